@@ -13,10 +13,10 @@ pub struct AgentStatsView {
     /// Name of the agent.
     pub agent: String,
     /// Start of the window.
-    #[schema(schema_with = schema::time_schema)]
+    #[schema(schema_with = schema::timestamp_schema)]
     pub since: Timestamp,
     /// End of the window: the time of the request.
-    #[schema(schema_with = schema::time_schema)]
+    #[schema(schema_with = schema::timestamp_schema)]
     pub until: Timestamp,
     /// Whether the window has more runs than are counted. Then only the newest are counted.
     pub truncated: bool,

@@ -95,7 +95,7 @@ impl Client {
         // not create a second run.
         let key = idempotency_key.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
         let request = ApiRequest::post(&["v1", "runs"], run).with_idempotency_key(key);
-        self.connection.send(&request).await
+        self.connection.send_and_parse(&request).await
     }
 
     /// Submits runs as a batch: all of them or none. A second call with the same `idempotency_key`
@@ -107,31 +107,31 @@ impl Client {
     ) -> Result<BatchView, Problem> {
         let key = idempotency_key.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
         let request = ApiRequest::post(&["v1", "runs", "batch"], batch).with_idempotency_key(key);
-        self.connection.send(&request).await
+        self.connection.send_and_parse(&request).await
     }
 
     /// Returns a batch with its runs.
     pub async fn batch(&self, batch: BatchId) -> Result<BatchView, Problem> {
-        self.get(&["v1", "batches", &batch.to_string()]).await
+        self.get_and_parse(&["v1", "batches", &batch.to_string()]).await
     }
 
     /// Returns the full view of a run.
     pub async fn get_run(&self, run: RunId) -> Result<RunView, Problem> {
-        self.get(&["v1", "runs", &run.to_string()]).await
+        self.get_and_parse(&["v1", "runs", &run.to_string()]).await
     }
 
     /// Explains the current status of a run and what to do next.
     pub async fn explain_run(&self, run: RunId) -> Result<RunExplanation, Problem> {
-        self.get(&["v1", "runs", &run.to_string(), "why"]).await
+        self.get_and_parse(&["v1", "runs", &run.to_string(), "why"]).await
     }
 
     /// Returns the conversation of a run.
     pub async fn transcript(&self, run: RunId) -> Result<TranscriptView, Problem> {
-        self.get(&["v1", "runs", &run.to_string(), "transcript"]).await
+        self.get_and_parse(&["v1", "runs", &run.to_string(), "transcript"]).await
     }
 
     /// Returns one page of the events in a run's journal.
-    pub async fn events(
+    pub async fn read_run_journal(
         &self,
         run: RunId,
         after: Seq,
@@ -140,7 +140,7 @@ impl Client {
         let request = ApiRequest::get(&["v1", "runs", &run.to_string(), "events"])
             .with_query_param("after", after)
             .with_query_param("limit", limit.clamp(1, EVENTS_MAX));
-        let page: EventPage = self.connection.send(&request).await?;
+        let page: EventPage = self.connection.send_and_parse(&request).await?;
         let entries = page.data.iter().map(Entry::try_from);
         entries
             .collect::<Result<_, _>>()
@@ -153,21 +153,21 @@ impl Client {
     }
 
     /// Returns the runs that match the filter in short form, newest first.
-    pub async fn brief_runs(&self, filter: &RunFilter) -> Result<Vec<RunBriefView>, Problem> {
+    pub async fn list_brief_runs(&self, filter: &RunFilter) -> Result<Vec<RunBriefView>, Problem> {
         let (request, limits) = list_runs_request(filter, BRIEF_MAX);
-        self.read_list(request.with_query_param("brief", true), limits).await
+        self.read_list_pages(request.with_query_param("brief", true), limits).await
     }
 
     /// Returns the runs that match the filter in full form, newest first.
-    pub async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunView>, Problem> {
+    pub async fn list_runs(&self, filter: &RunFilter) -> Result<Vec<RunView>, Problem> {
         let (request, limits) = list_runs_request(filter, RUNS_MAX);
-        self.read_list(request, limits).await
+        self.read_list_pages(request, limits).await
     }
 
     /// Returns the gates that match the filter, newest first.
-    pub async fn gates(&self, filter: &GateFilter) -> Result<Vec<GateView>, Problem> {
+    pub async fn list_gates(&self, filter: &GateFilter) -> Result<Vec<GateView>, Problem> {
         if let Some(gate) = filter.gate {
-            return Ok(vec![self.gate(gate).await?]);
+            return Ok(vec![self.get_gate(gate).await?]);
         }
         let limits = ListRange {
             limit: filter.limit,
@@ -177,12 +177,12 @@ impl Client {
         let request = ApiRequest::get(&["v1", "gates"])
             .with_optional_query_param("status", filter.status.map(gate_status))
             .with_optional_query_param("run", filter.run);
-        self.read_list(request, limits).await
+        self.read_list_pages(request, limits).await
     }
 
     /// Returns the gate with this id.
-    pub async fn gate(&self, gate: GateId) -> Result<GateView, Problem> {
-        self.get(&["v1", "gates", &gate.to_string()]).await
+    pub async fn get_gate(&self, gate: GateId) -> Result<GateView, Problem> {
+        self.get_and_parse(&["v1", "gates", &gate.to_string()]).await
     }
 
     /// Answers a gate: decides an approval or answers a question.
@@ -192,7 +192,7 @@ impl Client {
         answer: Answer,
     ) -> Result<AnswerResponse, Problem> {
         let path = ["v1", "gates", &gate.to_string(), "answer"];
-        self.post(&path, &AnswerBody::from(answer)).await
+        self.post_and_parse(&path, &AnswerBody::from(answer)).await
     }
 
     /// Sends a person's message to a run.
@@ -203,72 +203,76 @@ impl Client {
         delivery: SteerDelivery,
     ) -> Result<SteerReceipt, Problem> {
         let path = ["v1", "runs", &run.to_string(), "steer"];
-        self.post(&path, &SteerBody { text, delivery }).await
+        self.post_and_parse(&path, &SteerBody { text, delivery }).await
     }
 
     /// Returns the messages that people sent to a run, with their status.
-    pub async fn steers(&self, run: RunId) -> Result<Vec<SteerView>, Problem> {
+    pub async fn list_steers(&self, run: RunId) -> Result<Vec<SteerView>, Problem> {
         let path = ["v1", "runs", &run.to_string(), "steer"];
-        let list: List<SteerView> = self.get(&path).await?;
+        let list: List<SteerView> = self.get_and_parse(&path).await?;
         Ok(list.data)
     }
 
     /// Cancels a run. The reason is recorded in the journal.
-    pub async fn cancel(&self, run: RunId, reason: &str) -> Result<RunView, Problem> {
+    pub async fn cancel_run(&self, run: RunId, reason: &str) -> Result<RunView, Problem> {
         let reason = reason.to_owned();
         let path = ["v1", "runs", &run.to_string(), "cancel"];
-        self.post(&path, &CancelBody { reason }).await
+        self.post_and_parse(&path, &CancelBody { reason }).await
     }
 
     /// Pauses a run until it is resumed.
-    pub async fn pause(&self, run: RunId) -> Result<RunView, Problem> {
+    pub async fn pause_run(&self, run: RunId) -> Result<RunView, Problem> {
         let path = ["v1", "runs", &run.to_string(), "pause"];
-        self.post(&path, &json!({})).await
+        self.post_and_parse(&path, &json!({})).await
     }
 
     /// Resumes a run, optionally with a larger budget.
-    pub async fn resume(&self, run: RunId, raise: Option<BudgetRaise>) -> Result<RunView, Problem> {
+    pub async fn resume_run(
+        &self,
+        run: RunId,
+        raise: Option<BudgetRaise>,
+    ) -> Result<RunView, Problem> {
         let budget = raise.map(Into::into);
         let path = ["v1", "runs", &run.to_string(), "resume"];
-        self.post(&path, &ResumeBody { budget }).await
+        self.post_and_parse(&path, &ResumeBody { budget }).await
     }
 
     /// Returns the lanes that contain runs or are paused, ordered by name.
     pub async fn lanes(&self, limit: usize) -> Result<Vec<LaneView>, Problem> {
         let range = ListRange { limit, page_size: LANES_MAX, after: None };
-        self.read_list(ApiRequest::get(&["v1", "lanes"]), range).await
+        self.read_list_pages(ApiRequest::get(&["v1", "lanes"]), range).await
     }
 
     /// Returns the state of a lane.
     pub async fn lane(&self, lane: &LaneKey) -> Result<LaneView, Problem> {
-        self.get(&["v1", "lanes", lane.as_str()]).await
+        self.get_and_parse(&["v1", "lanes", lane.as_str()]).await
     }
 
     /// Pauses a lane: no run of it starts until it is resumed.
     pub async fn pause_lane(&self, lane: &LaneKey) -> Result<LaneView, Problem> {
-        self.post(&["v1", "lanes", lane.as_str(), "pause"], &json!({})).await
+        self.post_and_parse(&["v1", "lanes", lane.as_str(), "pause"], &json!({})).await
     }
 
     /// Resumes a paused lane.
     pub async fn resume_lane(&self, lane: &LaneKey) -> Result<LaneView, Problem> {
-        self.post(&["v1", "lanes", lane.as_str(), "resume"], &json!({})).await
+        self.post_and_parse(&["v1", "lanes", lane.as_str(), "resume"], &json!({})).await
     }
 
     /// Creates a new run that executes the task of a failed run again. A second call returns the
     /// same run.
     pub async fn retry(&self, run: RunId) -> Result<RunView, Problem> {
-        self.post(&["v1", "runs", &run.to_string(), "retry"], &json!({})).await
+        self.post_and_parse(&["v1", "runs", &run.to_string(), "retry"], &json!({})).await
     }
 
     /// Returns the inboxes with the number of their tasks, ordered by name.
     pub async fn inboxes(&self) -> Result<Vec<InboxView>, Problem> {
         let limits = ListRange { limit: usize::MAX, page_size: INBOXES_MAX, after: None };
-        self.read_list(ApiRequest::get(&["v1", "inboxes"]), limits).await
+        self.read_list_pages(ApiRequest::get(&["v1", "inboxes"]), limits).await
     }
 
     /// Returns an inbox with its newest tasks and its dead letters.
     pub async fn inbox(&self, name: &InboxName) -> Result<InboxDetailView, Problem> {
-        self.get(&["v1", "inboxes", name.as_str()]).await
+        self.get_and_parse(&["v1", "inboxes", name.as_str()]).await
     }
 
     /// Submits a task to an inbox. The run of the task is on disk when this returns.
@@ -282,29 +286,29 @@ impl Client {
         let key = task.idempotency_key.clone();
         let key = key.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
         let request = ApiRequest::post(&["v1", "inboxes", inbox.as_str(), "tasks"], task);
-        self.connection.send(&request.with_idempotency_key(key)).await
+        self.connection.send_and_parse(&request.with_idempotency_key(key)).await
     }
 
     /// Creates an API key. The secret of the key is only in this response.
     pub async fn create_key(&self, key: &NewKeyBody) -> Result<CreatedKey, Problem> {
-        self.post(&["v1", "keys"], key).await
+        self.post_and_parse(&["v1", "keys"], key).await
     }
 
     /// Returns all API keys, oldest first.
-    pub async fn keys(&self) -> Result<Vec<KeyView>, Problem> {
-        let list: List<KeyView> = self.get(&["v1", "keys"]).await?;
+    pub async fn list_keys(&self) -> Result<Vec<KeyView>, Problem> {
+        let list: List<KeyView> = self.get_and_parse(&["v1", "keys"]).await?;
         Ok(list.data)
     }
 
     /// Revokes an API key and ends all its sessions.
     pub async fn revoke_key(&self, name: &KeyName) -> Result<KeyView, Problem> {
         let request = ApiRequest::delete(&["v1", "keys", &name.to_string()]);
-        self.connection.send(&request).await
+        self.connection.send_and_parse(&request).await
     }
 
     /// Returns all schedules by name.
     pub async fn schedules(&self) -> Result<Vec<ScheduleView>, Problem> {
-        let list: List<ScheduleView> = self.get(&["v1", "schedules"]).await?;
+        let list: List<ScheduleView> = self.get_and_parse(&["v1", "schedules"]).await?;
         Ok(list.data)
     }
 
@@ -313,22 +317,22 @@ impl Client {
         &self,
         schedule: NewScheduleBody,
     ) -> Result<ScheduleView, Problem> {
-        self.post(&["v1", "schedules"], &schedule).await
+        self.post_and_parse(&["v1", "schedules"], &schedule).await
     }
 
     /// Deletes a schedule and returns it.
     pub async fn delete_schedule(&self, name: &str) -> Result<ScheduleView, Problem> {
-        self.connection.send(&ApiRequest::delete(&["v1", "schedules", name])).await
+        self.connection.send_and_parse(&ApiRequest::delete(&["v1", "schedules", name])).await
     }
 
     /// Starts a run of a schedule now.
     pub async fn run_schedule(&self, name: &str) -> Result<RunView, Problem> {
-        self.post(&["v1", "schedules", name, "run"], &json!({})).await
+        self.post_and_parse(&["v1", "schedules", name, "run"], &json!({})).await
     }
 
     /// Returns the agents that the server knows.
     pub async fn agents(&self) -> Result<Vec<AgentView>, Problem> {
-        let list: List<AgentView> = self.get(&["v1", "agents"]).await?;
+        let list: List<AgentView> = self.get_and_parse(&["v1", "agents"]).await?;
         Ok(list.data)
     }
 
@@ -339,19 +343,19 @@ impl Client {
         window: Millis,
     ) -> Result<AgentStatsView, Problem> {
         let request = ApiRequest::get(&["v1", "agents", agent.as_str(), "stats"])
-            .with_query_param("window", duration::format(window));
-        self.connection.send(&request).await
+            .with_query_param("window", duration::format_duration(window));
+        self.connection.send_and_parse(&request).await
     }
 
     /// Creates a one-time link that opens a browser session.
     pub async fn create_login_ticket(&self) -> Result<LoginTicketView, Problem> {
-        self.post(&["v1", "tickets"], &json!({})).await
+        self.post_and_parse(&["v1", "tickets"], &json!({})).await
     }
 
     /// Returns whether a worker drives the runs of the server.
     pub async fn has_driver(&self) -> Result<bool, Problem> {
         let request = ApiRequest::get(&["readyz"]).without_retries();
-        match self.connection.send::<ReadinessResponse>(&request).await {
+        match self.connection.send_and_parse::<ReadinessResponse>(&request).await {
             Ok(ready) => Ok(ready.driven),
             // The server answers that it is not ready.
             Err(problem) if problem.code != "unreachable" => Ok(false),
@@ -359,20 +363,20 @@ impl Client {
         }
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Problem> {
-        self.connection.send(&ApiRequest::get(path)).await
+    async fn get_and_parse<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Problem> {
+        self.connection.send_and_parse(&ApiRequest::get(path)).await
     }
 
-    async fn post<T: DeserializeOwned>(
+    async fn post_and_parse<T: DeserializeOwned>(
         &self,
         path: &[&str],
         body: &impl Serialize,
     ) -> Result<T, Problem> {
-        self.connection.send(&ApiRequest::post(path, body)).await
+        self.connection.send_and_parse(&ApiRequest::post(path, body)).await
     }
 
     /// Requests a list page by page, up to the wanted number of items.
-    async fn read_list<T: DeserializeOwned>(
+    async fn read_list_pages<T: DeserializeOwned>(
         &self,
         request: ApiRequest,
         limits: ListRange,
@@ -383,7 +387,7 @@ impl Client {
             let limit = limits.page_size.min(limits.limit - all.len());
             let page = request.clone().with_query_param("limit", limit);
             let page = page.with_optional_query_param("after", after.as_deref());
-            let page: List<T> = self.connection.send(&page).await?;
+            let page: List<T> = self.connection.send_and_parse(&page).await?;
             after = page.next;
             let is_empty = page.data.is_empty();
             all.extend(page.data);

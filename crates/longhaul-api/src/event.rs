@@ -18,11 +18,11 @@ pub struct NewEventBody {
     pub kind: String,
     /// Person or system that caused the event, such as `{"name": "Ada"}`.
     #[serde(default)]
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub actor: Option<RawJson>,
     /// Data of the event: a text or any JSON.
     #[serde(default)]
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub payload: Option<RawJson>,
     /// Lane of the run. Runs of one lane execute one at a time. Default: the lane of the agent.
     #[serde(default)]

@@ -3,7 +3,8 @@
 
 use longhaul_core::id::{GateId, RunId, Seq};
 use longhaul_core::policy::gate::{
-    Answer, AnswerScope, Decision, GateKind, GateStatus, RecordedAnswer, RulePattern, TimeoutAction,
+    Answer, AnswerScope, GateDecision, GateKind, GateStatus, GateTimeoutAction, RecordedAnswer,
+    RulePattern,
 };
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Timestamp;
@@ -35,14 +36,14 @@ pub struct GateView {
     /// Name of the tool whose call waits at the gate. `None` if the gate is not about a call.
     pub tool: Option<String>,
     /// Input that a person must approve: the input of the call, or its latest edit.
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub input: Option<RawJson>,
     /// Subjects of the call (texts that rules match, such as the recipient of a message) that the
     /// runtime injected and the model did not write.
     #[serde(default)]
     pub injected_subjects: Vec<String>,
     /// Additional information about the call that waits at the gate.
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub facts: Option<RawJson>,
     /// Change that the call would make to a file or other text, as a diff.
     pub diff: Option<String>,
@@ -59,8 +60,8 @@ pub struct GateView {
     #[schema(value_type = Option<String>, format = DateTime)]
     pub deadline: Option<Timestamp>,
     /// What happens to the gate when the deadline passes.
-    #[schema(schema_with = schema::on_timeout_schema)]
-    pub on_timeout: TimeoutAction,
+    #[schema(schema_with = schema::timeout_action_schema)]
+    pub on_timeout: GateTimeoutAction,
     /// Suggested answers to the question.
     pub options: Vec<String>,
     /// Number of people who must approve the gate.
@@ -68,7 +69,7 @@ pub struct GateView {
     /// Name of the person who last edited the input. `None` if nobody did.
     pub edited_by: Option<String>,
     /// Time at which the gate was raised.
-    #[schema(schema_with = schema::time_schema)]
+    #[schema(schema_with = schema::timestamp_schema)]
     pub raised_at: Timestamp,
     /// Tags of the gate, for searching.
     pub tags: Vec<String>,
@@ -83,7 +84,7 @@ pub struct AnswerView {
     /// Name of the person who answered the gate.
     pub by: String,
     /// Time at which the answer was given.
-    #[schema(schema_with = schema::time_schema)]
+    #[schema(schema_with = schema::timestamp_schema)]
     pub at: Timestamp,
     /// Decision on the gate: `approve`, `edit`, `reject`, `answer` or `complete`.
     pub decision: String,
@@ -106,8 +107,11 @@ impl From<&RecordedAnswer> for AnswerView {
     fn from(recorded: &RecordedAnswer) -> Self {
         let answer = &recorded.answer;
         let text = match &answer.decision {
-            Decision::Answer(text) => Some(text.clone()),
-            Decision::Approve | Decision::Edit(_) | Decision::Reject | Decision::Complete => None,
+            GateDecision::Answer(text) => Some(text.clone()),
+            GateDecision::Approve
+            | GateDecision::Edit(_)
+            | GateDecision::Reject
+            | GateDecision::Complete => None,
         };
         Self {
             by: answer.by.clone(),
@@ -128,19 +132,19 @@ pub struct AnswerBody {
     /// Scope of an approval: `once` covers only this call, `run` covers every call of this run
     /// that matches the gate's `pattern`.
     #[serde(default)]
-    #[schema(schema_with = schema::scope_schema)]
+    #[schema(schema_with = schema::answer_scope_schema)]
     pub scope: AnswerScope,
     /// Note of the person, which the model reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// New input of the call, for the decision `edit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub edited: Option<RawJson>,
     /// For the decision `answer`: the answer as a string. For other decisions: data for the model
     /// and for templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub payload: Option<RawJson>,
     /// Digest of the input that the person saw. Required for the decisions `approve` and `edit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,11 +173,11 @@ pub enum DecisionKind {
 impl From<Answer> for AnswerBody {
     fn from(answer: Answer) -> Self {
         let (decision, edited, payload) = match answer.decision {
-            Decision::Approve => (DecisionKind::Approve, None, answer.payload),
-            Decision::Reject => (DecisionKind::Reject, None, answer.payload),
-            Decision::Complete => (DecisionKind::Complete, None, answer.payload),
-            Decision::Edit(edited) => (DecisionKind::Edit, Some(edited), answer.payload),
-            Decision::Answer(text) => {
+            GateDecision::Approve => (DecisionKind::Approve, None, answer.payload),
+            GateDecision::Reject => (DecisionKind::Reject, None, answer.payload),
+            GateDecision::Complete => (DecisionKind::Complete, None, answer.payload),
+            GateDecision::Edit(edited) => (DecisionKind::Edit, Some(edited), answer.payload),
+            GateDecision::Answer(text) => {
                 (DecisionKind::Answer, None, Some(RawJson::from_serialize(&text)))
             }
         };
@@ -254,22 +258,22 @@ mod tests {
         let (edit, text) = (RawJson::from_serialize(&json!({ "a": 1 })), "left".to_owned());
         for (answer, body) in [
             (
-                answer_with(Decision::Approve, Some(digest)),
+                answer_with(GateDecision::Approve, Some(digest)),
                 json!({ "decision": "approve", "scope": "once", "note": "so", "digest": digest }),
             ),
             (
-                answer_with(Decision::Edit(edit), Some(digest)),
+                answer_with(GateDecision::Edit(edit), Some(digest)),
                 json!({
                     "decision": "edit", "scope": "once", "note": "so", "edited": { "a": 1 },
                     "digest": digest,
                 }),
             ),
             (
-                answer_with(Decision::Reject, None),
+                answer_with(GateDecision::Reject, None),
                 json!({ "decision": "reject", "scope": "once", "note": "so" }),
             ),
             (
-                answer_with(Decision::Answer(text), None),
+                answer_with(GateDecision::Answer(text), None),
                 json!({ "decision": "answer", "scope": "once", "note": "so", "payload": "left" }),
             ),
         ] {

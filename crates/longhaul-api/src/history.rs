@@ -86,10 +86,10 @@ pub fn parse_history(bytes: &[u8]) -> Result<Vec<Message>, HistoryError> {
     if messages.first().is_some_and(|messages| messages.role == HistoryRole::Assistant) {
         return Err(HistoryError::AssistantFirst);
     }
-    Ok(messages.into_iter().map(text_to_message).collect())
+    Ok(messages.into_iter().map(convert_text_message).collect())
 }
 
-fn text_to_message(message: TextMessage) -> Message {
+fn convert_text_message(message: TextMessage) -> Message {
     match message.role {
         HistoryRole::User => Message::user(message.content),
         HistoryRole::Assistant => Message::Assistant(Arc::new(Reply {
@@ -127,7 +127,7 @@ struct SizedMessage {
 impl<'de> Deserialize<'de> for SizedMessage {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = RawJson::deserialize(deserializer)?;
-        let parsed = parse_message(&raw).map_err(D::Error::custom)?;
+        let parsed = parse_history_message(&raw).map_err(D::Error::custom)?;
         let bytes = raw.as_str().len();
         Ok(Self { message: parsed, bytes })
     }
@@ -135,11 +135,11 @@ impl<'de> Deserialize<'de> for SizedMessage {
 
 impl<'de> Deserialize<'de> for HistoryMessage {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parse_message(&RawJson::deserialize(deserializer)?).map_err(D::Error::custom)
+        parse_history_message(&RawJson::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
-fn parse_message(raw: &RawJson) -> Result<HistoryMessage, String> {
+fn parse_history_message(raw: &RawJson) -> Result<HistoryMessage, String> {
     let value: serde_json::Value =
         serde_json::from_str(raw.as_str()).map_err(|error| error.to_string())?;
     if value.get("role").is_some() || value.get("content").is_some() {
@@ -147,7 +147,7 @@ fn parse_message(raw: &RawJson) -> Result<HistoryMessage, String> {
             serde_json::from_value(value).map_err(|error| error.to_string())?;
         return match message.content.trim().is_empty() {
             true => Err("the message is empty".to_owned()),
-            false => Ok(HistoryMessage::Text(text_to_message(message))),
+            false => Ok(HistoryMessage::Text(convert_text_message(message))),
         };
     }
     serde_json::from_str(raw.as_str()).map(HistoryMessage::Journal).map_err(|error| {
@@ -198,7 +198,7 @@ impl<'de> Visitor<'de> for HistoryVisitor {
 }
 
 /// Returns the JSON Schema of a conversation history.
-pub(crate) fn schema() -> Array {
+pub(crate) fn history_schema() -> Array {
     let speakers = HistoryRole::ALL.map(|speaker| json!(speaker));
     let role = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(speakers));
     let content = ObjectBuilder::new()

@@ -56,7 +56,7 @@ pub struct NewTaskBody {
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Input of the task: a text or any JSON.
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub payload: RawJson,
     /// Priority of the task; tasks with higher values run first.
     #[serde(default)]
@@ -78,7 +78,7 @@ pub struct NewTaskBody {
     pub context: BTreeMap<String, RawJson>,
     /// Person or system on whose behalf the run acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub actor: Option<RawJson>,
     /// Any data of the caller, returned with the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -24,7 +24,7 @@ pub struct KeyView {
     /// Name of the person who created the key.
     pub by: String,
     /// Time at which the key was created.
-    #[schema(schema_with = schema::time_schema)]
+    #[schema(schema_with = schema::timestamp_schema)]
     pub created_at: Timestamp,
     /// Time at which the key expires. `None` means that the key does not expire.
     #[schema(value_type = Option<String>, format = DateTime)]

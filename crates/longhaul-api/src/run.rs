@@ -39,14 +39,14 @@ pub struct RunView {
     #[schema(schema_with = schema::hash_schema)]
     pub agent_version: Hash,
     /// Status of the run, such as running, waiting or completed.
-    #[schema(schema_with = schema::status_schema)]
+    #[schema(schema_with = schema::run_status_schema)]
     pub status: Status,
     /// Reason for the status, for example what the run waits for.
     pub reason: Option<String>,
     /// What the run does now, in a sentence.
     pub now: String,
     /// Input of the task that the run works on.
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub input: RawJson,
     /// Context values that the runtime injects into tool calls.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
@@ -92,10 +92,10 @@ pub struct RunView {
     /// Priority of the run; runs with higher values are driven first.
     pub priority: i32,
     /// Person or system on whose behalf the run acts.
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub actor: Option<RawJson>,
     /// References to related objects in other systems.
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub links: Option<RawJson>,
     /// Tags of the run, for searching.
     pub tags: Vec<String>,
@@ -110,19 +110,19 @@ pub struct RunView {
     #[schema(value_type = Option<String>)]
     pub retry_of: Option<RunId>,
     /// Position of the run in a chain of runs.
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub chain: Option<RawJson>,
     /// Sandbox in which the run's commands are executed.
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub sandbox: Option<RawJson>,
     /// Ids of the run's open gates, which wait for a person.
     #[schema(value_type = Vec<String>)]
     pub gates: Vec<GateId>,
     /// Any data of the caller, returned unchanged.
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub metadata: Option<RawJson>,
     /// Time at which the run was submitted.
-    #[schema(schema_with = schema::time_schema)]
+    #[schema(schema_with = schema::timestamp_schema)]
     pub created_at: Timestamp,
     /// Time at which a worker first claimed the run.
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -159,7 +159,7 @@ pub struct RunBriefView {
     /// Name of the run's agent.
     pub agent: String,
     /// Status of the run, such as running, waiting or completed.
-    #[schema(schema_with = schema::status_schema)]
+    #[schema(schema_with = schema::run_status_schema)]
     pub status: Status,
     /// Reason for the status, for example what the run waits for.
     pub reason: Option<String>,
@@ -178,7 +178,7 @@ pub struct RunBriefView {
     /// Sequence number of the last entry in the run's journal.
     pub last_seq: u64,
     /// Time at which the run was submitted.
-    #[schema(schema_with = schema::time_schema)]
+    #[schema(schema_with = schema::timestamp_schema)]
     pub created_at: Timestamp,
     /// Time at which the run ended. `None` means that it has not ended.
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -214,7 +214,7 @@ pub struct OutputView {
     pub text: String,
     /// Structured result that matches the agent's output schema.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub data: Option<RawJson>,
     /// Confidence of the agent in its result, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]

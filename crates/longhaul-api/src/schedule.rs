@@ -34,7 +34,7 @@ pub struct NewScheduleBody {
     pub agent: Option<String>,
     /// Input of the runs: a text or any JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub input: Option<RawJson>,
     /// Kind of the event that each firing is for the agent, such as `idle_tick`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +99,7 @@ pub struct ScheduleView {
     /// Name of the agent that the schedule starts.
     pub agent: String,
     /// Input of the runs.
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub input: RawJson,
     /// Kind of the event that each firing is for the agent.
     pub event: Option<String>,

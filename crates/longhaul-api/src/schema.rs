@@ -2,7 +2,7 @@
 //! types themselves.
 
 use longhaul_core::access::Role;
-use longhaul_core::policy::gate::{AnswerScope, GateKind, GateStatus, TimeoutAction};
+use longhaul_core::policy::gate::{AnswerScope, GateKind, GateStatus, GateTimeoutAction};
 use longhaul_core::schedule::{CatchUp, Overlap};
 use longhaul_core::status::Status;
 use serde::Serialize;
@@ -11,12 +11,12 @@ use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, SchemaFormat, 
 /// Regular expression for the part of an id after its prefix.
 const SUFFIX: &str = "[0-7][0-9a-hjkmnp-tv-z]{25}";
 
-fn string_builder() -> ObjectBuilder {
+fn string_schema_builder() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
 fn id_schema(prefix: &str) -> Object {
-    string_builder().pattern(Some(format!("^{prefix}_{SUFFIX}$"))).build()
+    string_schema_builder().pattern(Some(format!("^{prefix}_{SUFFIX}$"))).build()
 }
 
 /// Returns the schema of a run id.
@@ -35,28 +35,28 @@ pub fn steer_id_schema() -> Object {
 }
 
 /// Returns the schema of a point in time. Times have six decimals, so they sort as text.
-pub fn time_schema() -> Object {
-    string_builder().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).build()
+pub fn timestamp_schema() -> Object {
+    string_schema_builder().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).build()
 }
 
 /// Returns the schema of a hash in hexadecimal.
 pub fn hash_schema() -> Object {
-    string_builder().pattern(Some("^[0-9a-f]{64}$")).build()
+    string_schema_builder().pattern(Some("^[0-9a-f]{64}$")).build()
 }
 
 /// Returns a schema that accepts any JSON value.
-pub fn any_schema() -> Object {
+pub fn any_json_schema() -> Object {
     ObjectBuilder::new().schema_type(utoipa::openapi::schema::SchemaType::AnyValue).build()
 }
 
 /// Returns the schema of an enum with the given values.
 fn enum_schema<T: Serialize>(variants: impl IntoIterator<Item = T>) -> Object {
     let values = variants.into_iter().map(|value| serde_json::json!(value));
-    string_builder().enum_values(Some(values)).build()
+    string_schema_builder().enum_values(Some(values)).build()
 }
 
 /// Returns the schema of a run status.
-pub fn status_schema() -> Object {
+pub fn run_status_schema() -> Object {
     enum_schema(Status::ALL)
 }
 
@@ -88,17 +88,17 @@ pub fn gate_kind_schema() -> Object {
 }
 
 /// Returns the schema of the action that is taken when a gate's deadline passes.
-pub fn on_timeout_schema() -> Object {
+pub fn timeout_action_schema() -> Object {
     enum_schema([
-        TimeoutAction::Reject,
-        TimeoutAction::Approve,
-        TimeoutAction::Fail,
-        TimeoutAction::Pause,
+        GateTimeoutAction::Reject,
+        GateTimeoutAction::Approve,
+        GateTimeoutAction::Fail,
+        GateTimeoutAction::Pause,
     ])
 }
 
 /// Returns the schema of the scope of an approval.
-pub fn scope_schema() -> Object {
+pub fn answer_scope_schema() -> Object {
     enum_schema([AnswerScope::Once, AnswerScope::Run])
 }
 

@@ -22,7 +22,7 @@ pub struct NewRunBody {
     #[schema(value_type = String, required = true)]
     pub agent: Option<String>,
     /// Input of the task: a text or any JSON.
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub input: RawJson,
     /// Context values that the runtime injects into tool calls. The model can neither see nor set
     /// them.
@@ -35,7 +35,7 @@ pub struct NewRunBody {
         deserialize_with = "history::deserialize",
         skip_serializing_if = "Vec::is_empty"
     )]
-    #[schema(schema_with = history::schema)]
+    #[schema(schema_with = history::history_schema)]
     pub history: Vec<Message>,
     /// Thread (conversation) that the run belongs to.
     #[serde(default, alias = "threadId", skip_serializing_if = "Option::is_none")]
@@ -63,22 +63,22 @@ pub struct NewRunBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Budget of the run. A budget above the agent's budget requires the role approver.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default_budget")]
     pub budget: BudgetBody,
     /// Person or system on whose behalf the run acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub actor: Option<RawJson>,
     /// References to related objects in other systems.
     #[serde(default, alias = "linkedGraphHandles", skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub links: Option<RawJson>,
     /// Tags of the run, by which lists can filter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Any data of the caller, returned with the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub metadata: Option<RawJson>,
     /// Earliest time at which the run may start.
     #[serde(
@@ -111,7 +111,7 @@ const fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
-fn is_default(budget: &BudgetBody) -> bool {
+fn is_default_budget(budget: &BudgetBody) -> bool {
     *budget == BudgetBody::default()
 }
 

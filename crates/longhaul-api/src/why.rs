@@ -15,7 +15,7 @@ pub struct RunExplanation {
     #[schema(schema_with = schema::run_id_schema)]
     pub run: RunId,
     /// Status of the run, such as running, waiting or completed.
-    #[schema(schema_with = schema::status_schema)]
+    #[schema(schema_with = schema::run_status_schema)]
     pub status: Status,
     /// Reason for the status as a short code.
     pub reason: Option<String>,

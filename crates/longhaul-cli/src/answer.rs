@@ -5,7 +5,7 @@
 
 use clap::Args;
 use longhaul_api::gate::GateView;
-use longhaul_core::policy::gate::{self, AnswerScope, Decision};
+use longhaul_core::policy::gate::{self, AnswerScope, GateDecision};
 use longhaul_engine::handle::GateAnswerOutcome;
 
 use crate::caller_name::caller_name;
@@ -65,13 +65,13 @@ impl AnswerCommand {
         if text.trim().is_empty() {
             return Err(CliError::usage_error("the answer must not be empty").into());
         }
-        answer_gate(&self.gate, self.json, (Decision::Answer(text), None))
+        answer_gate(&self.gate, self.json, (GateDecision::Answer(text), None))
     }
 }
 
 impl RejectCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        answer_gate(&self.gate, self.json, (Decision::Reject, self.note.clone()))
+        answer_gate(&self.gate, self.json, (GateDecision::Reject, self.note.clone()))
     }
 }
 
@@ -79,7 +79,7 @@ impl RejectCommand {
 fn answer_gate(
     gate: &str,
     json: bool,
-    (decision, note): (Decision, Option<String>),
+    (decision, note): (GateDecision, Option<String>),
 ) -> anyhow::Result<Exit> {
     resolve::with_resolved_gate(gate, async |client, gate| {
         let answering = GateAnswerSender { client, gate, json };
@@ -99,17 +99,19 @@ impl GateAnswerSender<'_> {
     /// read, so the engine rejects the answer if the gate has changed since.
     pub(crate) async fn send_answer(
         self,
-        decision: Decision,
+        decision: GateDecision,
         scope: AnswerScope,
         note: Option<String>,
     ) -> anyhow::Result<Exit> {
         let (done, digest) = match (&decision, scope) {
-            (Decision::Approve, AnswerScope::Run) => ("Approved for this run", self.gate.digest),
-            (Decision::Approve, AnswerScope::Once) => ("Approved", self.gate.digest),
-            (Decision::Edit(_), _) => ("Approved with your change", self.gate.digest),
-            (Decision::Reject, _) => ("Rejected", None),
-            (Decision::Answer(_), _) => ("Answered", None),
-            (Decision::Complete, _) => ("Completed", None),
+            (GateDecision::Approve, AnswerScope::Run) => {
+                ("Approved for this run", self.gate.digest)
+            }
+            (GateDecision::Approve, AnswerScope::Once) => ("Approved", self.gate.digest),
+            (GateDecision::Edit(_), _) => ("Approved with your change", self.gate.digest),
+            (GateDecision::Reject, _) => ("Rejected", None),
+            (GateDecision::Answer(_), _) => ("Answered", None),
+            (GateDecision::Complete, _) => ("Completed", None),
         };
         let answer =
             gate::Answer { decision, by: caller_name(), scope, note, payload: None, digest };

@@ -4,7 +4,7 @@
 
 use clap::{Args, ValueEnum};
 use longhaul_api::gate::GateView;
-use longhaul_core::policy::gate::{AnswerScope, Decision, has_unanswerable_tag};
+use longhaul_core::policy::gate::{AnswerScope, GateDecision, has_unanswerable_tag};
 use longhaul_core::raw::{RawJson, check_json_parses};
 
 use crate::answer::{DIGEST_CHARS, GateAnswerSender};
@@ -64,12 +64,12 @@ enum ApprovalScope {
 impl ApproveCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         resolve::with_resolved_gate(&self.gate, async |client, gate| {
-            check_approvable(&gate)?;
+            check_gate_approvable(&gate)?;
             let decision = match &self.edit {
-                Some(edit) => Decision::Edit(parse_edited_input(edit)?),
-                None => Decision::Approve,
+                Some(edit) => GateDecision::Edit(parse_edited_input(edit)?),
+                None => GateDecision::Approve,
             };
-            if !self.is_confirmed(&gate, &decision)? {
+            if !self.confirm_approval(&gate, &decision)? {
                 output::eprint_line(&format!(
                     "Not approved; {} still waits. To reject: longhaul reject {}",
                     gate.run, gate.id
@@ -88,19 +88,19 @@ impl ApproveCommand {
 
     /// Returns whether the approval is confirmed: by the gate's digest, by `--yes`, or by a person
     /// who was just shown the gate.
-    fn is_confirmed(&self, gate: &GateView, decision: &Decision) -> anyhow::Result<bool> {
+    fn confirm_approval(&self, gate: &GateView, decision: &GateDecision) -> anyhow::Result<bool> {
         if let Some(digest) = &self.digest {
-            check_digest(gate, digest)?;
+            check_digest_prefix(gate, digest)?;
             return Ok(true);
         }
         if self.yes {
             return Ok(true);
         }
         if !output::is_interactive() || self.edit.as_deref() == Some("-") {
-            return Err(gate_not_shown_error(gate).into());
+            return Err(no_terminal_for_gate_error(gate).into());
         }
         full_gate_card(gate).iter().for_each(|line| output::eprint_line(line));
-        if let Decision::Edit(edited) = decision {
+        if let GateDecision::Edit(edited) = decision {
             output::eprint_line(&format!(
                 "  the call gets this input instead: {}",
                 edited.as_str()
@@ -115,7 +115,7 @@ fn is_yes_answer(input: &str) -> bool {
     matches!(input.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
-fn check_approvable(gate: &GateView) -> anyhow::Result<()> {
+fn check_gate_approvable(gate: &GateView) -> anyhow::Result<()> {
     let takes = &gate.decisions;
     if takes.iter().any(|decision| decision == "approve") {
         return Ok(());
@@ -128,26 +128,25 @@ fn check_approvable(gate: &GateView) -> anyhow::Result<()> {
     );
     let failure = CliError::usage_error(message);
     Err(match has_unanswerable_tag(&gate.tags) {
-        true => failure.hint("cancel the run", format!("longhaul cancel {}", gate.run)),
-        false => failure.hint("answer the question", format!("longhaul answer {id} TEXT")),
+        true => failure.with_hint("cancel the run", format!("longhaul cancel {}", gate.run)),
+        false => failure.with_hint("answer the question", format!("longhaul answer {id} TEXT")),
     }
     .into())
 }
 
 /// Returns the error for an approval without a terminal on which the gate could be shown.
-fn gate_not_shown_error(gate: &GateView) -> CliError {
+fn no_terminal_for_gate_error(gate: &GateView) -> CliError {
     let id = gate.id;
     let failure = CliError::usage_error(format!(
         "only what was shown can be approved, and there is no terminal to show {id} on"
     ))
-    .hint("show the gate", format!("longhaul gates show {id}"));
+    .with_hint("show the gate", format!("longhaul gates show {id}"));
     let failure = match short_digest(gate) {
-        Some(digest) => {
-            failure.hint("approve this digest", format!("longhaul approve {id} --digest {digest}"))
-        }
+        Some(digest) => failure
+            .with_hint("approve this digest", format!("longhaul approve {id} --digest {digest}")),
         None => failure,
     };
-    failure.hint("or approve without review", format!("longhaul approve {id} --yes"))
+    failure.with_hint("or approve without review", format!("longhaul approve {id} --yes"))
 }
 
 fn short_digest(gate: &GateView) -> Option<String> {
@@ -156,13 +155,13 @@ fn short_digest(gate: &GateView) -> Option<String> {
 }
 
 /// Checks that `prefix` is the start of the gate's current digest.
-fn check_digest(gate: &GateView, prefix: &str) -> anyhow::Result<()> {
+fn check_digest_prefix(gate: &GateView, prefix: &str) -> anyhow::Result<()> {
     let id = gate.id;
     let look = format!("longhaul gates show {id}");
     let Some(current) = gate.digest else {
         let message = format!("{id} has no digest, because it has no call input");
         return Err(CliError::usage_error(message)
-            .hint("approve the gate", format!("longhaul approve {id} --yes"))
+            .with_hint("approve the gate", format!("longhaul approve {id} --yes"))
             .into());
     };
     let hex = prefix.chars().all(|c| c.is_ascii_hexdigit());
@@ -170,12 +169,12 @@ fn check_digest(gate: &GateView, prefix: &str) -> anyhow::Result<()> {
         let message = format!(
             "--digest {prefix} is invalid: give {DIGEST_CHARS} or more hex digits of the digest"
         );
-        return Err(CliError::usage_error(message).hint("show the gate", look).into());
+        return Err(CliError::usage_error(message).with_hint("show the gate", look).into());
     }
     if !current.to_string().starts_with(&prefix.to_ascii_lowercase()) {
         let message =
             format!("--digest {prefix} does not match {id}: the call input may have changed");
-        return Err(CliError::usage_error(message).hint("show the gate", look).into());
+        return Err(CliError::usage_error(message).with_hint("show the gate", look).into());
     }
     Ok(())
 }
@@ -190,7 +189,10 @@ fn parse_edited_input(argument: &str) -> anyhow::Result<RawJson> {
     readable.and_then(|()| parsed()).map_err(|bad| {
         let message = format!("--edit is not valid JSON: {bad}");
         CliError::usage_error(message)
-            .hint("give the whole input", "longhaul approve GATE --edit '{\"path\": \"a.txt\"}'")
+            .with_hint(
+                "give the whole input",
+                "longhaul approve GATE --edit '{\"path\": \"a.txt\"}'",
+            )
             .into()
     })
 }

@@ -11,7 +11,9 @@ use longhaul_api::submit::NewRunBody;
 use longhaul_core::id::BatchId;
 use longhaul_core::task::BatchMode;
 
-use crate::client::connect::{connect, connect_or_create_store, find_server};
+use crate::client::connect::{
+    connect_or_create_store, connect_run_client, find_named_or_local_server,
+};
 use crate::error::CliError;
 use crate::table::{self, TableCell};
 use crate::{output, runtime};
@@ -82,12 +84,12 @@ impl BatchCommand {
 
 impl SubmitBatchCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let runs = parse_tasks(&read_file(&self.file)?)?;
+        let runs = parse_batch_tasks(&read_batch_file(&self.file)?)?;
         let mode = match self.sequential {
             true => BatchMode::Sequential,
             false => BatchMode::Parallel,
         };
-        let client = connect_or_create_store(find_server()?)?;
+        let client = connect_or_create_store(find_named_or_local_server()?)?;
         let submit = client.submit_batch(runs, mode, self.idempotency_key.clone());
         let batch = runtime::build_current_thread()?.block_on(submit)?;
         if self.json {
@@ -100,7 +102,7 @@ impl SubmitBatchCommand {
 
 impl ShowBatchCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let client = connect()?;
+        let client = connect_run_client()?;
         let batch = runtime::build_current_thread()?.block_on(client.get_batch(self.batch))?;
         match self.json {
             true => output::print_json(&batch),
@@ -123,7 +125,7 @@ fn print_batch(batch: &BatchView) -> anyhow::Result<()> {
     table::print_table(&["RUN", "AGENT", "STATUS", "NOW"], rows)
 }
 
-fn read_file(path: &Path) -> anyhow::Result<String> {
+fn read_batch_file(path: &Path) -> anyhow::Result<String> {
     if path == Path::new("-") {
         return output::read_stdin(FILE_BYTES_MAX, "the file of tasks");
     }
@@ -143,13 +145,13 @@ fn read_file(path: &Path) -> anyhow::Result<String> {
 }
 
 /// Parses the tasks of a file. Empty lines are skipped.
-fn parse_tasks(text: &str) -> anyhow::Result<Vec<NewRunBody>> {
+fn parse_batch_tasks(text: &str) -> anyhow::Result<Vec<NewRunBody>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let tasks = lines.map(|(index, line)| {
         serde_json::from_str(line).map_err(|why| {
             let message = format!("line {} is not a task: {why}", index + 1);
             anyhow::Error::from(
-                CliError::usage_error(message).hint("see the format", "longhaul batch --help"),
+                CliError::usage_error(message).with_hint("see the format", "longhaul batch --help"),
             )
         })
     });

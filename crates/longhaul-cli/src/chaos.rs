@@ -22,7 +22,7 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_engine::task::Task;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::chaos::kill_loop::{ChaosPlan, KillLog, KillLoop, read_journals};
+use crate::chaos::kill_loop::{ChaosPlan, KillLog, KillLoop, read_run_journals};
 use crate::chaos::scorecard::Scorecard;
 use crate::chaos::scratch::ScratchProject;
 use crate::chaos::verify::counts::ChaosCounts;
@@ -140,7 +140,7 @@ impl ChaosCommand {
                 _ = terminated.recv() => return Ok(None),
             };
             let took_ms = (SystemClock.monotonic_nanos() - start) / 1_000_000;
-            let journals = read_journals(&runtime, &log).await?;
+            let journals = read_run_journals(&runtime, &log).await?;
             let counts = verify_runs(&journals, &load_probe_records(scratch)?);
             Ok(Some(ChaosResult { log, counts, duration_ms: took_ms }))
         })
@@ -152,8 +152,8 @@ impl ChaosCommand {
         plan: &ChaosPlan,
     ) -> anyhow::Result<()> {
         let name = &plan.task.agent;
-        let found = runtime.loaded.find(name).map_err(|error| {
-            CliError::usage_error(error.to_string()).hint("all agents", "longhaul agents")
+        let found = runtime.loaded.find_loaded_agent(name).map_err(|error| {
+            CliError::usage_error(error.to_string()).with_hint("all agents", "longhaul agents")
         })?;
         confirm::confirm_chaos_run(runtime, &found.agent, self.yes)?;
         if !self.json {
@@ -168,7 +168,7 @@ impl ChaosCommand {
 
 fn load_probe_records(scratch: &ScratchProject) -> anyhow::Result<Vec<probe_log::ProbeRecord>> {
     match scratch.probe_file() {
-        Some(file) => probe_log::load_records(&file),
+        Some(file) => probe_log::read_probe_file(&file),
         None => Ok(Vec::new()),
     }
 }

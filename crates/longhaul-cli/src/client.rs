@@ -38,7 +38,7 @@ use longhaul_server::task_from_body;
 use self::run_request::to_request_body;
 use crate::caller_name::caller_name;
 use crate::environment;
-use crate::error::{CliError, ResultExt as _};
+use crate::error::{CliError, HintResultExt as _};
 use crate::output;
 
 /// Maximum number of open gates that are read for one run.
@@ -46,7 +46,7 @@ const OPEN_GATES_MAX: usize = 100;
 
 /// Returns the default agent of each inbox, from the project's settings.
 fn default_inbox_agents() -> anyhow::Result<BTreeMap<String, String>> {
-    Ok(environment::load_config_quietly(&environment::process_env()?)?.inbox_agents())
+    Ok(environment::load_config_quietly(&environment::current_process_env()?)?.inbox_agents())
 }
 
 /// Access to the runs of a store, directly or through a server. Errors have hints whose commands
@@ -92,16 +92,16 @@ impl RunClient {
 
     /// Submits a task. The task is on disk when this function returns. If the task was added to an
     /// existing run, because its lane is busy, a note says so.
-    pub(crate) async fn submit(&self, mut task: Task) -> anyhow::Result<RunId> {
+    pub(crate) async fn submit_task(&self, mut task: Task) -> anyhow::Result<RunId> {
         let agent = task.agent.clone();
         let submitted: anyhow::Result<RunView> = match self {
-            Self::Local(longhaul) => longhaul.submit_and_show(task).await.map_err(Into::into),
+            Self::Local(longhaul) => longhaul.submit_and_view_run(task).await.map_err(Into::into),
             Self::Remote(client) => {
                 let key = task.idempotency_key.take();
                 client.submit_run(&to_request_body(task), key).await.map_err(Into::into)
             }
         };
-        let run = submitted.fill_placeholder("AGENT", agent)?;
+        let run = submitted.fill_hint_placeholder("AGENT", agent)?;
         if run.added {
             let note = format!("note: the task was added to {}, because its lane is busy", run.id);
             output::eprint_line(&note);
@@ -142,20 +142,22 @@ impl RunClient {
 
     /// Returns a run with all its details.
     pub(crate) async fn get_run(&self, run: RunId) -> anyhow::Result<RunView> {
-        either!(RunClient::self, client => client.get_run(run)).fill_placeholder("RUN", run)
+        either!(RunClient::self, client => client.get_run(run)).fill_hint_placeholder("RUN", run)
     }
 
     /// Returns an explanation of the run's status, with the command that helps.
     pub(crate) async fn explain_run(&self, run: RunId) -> anyhow::Result<RunExplanation> {
         match self {
-            Self::Local(longhaul) => longhaul.explain_run(run).await.fill_placeholder("RUN", run),
-            Self::Remote(client) => client.explain_run(run).await.fill_placeholder("RUN", run),
+            Self::Local(longhaul) => {
+                longhaul.explain_run(run).await.fill_hint_placeholder("RUN", run)
+            }
+            Self::Remote(client) => client.explain_run(run).await.fill_hint_placeholder("RUN", run),
         }
     }
 
     /// Returns the conversation of a run.
     pub(crate) async fn transcript(&self, run: RunId) -> anyhow::Result<TranscriptView> {
-        either!(RunClient::self, client => client.transcript(run)).fill_placeholder("RUN", run)
+        either!(RunClient::self, client => client.transcript(run)).fill_hint_placeholder("RUN", run)
     }
 
     /// Returns up to `limit` events of a run's journal that follow sequence number `after`.
@@ -165,8 +167,8 @@ impl RunClient {
         after: Seq,
         limit: usize,
     ) -> anyhow::Result<Vec<Entry>> {
-        either!(RunClient::self, client => client.events(run, after, limit))
-            .fill_placeholder("RUN", run)
+        either!(RunClient::self, client => client.read_run_journal(run, after, limit))
+            .fill_hint_placeholder("RUN", run)
     }
 
     /// Streams the events of a run that follow this sequence number.
@@ -177,7 +179,7 @@ impl RunClient {
     ) -> anyhow::Result<EventStream> {
         Ok(match self {
             Self::Local(longhaul) => {
-                EventStream::Local(Box::new(longhaul.watch(run, after).await?))
+                EventStream::Local(Box::new(longhaul.watch_run_journal(run, after).await?))
             }
             Self::Remote(client) => EventStream::Remote(client.follow_events(run, after).await?),
         })
@@ -187,7 +189,7 @@ impl RunClient {
     pub(crate) async fn list_runs(&self, filter: RunFilter) -> anyhow::Result<Vec<RunBriefView>> {
         Ok(match self {
             Self::Local(longhaul) => longhaul.list_brief_runs(filter).await?,
-            Self::Remote(client) => client.brief_runs(&filter).await?,
+            Self::Remote(client) => client.list_brief_runs(&filter).await?,
         })
     }
 
@@ -195,7 +197,7 @@ impl RunClient {
     pub(crate) async fn list_full_runs(&self, filter: RunFilter) -> anyhow::Result<Vec<RunView>> {
         let longhaul = match self {
             Self::Local(longhaul) => longhaul,
-            Self::Remote(client) => return Ok(client.runs(&filter).await?),
+            Self::Remote(client) => return Ok(client.list_runs(&filter).await?),
         };
         let mut whole = Vec::new();
         for run in longhaul.list_brief_runs(filter).await? {
@@ -207,8 +209,10 @@ impl RunClient {
     /// Returns the gates that match the filter, newest first.
     pub(crate) async fn list_gates(&self, filter: GateFilter) -> anyhow::Result<Vec<GateView>> {
         Ok(match self {
-            Self::Local(longhaul) => longhaul.gates(filter).await?.iter().map(gate_view).collect(),
-            Self::Remote(client) => client.gates(&filter).await?,
+            Self::Local(longhaul) => {
+                longhaul.list_gates(filter).await?.iter().map(gate_view).collect()
+            }
+            Self::Remote(client) => client.list_gates(&filter).await?,
         })
     }
 
@@ -226,8 +230,8 @@ impl RunClient {
     /// Returns the gate with this id.
     pub(crate) async fn get_gate(&self, gate: GateId) -> anyhow::Result<GateView> {
         Ok(match self {
-            Self::Local(longhaul) => gate_view(&longhaul.gate(gate).await?),
-            Self::Remote(client) => client.gate(gate).await?,
+            Self::Local(longhaul) => gate_view(&longhaul.get_gate(gate).await?),
+            Self::Remote(client) => client.get_gate(gate).await?,
         })
     }
 
@@ -240,7 +244,7 @@ impl RunClient {
         let response: anyhow::Result<_> = async {
             let client = match self {
                 Self::Local(longhaul) => {
-                    let verdict = longhaul.answer(gate.id, answer).await?;
+                    let verdict = longhaul.answer_gate(gate.id, answer).await?;
                     return Ok((verdict, self.get_gate(gate.id).await?));
                 }
                 Self::Remote(client) => client,
@@ -253,7 +257,7 @@ impl RunClient {
             Ok((verdict, response.gate))
         }
         .await;
-        response.fill_placeholder("RUN", gate.run).fill_placeholder("GATE", gate.id)
+        response.fill_hint_placeholder("RUN", gate.run).fill_hint_placeholder("GATE", gate.id)
     }
 
     /// Sends a message to a run and returns the id of the message.
@@ -267,27 +271,29 @@ impl RunClient {
             Self::Local(longhaul) => longhaul
                 .steer(run, text, delivery, &caller_name())
                 .await
-                .fill_placeholder("RUN", run),
+                .fill_hint_placeholder("RUN", run),
             Self::Remote(client) => {
                 let sent = client.steer_run(run, text, delivery).await;
-                sent.map(|receipt| receipt.id).fill_placeholder("RUN", run)
+                sent.map(|receipt| receipt.id).fill_hint_placeholder("RUN", run)
             }
         }
     }
 
     /// Returns the messages that were sent to a run, with their delivery status.
     pub(crate) async fn list_steers(&self, run: RunId) -> anyhow::Result<Vec<SteerView>> {
-        either!(RunClient::self, client => client.steers(run)).fill_placeholder("RUN", run)
+        either!(RunClient::self, client => client.list_steers(run))
+            .fill_hint_placeholder("RUN", run)
     }
 
     /// Cancels a run and returns the updated run.
     pub(crate) async fn cancel_run(&self, run: RunId, reason: &str) -> anyhow::Result<RunView> {
         match self {
-            Self::Local(longhaul) => {
-                longhaul.cancel(run, &caller_name(), reason).await.fill_placeholder("RUN", run)?
-            }
+            Self::Local(longhaul) => longhaul
+                .cancel_run(run, &caller_name(), reason)
+                .await
+                .fill_hint_placeholder("RUN", run)?,
             Self::Remote(client) => {
-                return client.cancel(run, reason).await.fill_placeholder("RUN", run);
+                return client.cancel_run(run, reason).await.fill_hint_placeholder("RUN", run);
             }
         };
         self.get_run(run).await
@@ -297,9 +303,11 @@ impl RunClient {
     pub(crate) async fn pause_run(&self, run: RunId) -> anyhow::Result<RunView> {
         match self {
             Self::Local(longhaul) => {
-                longhaul.pause(run, &caller_name()).await.fill_placeholder("RUN", run)?
+                longhaul.pause_run(run, &caller_name()).await.fill_hint_placeholder("RUN", run)?
             }
-            Self::Remote(client) => return client.pause(run).await.fill_placeholder("RUN", run),
+            Self::Remote(client) => {
+                return client.pause_run(run).await.fill_hint_placeholder("RUN", run);
+            }
         };
         self.get_run(run).await
     }
@@ -311,11 +319,12 @@ impl RunClient {
         raise: Option<BudgetRaise>,
     ) -> anyhow::Result<RunView> {
         match self {
-            Self::Local(longhaul) => {
-                longhaul.resume(run, raise, &caller_name()).await.fill_placeholder("RUN", run)?
-            }
+            Self::Local(longhaul) => longhaul
+                .resume_run(run, raise, &caller_name())
+                .await
+                .fill_hint_placeholder("RUN", run)?,
             Self::Remote(client) => {
-                return client.resume(run, raise).await.fill_placeholder("RUN", run);
+                return client.resume_run(run, raise).await.fill_hint_placeholder("RUN", run);
             }
         };
         self.get_run(run).await
@@ -324,7 +333,7 @@ impl RunClient {
     /// Returns the lanes that contain runs or are paused, ordered by name.
     pub(crate) async fn list_lanes(&self, limit: usize) -> anyhow::Result<Vec<LaneView>> {
         Ok(match self {
-            Self::Local(longhaul) => longhaul.lanes(None, limit).await?,
+            Self::Local(longhaul) => longhaul.list_lanes(None, limit).await?,
             Self::Remote(client) => client.lanes(limit).await?,
         })
     }
@@ -348,9 +357,12 @@ impl RunClient {
     pub(crate) async fn retry_run(&self, run: RunId) -> anyhow::Result<RunView> {
         let longhaul = match self {
             Self::Local(longhaul) => longhaul,
-            Self::Remote(client) => return client.retry(run).await.fill_placeholder("RUN", run),
+            Self::Remote(client) => {
+                return client.retry(run).await.fill_hint_placeholder("RUN", run);
+            }
         };
-        let outcome = longhaul.retry(run, &caller_name()).await.fill_placeholder("RUN", run)?;
+        let outcome =
+            longhaul.retry(run, &caller_name()).await.fill_hint_placeholder("RUN", run)?;
         self.get_run(outcome.run_ids().first().copied().unwrap_or(run)).await
     }
 
@@ -381,7 +393,7 @@ impl RunClient {
                 let mut task = inbox_task(inbox, task, &default_inbox_agents()?)?;
                 task.submitter = Some(caller_name());
                 let agent = task.agent.clone();
-                longhaul.submit_and_show(task).await.fill_placeholder("AGENT", agent)
+                longhaul.submit_and_view_run(task).await.fill_hint_placeholder("AGENT", agent)
             }
             Self::Remote(client) => Ok(client.post_task(&inbox, &task).await?),
         }
@@ -392,7 +404,7 @@ impl RunClient {
         let name = request.name.to_string();
         match self {
             Self::Local(longhaul) => {
-                longhaul.create_key(request).await.fill_placeholder("NAME", name)
+                longhaul.create_key(request).await.fill_hint_placeholder("NAME", name)
             }
             Self::Remote(client) => {
                 let body = NewKeyBody {
@@ -400,7 +412,7 @@ impl RunClient {
                     role: request.role,
                     expires_in_ms: request.ttl.map(|ttl| ttl.0),
                 };
-                let created = client.create_key(&body).await.fill_placeholder("NAME", name)?;
+                let created = client.create_key(&body).await.fill_hint_placeholder("NAME", name)?;
                 let secret = Secret::from_text(created.secret);
                 Ok(IssuedKey { secret, key: created.key })
             }
@@ -409,12 +421,13 @@ impl RunClient {
 
     /// Returns all API keys without their secrets, oldest first.
     pub(crate) async fn list_keys(&self) -> anyhow::Result<Vec<KeyView>> {
-        either!(RunClient::self, client => client.keys())
+        either!(RunClient::self, client => client.list_keys())
     }
 
     /// Revokes an API key and all tokens issued for it.
     pub(crate) async fn revoke_key(&self, name: &KeyName) -> anyhow::Result<KeyView> {
-        either!(RunClient::self, client => client.revoke_key(name)).fill_placeholder("NAME", name)
+        either!(RunClient::self, client => client.revoke_key(name))
+            .fill_hint_placeholder("NAME", name)
     }
 
     /// Returns the current time of the store. A server does not report its time, so the local clock

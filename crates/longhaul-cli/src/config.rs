@@ -61,8 +61,8 @@ impl ConfigCommand {
 
 impl ShowConfigCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let config = environment::load_config(&environment::process_env()?)?;
-        for note in secrets::secret_warnings(&config) {
+        let config = environment::load_config(&environment::current_process_env()?)?;
+        for note in secrets::unredactable_secret_warnings(&config) {
             output::eprint_line(&format!("note: {note}"));
         }
         let lines = setting_rows(&config);
@@ -102,14 +102,14 @@ fn setting_rows(config: &LoadedConfig) -> Vec<(String, serde_json::Value, String
         })
         .collect();
     if !config.settings.contains_key("store.url") {
-        let value = SettingValue::Text(store_url(config)).redacted_json();
+        let value = SettingValue::Text(display_store_url(config)).redacted_json();
         lines.push(("store.url".to_owned(), value, "default".to_owned()));
         lines.sort_by(|a, b| a.0.cmp(&b.0));
     }
     lines
 }
 
-fn store_url(config: &LoadedConfig) -> String {
+fn display_store_url(config: &LoadedConfig) -> String {
     match config.store_url() {
         StoreUrl::Sqlite(path) => {
             let path = path.path();
@@ -122,7 +122,7 @@ fn store_url(config: &LoadedConfig) -> String {
 
 impl ConfigPathCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let process_env = environment::process_env()?;
+        let process_env = environment::current_process_env()?;
         // The path of an invalid file is printed too.
         let root = process_env.project_root().unwrap_or(&process_env.cwd).to_path_buf();
         let file = root.join(longhaul::config::process_env::CONFIG_FILE_NAME);

@@ -5,7 +5,7 @@ mod project;
 mod session;
 
 use clap::Args;
-use longhaul::assemble::open;
+use longhaul::assemble::open_runtime;
 use longhaul_engine::Task;
 use longhaul_store::OpenMode;
 
@@ -31,9 +31,9 @@ pub(crate) struct DemoCommand {}
 impl DemoCommand {
     #[expect(clippy::unused_self, reason = "every command is run the same way")]
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let project = DemoProject::create_or_open(&environment::process_env()?)?;
+        let project = DemoProject::create_or_open(&environment::current_process_env()?)?;
         let config = environment::load_config(&project.process_env())?;
-        let runtime = open(config, store_open_options(OpenMode::Outsider))?;
+        let runtime = open_runtime(config, store_open_options(OpenMode::Outsider))?;
         print_banner(&project)?;
         runtime::build_multi_thread()?.block_on(async {
             let task = Task {

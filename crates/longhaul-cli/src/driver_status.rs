@@ -11,15 +11,15 @@ use crate::status_label::{StatusLabel, no_driver_label, status_label};
 /// Returns an explanation of the run's status, with the command that helps. The explanation says if
 /// no worker drives the run, because such a run makes no progress even if its journal says
 /// `running`.
-pub(crate) async fn explain_status(
+pub(crate) async fn explain_run_status(
     client: &RunClient,
     run: &RunView,
 ) -> anyhow::Result<RunExplanation> {
-    Ok(explain_status_with_label(client, run).await?.0)
+    Ok(explain_run_status_with_label(client, run).await?.0)
 }
 
 /// Returns an explanation of the run's status and the label for it.
-pub(crate) async fn explain_status_with_label(
+pub(crate) async fn explain_run_status_with_label(
     client: &RunClient,
     run: &RunView,
 ) -> anyhow::Result<(RunExplanation, StatusLabel)> {

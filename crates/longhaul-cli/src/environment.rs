@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use longhaul::agents::loaded_agents::LoadedAgents;
-use longhaul::assemble::{self, tool_registry};
+use longhaul::assemble::{self, built_in_tool_registry};
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::settings::{CRASH_PROBE_FILE_VAR, Config};
 use longhaul::config::{dotenv, load};
@@ -28,14 +28,14 @@ const RESERVED_VARS: [&str; 7] = [
 ];
 
 /// Returns the current folder, the environment variables and the home folder.
-pub(crate) fn process_env() -> anyhow::Result<ProcessEnv> {
+pub(crate) fn current_process_env() -> anyhow::Result<ProcessEnv> {
     let cwd = std::env::current_dir()
         .context("the current folder can't be read; change to another one")?;
-    Ok(longhaul::process::process_env(cwd))
+    Ok(longhaul::process::process_env_in_folder(cwd))
 }
 
 /// Adds the variables of the project's `.env` that are not set in the environment.
-pub(crate) fn with_dotenv(mut process_env: ProcessEnv) -> anyhow::Result<ProcessEnv> {
+pub(crate) fn add_dotenv_variables(mut process_env: ProcessEnv) -> anyhow::Result<ProcessEnv> {
     let root = load_config_quietly(&process_env)?.root;
     let file = root.join(dotenv::FILE_NAME);
     let read = dotenv::load(&root);
@@ -69,8 +69,8 @@ pub(crate) fn with_dotenv(mut process_env: ProcessEnv) -> anyhow::Result<Process
 
 /// Adds the variables of the project's `.env`, and ignores an invalid `.env`. For commands that do
 /// not use the values themselves: the process that uses them reports the error.
-pub(crate) fn with_dotenv_if_valid(process_env: ProcessEnv) -> ProcessEnv {
-    with_dotenv(process_env.clone()).unwrap_or(process_env)
+pub(crate) fn add_dotenv_if_valid(process_env: ProcessEnv) -> ProcessEnv {
+    add_dotenv_variables(process_env.clone()).unwrap_or(process_env)
 }
 
 pub(crate) fn system_clock() -> Arc<dyn Clock> {
@@ -79,7 +79,7 @@ pub(crate) fn system_clock() -> Arc<dyn Clock> {
 
 /// Loads the project's agents. Paths in the result are relative to the project root.
 pub(crate) fn load_agents(config: &Config) -> anyhow::Result<LoadedAgents> {
-    let tools = tool_registry(config, &system_clock())?;
+    let tools = built_in_tool_registry(config, &system_clock())?;
     Ok(assemble::load_agents(config, &tools, Path::new("")))
 }
 

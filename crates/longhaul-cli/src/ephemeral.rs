@@ -43,15 +43,15 @@ impl EphemeralArgs {
         cassette: &CassetteArgs,
         silent: bool,
     ) -> anyhow::Result<(ProjectRuntime, Task)> {
-        let process_env = environment::with_dotenv(environment::process_env()?)?;
+        let process_env = environment::add_dotenv_variables(environment::current_process_env()?)?;
         let mut args_with_model = args.clone();
-        if let Some(model) = cassette.find_replay_model(&process_env)? {
+        if let Some(model) = cassette.replay_model_from_args(&process_env)? {
             args_with_model.set_model(model);
         }
         let task =
             prepare_task(&args_with_model, None, &process_env)?.into_task_printing_notes(silent);
         let runtime = open_in_memory_as_driver(&process_env)?;
-        if let Ok(agent) = runtime.longhaul.agent(args.agent_name()) {
+        if let Ok(agent) = runtime.longhaul.get_agent(args.agent_name()) {
             // Nobody could send a follow-up message.
             let mut agent = (*agent).clone();
             agent.keep_open = None;

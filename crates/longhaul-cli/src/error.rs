@@ -31,25 +31,25 @@ impl CliError {
 
     /// Sets the exit code of the command that fails with this error.
     #[must_use]
-    pub(crate) fn with_exit(self, exit: Exit) -> Self {
+    pub(crate) fn with_exit_code(self, exit: Exit) -> Self {
         Self { exit, ..self }
     }
 
     /// Adds a hint with a description and the command that helps.
     #[must_use]
-    pub(crate) fn hint(mut self, label: &str, command: impl Into<String>) -> Self {
+    pub(crate) fn with_hint(mut self, label: &str, command: impl Into<String>) -> Self {
         self.hints.push((label.to_owned(), command.into()));
         self
     }
 
     /// Adds several hints, each with a description and a command.
     fn with_hints(self, hints: &[(&str, &str)]) -> Self {
-        let add = |error: Self, (label, command): &(&str, &str)| error.hint(label, *command);
+        let add = |error: Self, (label, command): &(&str, &str)| error.with_hint(label, *command);
         hints.iter().fold(self, add)
     }
 
     /// Replaces a placeholder such as `RUN` with an id in the commands of the hints.
-    fn fill_placeholder(mut self, placeholder: &str, id: &str) -> Self {
+    fn fill_hint_placeholder(mut self, placeholder: &str, id: &str) -> Self {
         for (_, command) in &mut self.hints {
             *command = command.replace(placeholder, id);
         }
@@ -58,7 +58,7 @@ impl CliError {
 
     /// Converts one error in a chain of causes, and adds hints. `None` means that the error has no
     /// hints and is printed as it is.
-    fn from_cause(error: &(dyn StdError + 'static)) -> Option<Self> {
+    fn from_known_cause(error: &(dyn StdError + 'static)) -> Option<Self> {
         if let Some(error) = error.downcast_ref::<Self>() {
             return Some(error.clone());
         }
@@ -66,7 +66,7 @@ impl CliError {
             return Some(from_store_error(error));
         }
         if let Some(problem) = error.downcast_ref::<Problem>() {
-            return Some(from_problem(problem));
+            return Some(from_api_problem(problem));
         }
         if let Some(error) = error.downcast_ref::<AssembleError>() {
             let setting = ("see what is set", "longhaul config show --origin");
@@ -88,9 +88,9 @@ impl CliError {
         Some(match error {
             EngineError::Store(error) => from_store_error(error),
             EngineError::AgentNotFound { suggestion, .. } => {
-                from_problem(&Problem { suggestion: suggestion.clone(), ..problem })
+                from_api_problem(&Problem { suggestion: suggestion.clone(), ..problem })
             }
-            _ => from_problem(&problem),
+            _ => from_api_problem(&problem),
         })
     }
 }
@@ -113,7 +113,7 @@ impl StdError for CliError {}
 pub(crate) fn message_with_causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
-        let cli_error = CliError::from_cause(cause);
+        let cli_error = CliError::from_known_cause(cause);
         let separator = if text.is_empty() { "" } else { ": " };
         match cli_error {
             Some(cli_error) => return format!("{text}{separator}{cli_error}"),
@@ -125,22 +125,24 @@ pub(crate) fn message_with_causes(error: &anyhow::Error) -> String {
 
 /// Returns the exit code of a command that fails with this error.
 pub(crate) fn exit_for_error(error: &anyhow::Error) -> Exit {
-    let cli_error = error.chain().find_map(CliError::from_cause);
+    let cli_error = error.chain().find_map(CliError::from_known_cause);
     cli_error.map_or(Exit::Usage, |cli_error| cli_error.exit)
 }
 
 /// Fills placeholders in the hints of a failed result.
-pub(crate) trait ResultExt<T> {
+pub(crate) trait HintResultExt<T> {
     /// Replaces a placeholder such as `RUN` with an id in the commands of the error's hints.
-    fn fill_placeholder(self, placeholder: &str, id: impl fmt::Display) -> anyhow::Result<T>;
+    fn fill_hint_placeholder(self, placeholder: &str, id: impl fmt::Display) -> anyhow::Result<T>;
 }
 
-impl<T, E: Into<anyhow::Error>> ResultExt<T> for Result<T, E> {
-    fn fill_placeholder(self, placeholder: &str, id: impl fmt::Display) -> anyhow::Result<T> {
+impl<T, E: Into<anyhow::Error>> HintResultExt<T> for Result<T, E> {
+    fn fill_hint_placeholder(self, placeholder: &str, id: impl fmt::Display) -> anyhow::Result<T> {
         self.map_err(|error| {
             let error = error.into();
-            match error.chain().find_map(CliError::from_cause) {
-                Some(cli_error) => cli_error.fill_placeholder(placeholder, &id.to_string()).into(),
+            match error.chain().find_map(CliError::from_known_cause) {
+                Some(cli_error) => {
+                    cli_error.fill_hint_placeholder(placeholder, &id.to_string()).into()
+                }
                 None => error,
             }
         })
@@ -156,21 +158,21 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
     let causes = anyhow::Chain::new(error).map(ToString::to_string);
     let failure = CliError::usage_error(causes.collect::<Vec<_>>().join(": "));
     match error {
-        StoreError::DiskFull { .. } => failure.hint(
+        StoreError::DiskFull { .. } => failure.with_hint(
             "free disk space, or use another store",
             "LONGHAUL_STORE=sqlite:/other/disk/longhaul.db longhaul ...",
         ),
         StoreError::ReadOnly { at, .. } => failure
-            .hint("check the permissions", format!("ls -ld {at}"))
-            .hint(elsewhere, "LONGHAUL_DATA=/some/folder longhaul ..."),
+            .with_hint("check the permissions", format!("ls -ld {at}"))
+            .with_hint(elsewhere, "LONGHAUL_DATA=/some/folder longhaul ..."),
         StoreError::Corrupt { at, .. } => failure
-            .hint("it was not changed; check the file", format!("file {at}"))
+            .with_hint("it was not changed; check the file", format!("file {at}"))
             .with_hints(&[other]),
-        StoreError::AlreadyDriven { .. } => failure.with_exit(Exit::Busy).with_hints(&[
+        StoreError::AlreadyDriven { .. } => failure.with_exit_code(Exit::Busy).with_hints(&[
             ("submit tasks to it", "longhaul submit AGENT INPUT"),
             ("see what it does", "longhaul ls"),
         ]),
-        StoreError::Busy { .. } => failure.with_exit(Exit::Busy),
+        StoreError::Busy { .. } => failure.with_exit_code(Exit::Busy),
         StoreError::InvalidUrl { .. } => failure.with_hints(&[setting]),
         StoreError::NewerSchema { .. } | StoreError::InvalidEvent { .. } => {
             failure.with_hints(&[build])
@@ -186,35 +188,36 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
 pub(crate) fn clock_before_1970_error() -> CliError {
     let what = "the system clock is before 1970, and times before 1970 can't \
                 be stored";
-    CliError::usage_error(what).hint("set the clock", "timedatectl set-ntp true")
+    CliError::usage_error(what).with_hint("set the clock", "timedatectl set-ntp true")
 }
 
 /// Converts an error about the file with this machine's local API key, and adds a hint.
 pub(crate) fn from_local_key_error(error: &PrivateFileError, key_file: &Path) -> CliError {
     let command = format!("rm {}", key_file.display());
     CliError::usage_error(error.to_string())
-        .hint("delete it; the next server creates a new one", command)
+        .with_hint("delete it; the next server creates a new one", command)
 }
 
 /// Converts a problem (code, message and hint) that the engine or a server reports.
-fn from_problem(problem: &Problem) -> CliError {
+fn from_api_problem(problem: &Problem) -> CliError {
     let code = problem.code.as_str();
-    let failure = CliError::usage_error(&problem.detail).with_exit(exit_for_code(code));
+    let failure =
+        CliError::usage_error(&problem.detail).with_exit_code(exit_for_problem_code(code));
     let failure = match &problem.suggestion {
         Some(suggestion) if code == "no_agent" => {
-            failure.hint("did you mean", format!("longhaul run {suggestion} ..."))
+            failure.with_hint("did you mean", format!("longhaul run {suggestion} ..."))
         }
         Some(_) | None => failure,
     };
-    match hints_for_code(code) {
+    match hints_for_problem_code(code) {
         Some(hints) => failure.with_hints(hints),
         None if problem.hint.is_empty() => failure,
-        None => failure.hint(&problem.hint, ""),
+        None => failure.with_hint(&problem.hint, ""),
     }
 }
 
 /// Returns the hints for an error code. `None` means that this program does not know the code.
-fn hints_for_code(code: &str) -> Option<&'static [(&'static str, &'static str)]> {
+fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'static str)]> {
     const SHOW_KEY: (&str, &str) = ("and use it", "LONGHAUL_KEY=lh_... longhaul ...");
     const NEW_KEY: &str = "create a key on the server's machine";
     const NEW_ROLE: &str = "create a key with that role on the server's machine";
@@ -278,7 +281,7 @@ fn hints_for_code(code: &str) -> Option<&'static [(&'static str, &'static str)]>
 }
 
 /// Returns the exit code of a command that fails with this error code.
-fn exit_for_code(code: &str) -> Exit {
+fn exit_for_problem_code(code: &str) -> Exit {
     match code {
         "self_approval" | "unauthorized" | "forbidden" | "wrong_host" => Exit::NotAllowed,
         "steers_full"
@@ -333,7 +336,7 @@ mod tests {
             });
             let problem: Problem = serde_json::from_value(body).unwrap();
             let refused: Result<(), _> = Err(problem);
-            let error = refused.fill_placeholder("RUN", RunId::from_bits(7)).unwrap_err();
+            let error = refused.fill_hint_placeholder("RUN", RunId::from_bits(7)).unwrap_err();
             assert_eq!(super::exit_for_error(&error), exit, "{code}");
             let message = message_with_causes(&error);
             assert!(message.starts_with("it is wrong"), "{code}: {message}");

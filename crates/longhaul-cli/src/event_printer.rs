@@ -11,8 +11,8 @@ use longhaul_core::event::turn::TurnCompleted;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::CallId;
 use longhaul_core::message::Part;
-use longhaul_core::policy::gate::{AnswerScope, Decision};
-use longhaul_core::status::Wait;
+use longhaul_core::policy::gate::{AnswerScope, GateDecision};
+use longhaul_core::status::WaitReason;
 use longhaul_core::time::Timestamp;
 
 use crate::format::format_duration;
@@ -51,7 +51,7 @@ impl EventPrinter {
     fn label_and_text(&mut self, event: &Event) -> Option<(String, String)> {
         let labeled = |what: &str, text: String| Some((what.to_owned(), text));
         match event {
-            Event::TurnCompleted(done) => Some(self.turn_text(done)),
+            Event::TurnCompleted(done) => Some(self.turn_label_and_text(done)),
             Event::TurnFailed(failed) => {
                 let class = failed.failure.class;
                 let text = match class {
@@ -103,18 +103,18 @@ impl EventPrinter {
                 format!(
                     "{} was started and its outcome is unknown{}; it is not repeated",
                     self.tool_name(doubt.call),
-                    reason_suffix(doubt.reason.as_deref())
+                    in_doubt_reason_suffix(doubt.reason.as_deref())
                 ),
             ),
             Event::ToolSurfaced(surfaced) => labeled(
                 "",
                 format!("  the result of {} arrived late", self.tool_name(surfaced.call)),
             ),
-            _ => run_event_text(event),
+            _ => run_event_label_and_text(event),
         }
     }
 
-    fn turn_text(&mut self, completed: &TurnCompleted) -> (String, String) {
+    fn turn_label_and_text(&mut self, completed: &TurnCompleted) -> (String, String) {
         self.tool_names = (1_u16..)
             .zip(&completed.calls)
             .map(|(index, call)| {
@@ -142,15 +142,15 @@ impl EventPrinter {
 
 /// Returns the label and the text for an event about neither a turn nor a tool call.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events are not relevant for people")]
-fn run_event_text(event: &Event) -> Option<(String, String)> {
+fn run_event_label_and_text(event: &Event) -> Option<(String, String)> {
     let labeled = |what: &str, text: String| Some((what.to_owned(), text));
     match event {
         Event::GateRaised(raised) => labeled("asks", first_line(&raised.gate.ask)),
-        Event::GateVoted(given) => labeled("voted", answer_text(given)),
-        Event::GateAnswered(given) => labeled("answered", answer_text(given)),
+        Event::GateVoted(given) => labeled("voted", gate_answer_text(given)),
+        Event::GateAnswered(given) => labeled("answered", gate_answer_text(given)),
         Event::GateExpired(_) => labeled("expired", "nobody answered in time".into()),
         Event::RunWaiting(waiting) => {
-            wait_text(&waiting.wait).map(|text| ("waiting".to_owned(), text))
+            wait_reason_text(&waiting.wait).map(|text| ("waiting".to_owned(), text))
         }
         Event::RunBlocked(blocked) => labeled("blocked", first_line(&blocked.reason)),
         Event::RunRecovered(_) => {
@@ -180,40 +180,47 @@ fn run_event_text(event: &Event) -> Option<(String, String)> {
             format!("{} %  {}", progress.percent, first_line(&progress.message)),
         ),
         Event::RunCompleted(done) => labeled("done", first_line(&done.output.text)),
-        Event::RunFailed(failed) => labeled("failed", format_multi_line(&failed.error.message)),
+        Event::RunFailed(failed) => {
+            labeled("failed", indent_following_lines(&failed.error.message))
+        }
         Event::RunCancelled(cancelled) => labeled("cancelled", first_line(&cancelled.reason)),
         _ => None,
     }
 }
 
-fn wait_text(wait: &Wait) -> Option<String> {
+fn wait_reason_text(wait: &WaitReason) -> Option<String> {
     Some(match wait {
-        Wait::Timer(until) => format!("until {}", format_time_of_day(*until)),
-        Wait::RateLimit(until) => {
+        WaitReason::Timer(until) => format!("until {}", format_time_of_day(*until)),
+        WaitReason::RateLimit(until) => {
             format!("rate limited by the provider until {}", format_time_of_day(*until))
         }
-        Wait::Retry(until) => format!("retry at {}", format_time_of_day(*until)),
-        Wait::Budget(_) => "for more budget".to_owned(),
-        Wait::Message(_) => "open for a message".to_owned(),
-        Wait::Signal(_) => "for a signal".to_owned(),
-        Wait::Child(child) => format!("for {child}"),
-        Wait::SandboxSlot => "for a free sandbox".to_owned(),
-        Wait::StartAt(at) => format!("until its start at {}", format_time_of_day(*at)),
-        Wait::Batch => "for the run before it in its batch".to_owned(),
+        WaitReason::Retry(until) => format!("retry at {}", format_time_of_day(*until)),
+        WaitReason::Budget(_) => "for more budget".to_owned(),
+        WaitReason::Message(_) => "open for a message".to_owned(),
+        WaitReason::Signal(_) => "for a signal".to_owned(),
+        WaitReason::Child(child) => format!("for {child}"),
+        WaitReason::SandboxSlot => "for a free sandbox".to_owned(),
+        WaitReason::StartAt(at) => format!("until its start at {}", format_time_of_day(*at)),
+        WaitReason::Batch => "for the run before it in its batch".to_owned(),
         // The question was printed in the line before, and a wait for a worker needs no line.
-        Wait::Approval(_) | Wait::Question(_) | Wait::Blocked(_) | Wait::Worker => return None,
+        WaitReason::Approval(_)
+        | WaitReason::Question(_)
+        | WaitReason::Blocked(_)
+        | WaitReason::Worker => return None,
     })
 }
 
-fn answer_text(gate_answer: &GateAnswer) -> String {
+fn gate_answer_text(gate_answer: &GateAnswer) -> String {
     let answer = &gate_answer.answer;
     let what = match &answer.decision {
-        Decision::Approve if answer.scope == AnswerScope::Run => "approved for this run".to_owned(),
-        Decision::Approve => "approved".to_owned(),
-        Decision::Edit(_) => "approved with a change".to_owned(),
-        Decision::Reject => "rejected".to_owned(),
-        Decision::Answer(text) => format!("\"{}\"", first_line(text)),
-        Decision::Complete => "it happened".to_owned(),
+        GateDecision::Approve if answer.scope == AnswerScope::Run => {
+            "approved for this run".to_owned()
+        }
+        GateDecision::Approve => "approved".to_owned(),
+        GateDecision::Edit(_) => "approved with a change".to_owned(),
+        GateDecision::Reject => "rejected".to_owned(),
+        GateDecision::Answer(text) => format!("\"{}\"", first_line(text)),
+        GateDecision::Complete => "it happened".to_owned(),
     };
     let note = answer.note.as_deref().map(|note| format!(": {}", first_line(note)));
     format!("{what}, by {}{}", answer.by, note.unwrap_or_default())
@@ -235,13 +242,13 @@ pub(crate) fn first_line(text: &str) -> String {
 
 /// Returns the reason why the outcome of a call is unknown, in parentheses, or an empty text if the
 /// journal has no reason.
-fn reason_suffix(reason: Option<&str>) -> String {
+fn in_doubt_reason_suffix(reason: Option<&str>) -> String {
     let reason = reason.map(|reason| format!(" ({})", first_line(reason).trim_end_matches('.')));
     reason.unwrap_or_default()
 }
 
 /// Formats a text of several lines, such as a diff, with the lines after the first indented.
-fn format_multi_line(text: &str) -> String {
+fn indent_following_lines(text: &str) -> String {
     let mut lines = text.trim().lines();
     let first = first_line(lines.next().unwrap_or_default());
     let rest = lines.take(LINES_MAX).map(|line| {

@@ -4,7 +4,7 @@
 use anyhow::Context as _;
 use clap::Args;
 use longhaul::assemble::redactor::build_redactor;
-use longhaul::assemble::{cassette_file, cassette_folder};
+use longhaul::assemble::{cassette_file_path, cassette_folder};
 use longhaul_core::id::RunId;
 use longhaul_engine::handle::ModelCallOutcome;
 use longhaul_model::cassette::{CassetteHeader, CassetteRecorder};
@@ -41,17 +41,17 @@ impl ExportCommand {
         let runtime =
             store_access::open_existing_as_observer()?.ok_or_else(store_access::no_runs_error)?;
         // The secrets to redact may be in the project's `.env`.
-        let secrets = environment::load_config_quietly(&environment::with_dotenv(
-            environment::process_env()?,
+        let secrets = environment::load_config_quietly(&environment::add_dotenv_variables(
+            environment::current_process_env()?,
         )?)?;
         let client = RunClient::for_local_store(&runtime.longhaul);
         runtime::build_current_thread()?.block_on(async {
-            let run = resolve::resolve_run(&client, &self.run).await?;
+            let run = resolve::resolve_run_id(&client, &self.run).await?;
             let view = client.get_run(run).await?;
             if !view.status.is_terminal() {
                 let message = format!("{run} has not ended, so its conversation is incomplete");
                 return Err(CliError::usage_error(message)
-                    .hint("follow the run", format!("longhaul watch {run}"))
+                    .with_hint("follow the run", format!("longhaul watch {run}"))
                     .into());
             }
             let path = self.cassette_path(&runtime.config, run)?;
@@ -97,6 +97,6 @@ impl ExportCommand {
     ) -> anyhow::Result<std::path::PathBuf> {
         let name = self.cassette.as_deref().filter(|name| !name.is_empty());
         let name = name.map_or_else(|| run.to_string(), str::to_owned);
-        cassette_file(config, &name).map_err(|why| CliError::usage_error(why).into())
+        cassette_file_path(config, &name).map_err(|why| CliError::usage_error(why).into())
     }
 }

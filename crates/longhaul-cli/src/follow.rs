@@ -8,7 +8,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::policy::gate::has_unanswerable_tag;
-use longhaul_core::status::{Status, Wait};
+use longhaul_core::status::{Status, WaitReason};
 
 use crate::client::{EventStream, RunClient};
 use crate::event_printer::EventPrinter;
@@ -29,12 +29,12 @@ pub(crate) struct FollowOptions {
     /// True if no other command can reach the run, so the run can't wait for another person.
     pub(crate) is_only_client: bool,
     /// What to print on stdout when following ends.
-    pub(crate) final_output: FinalOutput,
+    pub(crate) final_output: FinalOutputFormat,
 }
 
 /// What to print on stdout when a command stops following a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum FinalOutput {
+pub(crate) enum FinalOutputFormat {
     /// The output text of the run, if the run completed.
     #[default]
     Text,
@@ -110,7 +110,7 @@ impl<'a> RunFollower<'a> {
                     return Ok(FollowOutcome::NeedsPerson);
                 }
                 if !self.options.silent && !self.options.as_json {
-                    self.prompt.show_gate(self.client, self.run).await?;
+                    self.prompt.show_oldest_gate(self.client, self.run).await?;
                 }
                 if !self.prompt.is_interactive() {
                     self.print_wait_reason().await?;
@@ -120,7 +120,7 @@ impl<'a> RunFollower<'a> {
                 biased;
                 batch = self.entries.next() => match batch? {
                     None => return Ok(FollowOutcome::Ended),
-                    Some(entries) => self.handle_entries(&entries)?,
+                    Some(entries) => self.print_and_track_entries(&entries)?,
                 },
                 input = self.prompt.next_input(), if self.needs_person => match input {
                     PromptInput::Detach => return Ok(FollowOutcome::Detached),
@@ -129,14 +129,14 @@ impl<'a> RunFollower<'a> {
                     | PromptInput::Reject(_)
                     | PromptInput::Text(_)
                     | PromptInput::Why) => {
-                        self.submit_input(input).await?;
+                        self.submit_prompt_input(input).await?;
                     }
                 },
             }
         }
     }
 
-    fn handle_entries(&mut self, entries: &[Entry]) -> anyhow::Result<()> {
+    fn print_and_track_entries(&mut self, entries: &[Entry]) -> anyhow::Result<()> {
         for entry in entries {
             self.last_seq = entry.seq;
             self.needs_person = needs_person_after_event(&entry.event, self.options.is_only_client)
@@ -152,8 +152,8 @@ impl<'a> RunFollower<'a> {
         Ok(())
     }
 
-    async fn submit_input(&mut self, input: PromptInput) -> anyhow::Result<()> {
-        if let Err(error) = self.prompt.submit_input(self.client, self.run, input).await {
+    async fn submit_prompt_input(&mut self, input: PromptInput) -> anyhow::Result<()> {
+        if let Err(error) = self.prompt.send_input_to_run(self.client, self.run, input).await {
             // A mistake at the prompt is reported, and the gate is shown again.
             output::print_error(&error);
             self.prompt.reset_shown_gate();
@@ -211,17 +211,20 @@ async fn is_last_event(client: &RunClient, run: RunId, seq: Seq) -> anyhow::Resu
 fn needs_person_after_event(event: &Event, is_only_client: bool) -> Option<bool> {
     match event {
         Event::RunWaiting(waiting) => Some(match waiting.wait {
-            Wait::Approval(_) | Wait::Question(_) | Wait::Blocked(_) | Wait::Budget(_) => true,
+            WaitReason::Approval(_)
+            | WaitReason::Question(_)
+            | WaitReason::Blocked(_)
+            | WaitReason::Budget(_) => true,
             // Another client has to send it. Without other clients the run would wait forever.
-            Wait::Signal(_) | Wait::Message(_) => is_only_client,
-            Wait::Timer(_)
-            | Wait::Child(_)
-            | Wait::RateLimit(_)
-            | Wait::Retry(_)
-            | Wait::SandboxSlot
-            | Wait::Worker
-            | Wait::StartAt(_)
-            | Wait::Batch => false,
+            WaitReason::Signal(_) | WaitReason::Message(_) => is_only_client,
+            WaitReason::Timer(_)
+            | WaitReason::Child(_)
+            | WaitReason::RateLimit(_)
+            | WaitReason::Retry(_)
+            | WaitReason::SandboxSlot
+            | WaitReason::Worker
+            | WaitReason::StartAt(_)
+            | WaitReason::Batch => false,
         }),
         Event::RunBlocked(_) | Event::RunPaused(_) => Some(true),
         Event::RunClaimed(_) => Some(false),

@@ -16,7 +16,7 @@ const LINE_WIDTH: usize = 76;
 
 /// Returns the lines of a gate's card. A long input of the call is truncated.
 pub(crate) fn short_gate_card(gate: &GateView) -> Vec<String> {
-    let input = gate.input.as_ref().map(|input| input_lines(&input.to_value()));
+    let input = gate.input.as_ref().map(|input| call_input_lines(&input.to_value()));
     let mut input = input.unwrap_or_default();
     if input.len() > LINES_MAX {
         let left = input.len() - LINES_MAX;
@@ -24,16 +24,16 @@ pub(crate) fn short_gate_card(gate: &GateView) -> Vec<String> {
         let id = gate.id;
         input.push(format!("… {left} more lines: longhaul gates show {id}"));
     }
-    card_lines(gate, input)
+    gate_card_lines(gate, input)
 }
 
 /// Returns the lines of a gate's card with the full input of the call.
 pub(crate) fn full_gate_card(gate: &GateView) -> Vec<String> {
-    let input = gate.input.as_ref().map(|input| input_lines(&input.to_value()));
-    card_lines(gate, input.unwrap_or_default())
+    let input = gate.input.as_ref().map(|input| call_input_lines(&input.to_value()));
+    gate_card_lines(gate, input.unwrap_or_default())
 }
 
-fn card_lines(gate: &GateView, input: Vec<String>) -> Vec<String> {
+fn gate_card_lines(gate: &GateView, input: Vec<String>) -> Vec<String> {
     let mut lines = vec![format!("{}", gate.id)];
     let title = match (&gate.kind, &gate.tool) {
         (GateKind::Approval, Some(tool)) => format!("may the run call {tool}?"),
@@ -76,7 +76,7 @@ fn card_lines(gate: &GateView, input: Vec<String>) -> Vec<String> {
 }
 
 /// Formats the call's input as lines: an object field by field, any other value as JSON or text.
-fn input_lines(value: &Value) -> Vec<String> {
+fn call_input_lines(value: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     match value {
         Value::Object(fields) => {

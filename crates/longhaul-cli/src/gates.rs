@@ -8,7 +8,7 @@ use longhaul_core::port::store::GateFilter;
 use longhaul_core::time::Timestamp;
 
 use crate::client::RunClient;
-use crate::client::connect::{connect, try_connect};
+use crate::client::connect::{connect_run_client, try_connect_run_client};
 use crate::event_printer::{first_line, format_time_of_day};
 use crate::format::format_duration;
 use crate::gate_card::full_gate_card;
@@ -86,8 +86,8 @@ impl ListGatesCommand {
     fn run(&self) -> anyhow::Result<()> {
         let client = match &self.run {
             // Without a store there is no such run, which is an error.
-            Some(_) => Some(connect()?),
-            None => try_connect()?,
+            Some(_) => Some(connect_run_client()?),
+            None => try_connect_run_client()?,
         };
         let Some(client) = client else {
             return self.print_gates(&[], Timestamp::default());
@@ -102,7 +102,7 @@ impl ListGatesCommand {
     async fn load_gates(&self, client: &RunClient) -> anyhow::Result<Vec<GateView>> {
         let run = match &self.run {
             Some(run_id) => {
-                let run = resolve::resolve_run(client, run_id).await?;
+                let run = resolve::resolve_run_id(client, run_id).await?;
                 client.explain_run(run).await?;
                 Some(run)
             }

@@ -13,11 +13,13 @@ use longhaul_core::id::InboxName;
 use longhaul_core::time::Timestamp;
 use serde_json::Value;
 
-use crate::client::connect::{connect, connect_or_create_store, find_server, try_connect};
+use crate::client::connect::{
+    connect_or_create_store, connect_run_client, find_named_or_local_server, try_connect_run_client,
+};
 use crate::error::CliError;
 use crate::status_label::status_label;
 use crate::table::{self, TableCell};
-use crate::task_args::{INPUT_BYTES_MAX, parse_actor, parse_context, parse_input};
+use crate::task_args::{INPUT_BYTES_MAX, parse_actor, parse_context_args, parse_input_json};
 use crate::{output, runtime};
 
 /// Maximum number of characters of a run's current activity in a list.
@@ -133,7 +135,7 @@ impl InboxCommand {
 
 impl ListInboxesCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let inboxes = match try_connect()? {
+        let inboxes = match try_connect_run_client()? {
             Some(client) => runtime::build_current_thread()?.block_on(client.list_inboxes())?,
             None => Vec::new(),
         };
@@ -160,7 +162,7 @@ fn inbox_row(inbox: &InboxView) -> Vec<TableCell> {
 
 impl ShowInboxCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let client = connect()?;
+        let client = connect_run_client()?;
         let shown = runtime::build_current_thread()?.block_on(client.get_inbox(&self.name))?;
         if self.json {
             return output::print_json(&shown);
@@ -200,8 +202,8 @@ fn task_row(run: &RunBriefView) -> Vec<TableCell> {
 
 impl PostTaskCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let body = self.build_body()?;
-        let client = connect_or_create_store(find_server()?)?;
+        let body = self.build_task_body()?;
+        let client = connect_or_create_store(find_named_or_local_server()?)?;
         runtime::build_current_thread()?.block_on(async {
             let run = client.post_task(self.name.clone(), body).await?;
             if self.json {
@@ -214,7 +216,7 @@ impl PostTaskCommand {
         })
     }
 
-    fn build_body(&self) -> anyhow::Result<NewTaskBody> {
+    fn build_task_body(&self) -> anyhow::Result<NewTaskBody> {
         let payload = match &self.file {
             Some(path) => read_payload_file(path)?,
             None => {
@@ -224,12 +226,12 @@ impl PostTaskCommand {
         Ok(NewTaskBody {
             agent: self.agent.clone(),
             kind: self.kind.clone(),
-            payload: parse_input(&payload)?,
+            payload: parse_input_json(&payload)?,
             priority: self.priority,
             lane: self.lane.clone(),
             thread: self.thread.clone(),
             resource: self.resource.clone(),
-            context: parse_context(&self.context)?,
+            context: parse_context_args(&self.context)?,
             actor: self.actor.as_deref().map(parse_actor).transpose()?,
             metadata: self.metadata.clone(),
             idempotency_key: self.idempotency_key.clone(),

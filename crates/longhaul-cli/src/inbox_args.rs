@@ -24,7 +24,7 @@ impl InboxArgs {
     pub(crate) fn worker_options(&self, config: &Config) -> anyhow::Result<WorkerOptions> {
         let mut options = worker_options(config).map_err(|bad| {
             CliError::usage_error(format!("[worker] inboxes is invalid: {bad}"))
-                .hint("see where it is set", "longhaul config show --origin")
+                .with_hint("see where it is set", "longhaul config show --origin")
         })?;
         if !self.inboxes.is_empty() {
             options.inboxes.clone_from(&self.inboxes);

@@ -12,7 +12,9 @@ use longhaul_engine::handle::CreateKeyRequest;
 use serde_json::json;
 
 use crate::caller_name::caller_name;
-use crate::client::connect::{connect, connect_or_create_store, find_server, try_connect};
+use crate::client::connect::{
+    connect_or_create_store, connect_run_client, find_named_or_local_server, try_connect_run_client,
+};
 use crate::error::CliError;
 use crate::event_printer::format_date_time;
 use crate::format::parse_duration;
@@ -90,7 +92,7 @@ fn parse_positive_duration(text: &str) -> Result<Millis, String> {
 
 fn role_parser() -> impl TypedValueParser<Value = Role> {
     PossibleValuesParser::new(Role::ALL.map(Role::as_str))
-        .try_map(|text| Role::parse(&text).ok_or("no such role"))
+        .try_map(|text| Role::from_name(&text).ok_or("no such role"))
 }
 
 impl KeysCommand {
@@ -112,7 +114,7 @@ impl NewKeyCommand {
             ttl: self.expires,
             by: caller_name(),
         };
-        let client = connect_or_create_store(find_server()?)?;
+        let client = connect_or_create_store(find_named_or_local_server()?)?;
         let made = runtime::build_current_thread()?.block_on(client.create_key(request))?;
         let (secret, key) = (made.secret.reveal(), &made.key);
         if self.json {
@@ -139,7 +141,7 @@ impl NewKeyCommand {
 
 impl ListKeysCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let keys = match try_connect()? {
+        let keys = match try_connect_run_client()? {
             Some(client) => runtime::build_current_thread()?.block_on(client.list_keys())?,
             None => Vec::new(),
         };
@@ -177,7 +179,7 @@ fn key_row(key: &KeyView) -> Vec<TableCell> {
 
 impl RevokeKeyCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let client = connect()?;
+        let client = connect_run_client()?;
         let revoked = runtime::build_current_thread()?.block_on(client.revoke_key(&self.name))?;
         output::print_text(&format!("The key `{}` is revoked.", revoked.name))
     }
@@ -185,11 +187,11 @@ impl RevokeKeyCommand {
 
 /// Prints a one-time link that opens the server's web pages. Fails if there is no server.
 fn print_browser_link() -> anyhow::Result<()> {
-    let Some(server) = find_server()? else {
+    let Some(server) = find_named_or_local_server()? else {
         return Err(CliError::usage_error(
             "no server is running here, and only a server has web pages",
         )
-        .hint("start one", "longhaul serve")
+        .with_hint("start one", "longhaul serve")
         .into());
     };
     let link = runtime::build_current_thread()?.block_on(server.client.create_login_ticket());

@@ -8,7 +8,9 @@ use longhaul_core::port::store::RunFilter;
 use longhaul_core::status::Status;
 
 use crate::client::RunClient;
-use crate::client::connect::{connect_or_create_store, find_server, try_connect};
+use crate::client::connect::{
+    connect_or_create_store, find_named_or_local_server, try_connect_run_client,
+};
 use crate::style::Tone;
 use crate::table::{self, TableCell};
 use crate::{output, runtime};
@@ -70,12 +72,12 @@ impl LanesCommand {
         match &self.command {
             None => self.list.run(),
             Some(LanesSubcommand::Ls(list)) => list.run(),
-            Some(LanesSubcommand::Show(lane)) => lane.show(),
+            Some(LanesSubcommand::Show(lane)) => lane.show_lane(),
             Some(LanesSubcommand::Pause(lane)) => {
-                lane.change(async |client| client.pause_lane(&lane.lane).await)
+                lane.change_lane(async |client| client.pause_lane(&lane.lane).await)
             }
             Some(LanesSubcommand::Resume(lane)) => {
-                lane.change(async |client| client.resume_lane(&lane.lane).await)
+                lane.change_lane(async |client| client.resume_lane(&lane.lane).await)
             }
         }
     }
@@ -83,7 +85,7 @@ impl LanesCommand {
 
 impl ListLanesCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let lanes = match try_connect()? {
+        let lanes = match try_connect_run_client()? {
             Some(client) => {
                 runtime::build_current_thread()?.block_on(client.list_lanes(ROWS_MAX))?
             }
@@ -101,8 +103,8 @@ impl ListLanesCommand {
 }
 
 impl LaneArgs {
-    fn show(&self) -> anyhow::Result<()> {
-        let client = connect_or_create_store(find_server()?)?;
+    fn show_lane(&self) -> anyhow::Result<()> {
+        let client = connect_or_create_store(find_named_or_local_server()?)?;
         let lane = runtime::build_current_thread()?.block_on(client.get_lane(&self.lane))?;
         if self.json {
             return output::print_json(&lane);
@@ -131,11 +133,11 @@ impl LaneArgs {
     }
 
     /// Pauses or resumes the lane with `change`, and prints its new state.
-    fn change(
+    fn change_lane(
         &self,
         change: impl AsyncFnOnce(&RunClient) -> anyhow::Result<LaneView>,
     ) -> anyhow::Result<()> {
-        let client = connect_or_create_store(find_server()?)?;
+        let client = connect_or_create_store(find_named_or_local_server()?)?;
         let lane = runtime::build_current_thread()?.block_on(change(&client))?;
         match self.json {
             true => output::print_json(&lane),

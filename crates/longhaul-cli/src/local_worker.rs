@@ -39,7 +39,7 @@ impl LocalWorker {
     pub(crate) async fn start(runtime: &ProjectRuntime, run: RunId) -> anyhow::Result<Self> {
         let mut options = worker_options(&runtime.config).map_err(|bad| {
             CliError::usage_error(format!("[worker] inboxes is invalid: {bad}"))
-                .hint("see where it is set", "longhaul config show --origin")
+                .with_hint("see where it is set", "longhaul config show --origin")
         })?;
         let row = runtime.longhaul.run_row(run).await?;
         if !options.inboxes.contains(&row.inbox) {
@@ -77,7 +77,7 @@ impl LocalWorker {
     pub(crate) async fn stop(self, interrupts: &mut InterruptListener) -> anyhow::Result<()> {
         let served = Arc::clone(&self.mcp_tools);
         let ended = self.stop_worker(interrupts).await;
-        served.close().await;
+        served.close_mcp_clients().await;
         ended
     }
 
@@ -126,5 +126,5 @@ fn flatten_join_result(joined: Result<Result<(), Error>, JoinError>) -> anyhow::
 
 /// Returns the error for a worker that panicked. The worker's runs continue with the next driver.
 fn worker_panic_error(panic: &JoinError) -> anyhow::Error {
-    CliError::usage_error(format!("the worker failed: {panic}")).with_exit(Exit::Busy).into()
+    CliError::usage_error(format!("the worker failed: {panic}")).with_exit_code(Exit::Busy).into()
 }

@@ -80,19 +80,19 @@ pub(crate) fn report_error(error: &anyhow::Error) {
 /// Sets up the full log of a server, with these secrets redacted.
 pub(crate) fn init_server_log(style: LogStyle, secrets: Vec<(String, String)>) {
     IS_JSON_LOG.store(style == LogStyle::Json, Ordering::Relaxed);
-    let lines = LogLineFormatter { style, filter: SecretFilter::new(&secrets) };
+    let lines = LogLineFormatter { style, filter: LogSecretRedactor::new(&secrets) };
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_max_level(Level::INFO)
         .event_format(lines)
         .finish()
-        .with(log_targets(style))
+        .with(server_log_targets(style))
         .init();
 }
 
 /// Returns the enabled log targets and levels. A JSON log also has the warnings of libraries; at
 /// lower levels libraries would log session ids and addresses of peers.
-fn log_targets(style: LogStyle) -> Targets {
+fn server_log_targets(style: LogStyle) -> Targets {
     let own = longhaul_log_targets(LevelFilter::INFO);
     match style {
         LogStyle::Human => own,
@@ -106,9 +106,9 @@ fn log_targets(style: LogStyle) -> Targets {
 /// Redacts secrets in log lines: those that are redacted in stored data too, and login tokens, in
 /// all their encodings.
 #[derive(Debug)]
-struct SecretFilter(ProjectRedactor);
+struct LogSecretRedactor(ProjectRedactor);
 
-impl SecretFilter {
+impl LogSecretRedactor {
     fn new(secrets: &[(String, String)]) -> Self {
         let secrets = secrets.iter();
         let secrets = secrets.map(|(name, value)| (&**name, &**value));
@@ -116,14 +116,14 @@ impl SecretFilter {
     }
 
     fn redact_fields(&self, fields: &mut LogEventFields) {
-        fields.message = self.redact(&fields.message);
+        fields.message = self.redact_line(&fields.message);
         for (_, value) in fields.others.iter_mut() {
             match value {
-                Value::String(text) => *text = self.redact(text),
+                Value::String(text) => *text = self.redact_line(text),
                 // A secret may consist of digits only.
                 Value::Number(number) => {
                     let digits = number.to_string();
-                    let clean = self.redact(&digits);
+                    let clean = self.redact_line(&digits);
                     if clean != digits {
                         *value = Value::String(clean);
                     }
@@ -133,7 +133,7 @@ impl SecretFilter {
         }
     }
 
-    fn redact(&self, line: &str) -> String {
+    fn redact_line(&self, line: &str) -> String {
         redact_api_keys(&self.0.redact(line))
     }
 }
@@ -160,7 +160,7 @@ fn redact_api_keys(line: &str) -> String {
 #[derive(Debug)]
 struct LogLineFormatter {
     style: LogStyle,
-    filter: SecretFilter,
+    filter: LogSecretRedactor,
 }
 
 impl<S, N> FormatEvent<S, N> for LogLineFormatter
@@ -277,7 +277,7 @@ mod tests {
             ("SHORT", "abc"),
             ("PART", "hunter2-and"),
         ];
-        let filter = SecretFilter::new(&secrets.map(|(n, v)| (n.to_owned(), v.to_owned())));
+        let filter = LogSecretRedactor::new(&secrets.map(|(n, v)| (n.to_owned(), v.to_owned())));
         for (line, clean) in [
             ("nothing here, abc", "nothing here, abc"),
             ("key hunter2-and-more!", "key {{secret:TOKEN}}!"),
@@ -289,7 +289,7 @@ mod tests {
             ("Basic aHVudGVyMi1hbmQtbW9yZQ==", "Basic {{secret:TOKEN}}=="),
             ("lh_0123456789abcdeflh_0123456789", "lh_…_0123456789"),
         ] {
-            assert_eq!(filter.redact(line), clean);
+            assert_eq!(filter.redact_line(line), clean);
         }
     }
 
@@ -300,7 +300,7 @@ mod tests {
             ..Default::default()
         };
         longhaul_mcp::LoginContext::new("/".into(), oauth, std::sync::Arc::new(SystemClock));
-        let clean = SecretFilter::new(&[]).redact("l0gin-in-a-line bDBnaW4taW4tYS1saW5l");
+        let clean = LogSecretRedactor::new(&[]).redact_line("l0gin-in-a-line bDBnaW4taW4tYS1saW5l");
         assert_eq!(clean, "{{secret:mcp-login}} {{secret:mcp-login}}");
     }
 
@@ -310,7 +310,7 @@ mod tests {
         let mut fields = LogEventFields::default();
         fields.others.insert("pin".into(), 4_815_162_342_u64.into());
         fields.others.insert("turns".into(), 3.into());
-        SecretFilter::new(&secrets).redact_fields(&mut fields);
+        LogSecretRedactor::new(&secrets).redact_fields(&mut fields);
         let others = Value::Object(fields.others);
         assert_eq!(others["pin"], "{{secret:DIGITS}}");
         assert_eq!(others["turns"], 3);
@@ -328,7 +328,7 @@ mod tests {
             ("rmcp::service", Level::ERROR, false, true),
             ("hyper::proto", Level::INFO, false, false),
         ] {
-            let is_logged = |style| log_targets(style).would_enable(target, &level);
+            let is_logged = |style| server_log_targets(style).would_enable(target, &level);
             assert_eq!(is_logged(LogStyle::Human), people, "{target}");
             assert_eq!(is_logged(LogStyle::Json), programs, "{target}");
             let warned = longhaul_log_targets(LevelFilter::WARN).would_enable(target, &level);

@@ -10,7 +10,7 @@ use longhaul_core::time::{Millis, Timestamp};
 use serde_json::json;
 
 use crate::client::RunClient;
-use crate::client::connect::try_connect;
+use crate::client::connect::try_connect_run_client;
 use crate::driver_status::needs_driver;
 use crate::format::{format_duration, format_usd};
 use crate::status_label::{StatusLabel, no_driver_label, status_label};
@@ -76,7 +76,7 @@ fn status_parser() -> PossibleValuesParser {
 
 impl ListRunsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let Some(client) = try_connect()? else {
+        let Some(client) = try_connect_run_client()? else {
             if self.json {
                 output::print_json(&json!({ "data": [], "next": null }))?;
             }
@@ -85,7 +85,7 @@ impl ListRunsCommand {
         };
         runtime::build_current_thread()?.block_on(async {
             match self.json {
-                true => self.print_json(&client).await,
+                true => self.print_runs_as_json(&client).await,
                 false => self.print_run_table(&client).await,
             }
         })
@@ -97,7 +97,11 @@ impl ListRunsCommand {
     }
 
     /// Builds the filter for the runs to list.
-    async fn build_filter(&self, client: &RunClient, limit: usize) -> anyhow::Result<RunFilter> {
+    async fn build_run_filter(
+        &self,
+        client: &RunClient,
+        limit: usize,
+    ) -> anyhow::Result<RunFilter> {
         let is_selected =
             |status: &&Status| self.status.iter().any(|value| value == status.as_str());
         Ok(RunFilter {
@@ -108,16 +112,17 @@ impl ListRunsCommand {
             not_retried: false,
             root: None,
             after: match &self.after {
-                Some(value) => Some(resolve::resolve_run(client, value).await?),
+                Some(value) => Some(resolve::resolve_run_id(client, value).await?),
                 None => None,
             },
             limit,
         })
     }
 
-    async fn print_json(&self, client: &RunClient) -> anyhow::Result<()> {
+    async fn print_runs_as_json(&self, client: &RunClient) -> anyhow::Result<()> {
         let limit = self.run_limit();
-        let mut data = client.list_full_runs(self.build_filter(client, limit + 1).await?).await?;
+        let mut data =
+            client.list_full_runs(self.build_run_filter(client, limit + 1).await?).await?;
         let more = data.len() > limit;
         data.truncate(limit);
         let next = data.last().filter(|_| more).map(|last| last.id);
@@ -126,7 +131,7 @@ impl ListRunsCommand {
 
     async fn print_run_table(&self, client: &RunClient) -> anyhow::Result<()> {
         let counted = self.run_limit().max(COUNT_MAX);
-        let mut runs = client.list_runs(self.build_filter(client, counted + 1).await?).await?;
+        let mut runs = client.list_runs(self.build_run_filter(client, counted + 1).await?).await?;
         let count = runs.len();
         runs.truncate(self.run_limit());
         if runs.is_empty() {
@@ -141,7 +146,7 @@ impl ListRunsCommand {
         let idle = |run: &RunBriefView| needs_driver(run.status);
         let is_left = runs.iter().any(idle) && !client.has_driver().await?;
         let rows = runs.iter().map(|run| match is_left && idle(run) {
-            true => no_driver_row(run, now),
+            true => undriven_run_row(run, now),
             false => run_row(run, &status_label(run.status, run.reason.as_deref()), now),
         });
         table::print_table(&head, rows)?;
@@ -152,7 +157,7 @@ impl ListRunsCommand {
             }
             (shown, count) => format!("Runs: {shown} of {count}.  More: longhaul ls --all"),
         };
-        if runs.iter().any(needs_person) {
+        if runs.iter().any(run_needs_person) {
             foot.push_str("   Waiting for you: longhaul gates");
         }
         if is_left {
@@ -172,7 +177,7 @@ impl ListRunsCommand {
     }
 }
 
-fn needs_person(run: &RunBriefView) -> bool {
+fn run_needs_person(run: &RunBriefView) -> bool {
     match run.status {
         Status::Blocked => true,
         Status::Waiting => matches!(run.reason.as_deref(), Some("approval" | "question")),
@@ -187,7 +192,7 @@ fn needs_person(run: &RunBriefView) -> bool {
 
 /// Returns the table row of a run that no worker drives: the run does nothing now, whatever its
 /// journal says.
-fn no_driver_row(run: &RunBriefView, now: Timestamp) -> Vec<TableCell> {
+fn undriven_run_row(run: &RunBriefView, now: Timestamp) -> Vec<TableCell> {
     let last = format!("last known: {}", run.now);
     let run = RunBriefView { now: last, ..run.clone() };
     run_row(&run, &no_driver_label(run.status), now)

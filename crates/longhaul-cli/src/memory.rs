@@ -9,7 +9,7 @@ use longhaul_core::note::Note;
 use longhaul_engine::Longhaul;
 use serde_json::{Value, json};
 
-use crate::environment::process_env;
+use crate::environment::current_process_env;
 use crate::error::CliError;
 use crate::event_printer::{first_line, format_date_time};
 use crate::table::{self, TableCell};
@@ -116,24 +116,24 @@ impl MemoryCommand {
 }
 
 /// Opens the store of this folder. `None` means that there is no store.
-fn open_store() -> anyhow::Result<Option<ProjectRuntime>> {
-    if process_env()?.var("LONGHAUL_URL").is_some() {
+fn open_local_store() -> anyhow::Result<Option<ProjectRuntime>> {
+    if current_process_env()?.var("LONGHAUL_URL").is_some() {
         let message = "LONGHAUL_URL names a server, and memory can only be read where its store is";
         return Err(CliError::usage_error(message)
-            .hint("use the store here", "LONGHAUL_URL= longhaul memory ...")
+            .with_hint("use the store here", "LONGHAUL_URL= longhaul memory ...")
             .into());
     }
     store_access::open_existing_as_observer()
 }
 
-fn clamp_limit(limit: usize) -> usize {
+fn clamp_list_limit(limit: usize) -> usize {
     limit.clamp(1, LIMIT_MAX)
 }
 
 impl ShowThreadCommand {
     fn run(&self) -> anyhow::Result<()> {
         let thread = &self.thread;
-        let runtime = open_store()?;
+        let runtime = open_local_store()?;
         let (messages, count) = match &runtime {
             None => (Vec::new(), 0),
             Some(runtime) => runtime::build_current_thread()?
@@ -166,7 +166,7 @@ impl ShowThreadCommand {
         longhaul: &Longhaul,
         thread: &ThreadKey,
     ) -> anyhow::Result<(Vec<Message>, u64)> {
-        let messages = longhaul.thread_messages(thread, clamp_limit(self.limit)).await;
+        let messages = longhaul.thread_messages(thread, clamp_list_limit(self.limit)).await;
         let count = longhaul.thread_message_count(thread).await;
         Ok((messages?, count?))
     }
@@ -175,7 +175,7 @@ impl ShowThreadCommand {
 impl ClearThreadCommand {
     fn run(&self) -> anyhow::Result<()> {
         let thread = &self.thread;
-        let count = match open_store()? {
+        let count = match open_local_store()? {
             None => 0,
             Some(runtime) => runtime::build_current_thread()?.block_on(async {
                 let longhaul = &runtime.longhaul;
@@ -195,11 +195,11 @@ impl ListNotesCommand {
     fn run(&self) -> anyhow::Result<()> {
         let resource = &self.resource;
         let query = self.query.join(" ");
-        let notes = match open_store()? {
+        let notes = match open_local_store()? {
             None => Vec::new(),
             Some(runtime) => {
                 let search =
-                    runtime.longhaul.search_notes(resource, &query, clamp_limit(self.limit));
+                    runtime.longhaul.search_notes(resource, &query, clamp_list_limit(self.limit));
                 let notes: Result<Vec<Note>, _> = runtime::build_current_thread()?.block_on(search);
                 notes?
             }
@@ -245,7 +245,7 @@ fn note_json(note: &Note) -> Value {
 
 impl ForgetNotesCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let count = match open_store()? {
+        let count = match open_local_store()? {
             None => 0,
             Some(runtime) => {
                 runtime::build_current_thread()?.block_on(self.delete_notes(&runtime.longhaul))?
@@ -253,7 +253,7 @@ impl ForgetNotesCommand {
         };
         if let (0, Some(note)) = (count, self.note) {
             return Err(CliError::usage_error(format!("there is no note {note}"))
-                .hint("list the notes", "longhaul memory notes RESOURCE")
+                .with_hint("list the notes", "longhaul memory notes RESOURCE")
                 .into());
         }
         if self.json {

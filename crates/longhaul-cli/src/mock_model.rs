@@ -98,14 +98,14 @@ impl MockModelCommand {
             let path = folder.path().display();
             let message = format!("`{path}` is a symlink that leads out of the project");
             return Err(CliError::usage_error(message)
-                .hint("name a folder", "longhaul mock-model --scripts DIR")
+                .with_hint("name a folder", "longhaul mock-model --scripts DIR")
                 .into());
         }
         if !folder.path().is_dir() {
             let path = folder.path().display();
             let message = format!("there is no script folder `{path}`");
             return Err(CliError::usage_error(message)
-                .hint("name another one", "longhaul mock-model --scripts DIR")
+                .with_hint("name another one", "longhaul mock-model --scripts DIR")
                 .into());
         }
         raise_open_file_limit();
@@ -129,7 +129,7 @@ impl MockModelCommand {
         match &self.scripts {
             Some(folder) => Ok(ScriptFolder::new(folder.clone())),
             None => {
-                let process_env = environment::process_env()?;
+                let process_env = environment::current_process_env()?;
                 Ok(ScriptFolder::for_project(environment::load_config_quietly(&process_env)?.root))
             }
         }
@@ -158,8 +158,8 @@ impl MockModelCommand {
             };
             let message = format!("can't listen on {at}: {error}");
             let command = "longhaul mock-model --listen 127.0.0.1:0";
-            let failure = CliError::usage_error(message).hint("use any free port", command);
-            failure.with_exit(exit).into()
+            let failure = CliError::usage_error(message).with_hint("use any free port", command);
+            failure.with_exit_code(exit).into()
         })
     }
 

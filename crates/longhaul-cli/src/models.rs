@@ -52,7 +52,7 @@ enum ModelsSubcommand {
 
 impl ModelsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let process_env = environment::process_env()?;
+        let process_env = environment::current_process_env()?;
         let config = environment::load_config(&process_env)?;
         let selector = ModelSelector::from_config(&config).map_err(CliError::usage_error)?;
         match &self.command {
@@ -62,7 +62,7 @@ impl ModelsCommand {
             Some(ModelsSubcommand::Check(check)) => {
                 print_dotenv_note(&config);
                 let dotenv_selector = environment::load_config_quietly(
-                    &environment::with_dotenv_if_valid(process_env),
+                    &environment::add_dotenv_if_valid(process_env),
                 )?;
                 let dotenv_selector =
                     ModelSelector::from_config(&dotenv_selector).map_err(CliError::usage_error)?;

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 
 /// Writes these files, given as path and content, below this folder, and creates their parent
 /// folders.
-pub(crate) fn write_files(root: &Path, files: &[(&str, &str)]) -> anyhow::Result<()> {
+pub(crate) fn write_project_files(root: &Path, files: &[(&str, &str)]) -> anyhow::Result<()> {
     for (name, text) in files {
         let path = root.join(name);
         let folder = path.parent().unwrap_or(root);

@@ -6,7 +6,9 @@ use std::io::BufRead as _;
 use longhaul_api::gate::GateView;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateKind, has_unanswerable_tag};
+use longhaul_core::policy::gate::{
+    Answer, AnswerScope, GateDecision, GateKind, has_unanswerable_tag,
+};
 use tokio::sync::mpsc;
 
 use crate::caller_name::caller_name;
@@ -41,7 +43,7 @@ impl TerminalPrompt {
     /// Creates a prompt. The prompt is inactive if there is no terminal or `unattended` is set.
     pub(crate) fn new(unattended: bool) -> Self {
         let is_attended = !unattended && output::is_interactive();
-        Self { lines: is_attended.then(read_lines), shown_gate: None, is_question: false }
+        Self { lines: is_attended.then(spawn_stdin_reader), shown_gate: None, is_question: false }
     }
 
     /// Returns whether a person can be asked at the terminal.
@@ -50,7 +52,11 @@ impl TerminalPrompt {
     }
 
     /// Prints the run's oldest open gate, unless that gate was the last one printed.
-    pub(crate) async fn show_gate(&mut self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+    pub(crate) async fn show_oldest_gate(
+        &mut self,
+        client: &RunClient,
+        run: RunId,
+    ) -> anyhow::Result<()> {
         let Some(gate) = oldest_open_gate(client, run).await? else {
             return Ok(());
         };
@@ -99,7 +105,7 @@ impl TerminalPrompt {
             return std::future::pending().await;
         };
         match lines.recv().await {
-            Some(line) => parse_input(line.trim(), self.is_question),
+            Some(line) => parse_prompt_line(line.trim(), self.is_question),
             // The terminal is closed, but the run continues.
             None => {
                 self.lines = None;
@@ -109,7 +115,7 @@ impl TerminalPrompt {
     }
 
     /// Sends what the person typed to the run: an answer to the oldest open gate, or a message.
-    pub(crate) async fn submit_input(
+    pub(crate) async fn send_input_to_run(
         &mut self,
         client: &RunClient,
         run: RunId,
@@ -117,10 +123,10 @@ impl TerminalPrompt {
     ) -> anyhow::Result<()> {
         let gate = oldest_open_gate(client, run).await?;
         let (decision, note) = match (input, &gate) {
-            (PromptInput::Approve, Some(_)) => (Decision::Approve, None),
-            (PromptInput::Reject(note), Some(_)) => (Decision::Reject, note),
+            (PromptInput::Approve, Some(_)) => (GateDecision::Approve, None),
+            (PromptInput::Reject(note), Some(_)) => (GateDecision::Reject, note),
             (PromptInput::Text(text), Some(_)) if self.is_question => {
-                (Decision::Answer(text), None)
+                (GateDecision::Answer(text), None)
             }
             (PromptInput::Text(text), _) => {
                 let steered = client.steer_run(run, text, SteerDelivery::AfterBatch);
@@ -163,7 +169,7 @@ pub(crate) async fn oldest_open_gate(
     Ok(client.list_open_gates(run).await?.pop())
 }
 
-fn parse_input(line: &str, is_question: bool) -> PromptInput {
+fn parse_prompt_line(line: &str, is_question: bool) -> PromptInput {
     let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
     let rest = rest.trim();
     let note = (!rest.is_empty()).then(|| rest.to_owned());
@@ -181,7 +187,7 @@ fn parse_input(line: &str, is_question: bool) -> PromptInput {
 }
 
 /// Reads lines from stdin in a separate thread, because reading a terminal blocks.
-fn read_lines() -> mpsc::Receiver<String> {
+fn spawn_stdin_reader() -> mpsc::Receiver<String> {
     let (send, lines) = mpsc::channel(16);
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
@@ -199,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prompt_lines_are_parsed() {
+    fn prompt_lines_parse_to_commands_or_text() {
         let text_input = |text: &str| PromptInput::Text(text.to_owned());
         for (line, question, expected) in [
             ("a", false, PromptInput::Approve),
@@ -211,7 +217,7 @@ mod tests {
             ("what?", false, PromptInput::Empty),
             ("", true, PromptInput::Empty),
         ] {
-            assert_eq!(parse_input(line, question), expected, "{line} {question}");
+            assert_eq!(parse_prompt_line(line, question), expected, "{line} {question}");
         }
     }
 }

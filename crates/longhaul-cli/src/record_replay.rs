@@ -7,7 +7,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 use longhaul::assemble::redactor::build_redactor;
-use longhaul::assemble::{ProjectRuntime, cassette_file, cassette_folder, replay_model_name};
+use longhaul::assemble::{
+    ProjectRuntime, cassette_file_path, cassette_folder, replay_model_name_of_cassette,
+};
 use longhaul::config::process_env::ProcessEnv;
 use longhaul_core::id::RunId;
 use longhaul_model::cassette::{CassetteHeader, CassetteRecorder};
@@ -34,7 +36,7 @@ pub(crate) struct CassetteArgs {
 impl CassetteArgs {
     /// Returns the name of the model that replays the cassette in `--replay`, if the option is
     /// given.
-    pub(crate) fn find_replay_model(
+    pub(crate) fn replay_model_from_args(
         &self,
         process_env: &ProcessEnv,
     ) -> anyhow::Result<Option<String>> {
@@ -42,7 +44,7 @@ impl CassetteArgs {
             return Ok(None);
         };
         let config = environment::load_config_quietly(process_env)?;
-        let model = replay_model_name(&config, cassette, self.loose);
+        let model = replay_model_name_of_cassette(&config, cassette, self.loose);
         model.map(Some).map_err(|why| CliError::usage_error(why).into())
     }
 
@@ -53,14 +55,14 @@ impl CassetteArgs {
 
     /// Opens the store to drive the run and record its model calls. Fails if another process drives
     /// the store.
-    pub(crate) fn start_recording(
+    pub(crate) fn open_store_for_recording(
         &self,
         process_env: &ProcessEnv,
     ) -> anyhow::Result<RecordingSession> {
         let config = environment::load_config_quietly(process_env)?;
         // An invalid name is reported before anything is created.
         if let Some(name) = self.record.as_deref().filter(|name| !name.is_empty()) {
-            cassette_file(&config, name).map_err(CliError::usage_error)?;
+            cassette_file_path(&config, name).map_err(CliError::usage_error)?;
         }
         let recorder = Arc::new(CassetteRecorder::new(build_redactor(&config)));
         let folder = cassette_folder(&config);
@@ -72,11 +74,11 @@ impl CassetteArgs {
 }
 
 /// Returns the error for recording a run that another process drives.
-pub(crate) fn not_driving_error() -> CliError {
+pub(crate) fn record_without_driving_error() -> CliError {
     CliError::usage_error(
         "--record works only if this process drives the run, but another one does",
     )
-    .hint("export it when it has ended", "longhaul export RUN --cassette")
+    .with_hint("export it when it has ended", "longhaul export RUN --cassette")
 }
 
 /// A store that this process drives, and the recorder of its model calls.
@@ -117,6 +119,6 @@ impl RecordingSession {
             "" => run.to_string(),
             name => name.to_owned(),
         };
-        Ok(cassette_file(&self.runtime.config, &name).map_err(CliError::usage_error)?)
+        Ok(cassette_file_path(&self.runtime.config, &name).map_err(CliError::usage_error)?)
     }
 }

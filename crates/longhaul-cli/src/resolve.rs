@@ -6,7 +6,7 @@ use longhaul_core::id::{GateId, RunId};
 use longhaul_core::port::store::{GateFilter, RunFilter};
 
 use crate::client::RunClient;
-use crate::client::connect::connect;
+use crate::client::connect::connect_run_client;
 use crate::error::CliError;
 use crate::event_printer::first_line;
 use crate::runtime;
@@ -23,9 +23,9 @@ pub(crate) fn with_resolved_run<T>(
     id: &str,
     act: impl AsyncFnOnce(&RunClient, RunId) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let client = connect()?;
+    let client = connect_run_client()?;
     runtime::build_current_thread()?.block_on(async {
-        let run = resolve_run(&client, id).await?;
+        let run = resolve_run_id(&client, id).await?;
         act(&client, run).await
     })
 }
@@ -36,15 +36,15 @@ pub(crate) fn with_resolved_gate<T>(
     id: &str,
     act: impl AsyncFnOnce(&RunClient, GateView) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let client = connect()?;
+    let client = connect_run_client()?;
     runtime::build_current_thread()?.block_on(async {
-        let gate = resolve_gate(&client, id).await?;
+        let gate = resolve_gate_or_run(&client, id).await?;
         act(&client, gate).await
     })
 }
 
 /// Finds the run with this id, id suffix or `@last`.
-pub(crate) async fn resolve_run(client: &RunClient, id: &str) -> anyhow::Result<RunId> {
+pub(crate) async fn resolve_run_id(client: &RunClient, id: &str) -> anyhow::Result<RunId> {
     if let Ok(run) = id.parse::<RunId>() {
         return Ok(run);
     }
@@ -54,12 +54,12 @@ pub(crate) async fn resolve_run(client: &RunClient, id: &str) -> anyhow::Result<
         return match rows.first() {
             Some(last) => Ok(last.id),
             None => Err(CliError::usage_error("there is no run yet")
-                .hint("try the demo", "longhaul demo")
+                .with_hint("try the demo", "longhaul demo")
                 .into()),
         };
     }
     let end = parse_id_suffix(id, RunId::PREFIX)?;
-    expect_one_match(id, "run", &runs_with_id_suffix(client, end).await?)
+    expect_one_id_match(id, "run", &runs_with_id_suffix(client, end).await?)
 }
 
 /// Returns the runs whose ids end with this suffix.
@@ -71,7 +71,7 @@ async fn runs_with_id_suffix(client: &RunClient, suffix: &str) -> anyhow::Result
 }
 
 /// Finds the gate with this id or id suffix. The name of a run stands for its only open gate.
-pub(crate) async fn resolve_gate(
+pub(crate) async fn resolve_gate_or_run(
     client: &RunClient,
     gate_or_run: &str,
 ) -> anyhow::Result<GateView> {
@@ -80,7 +80,7 @@ pub(crate) async fn resolve_gate(
     }
     let is_run = gate_or_run == "@last" || gate_or_run.starts_with(RunId::PREFIX);
     if is_run {
-        return only_open_gate(client, resolve_run(client, gate_or_run).await?).await;
+        return only_open_gate(client, resolve_run_id(client, gate_or_run).await?).await;
     }
     let end = parse_id_suffix(gate_or_run, GateId::PREFIX)?;
     let filter = GateFilter { limit: SEARCHED_MAX, ..GateFilter::default() };
@@ -88,11 +88,14 @@ pub(crate) async fn resolve_gate(
     let fits: Vec<GateId> =
         gates.iter().map(|gate| gate.id).filter(|id| id.to_string().ends_with(end)).collect();
     if fits.is_empty() && end == gate_or_run {
-        let run =
-            expect_one_match(gate_or_run, "gate or run", &runs_with_id_suffix(client, end).await?)?;
+        let run = expect_one_id_match(
+            gate_or_run,
+            "gate or run",
+            &runs_with_id_suffix(client, end).await?,
+        )?;
         return only_open_gate(client, run).await;
     }
-    let id = expect_one_match(gate_or_run, "gate", &fits)?;
+    let id = expect_one_id_match(gate_or_run, "gate", &fits)?;
     client.get_gate(id).await
 }
 
@@ -107,7 +110,7 @@ async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateVi
             Err(CliError::usage_error(format!(
                 "{run} is {status} and is not waiting for an answer"
             ))
-            .hint("see what the run does", format!("longhaul why {run}"))
+            .with_hint("see what the run does", format!("longhaul why {run}"))
             .into())
         }
         (Some(gate), more) => {
@@ -116,7 +119,8 @@ async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateVi
                 CliError::usage_error(format!("{run} waits for {count} answers; name a gate"));
             for gate in open.iter().rev().chain([&gate]) {
                 let id = gate.id;
-                failure = failure.hint(&first_line(&gate.ask), format!("longhaul gates show {id}"));
+                failure =
+                    failure.with_hint(&first_line(&gate.ask), format!("longhaul gates show {id}"));
             }
             Err(failure.into())
         }
@@ -138,12 +142,12 @@ fn parse_id_suffix<'a>(id: &'a str, prefix: &str) -> anyhow::Result<&'a str> {
             "`{id}` is not an id: give the whole id, its last {SUFFIX_CHARS_MIN} characters or more, or @last"
         );
         let (what, command) = list_hint(prefix == GateId::PREFIX);
-        return Err(CliError::usage_error(message).hint(what, command).into());
+        return Err(CliError::usage_error(message).with_hint(what, command).into());
     }
     Ok(end)
 }
 
-fn expect_one_match<Id: Copy + std::fmt::Display>(
+fn expect_one_id_match<Id: Copy + std::fmt::Display>(
     suffix: &str,
     kind: &str,
     matches: &[Id],
@@ -152,13 +156,13 @@ fn expect_one_match<Id: Copy + std::fmt::Display>(
     match matches {
         [only] => Ok(*only),
         [] => Err(CliError::usage_error(format!("there is no {kind} that ends in `{suffix}`"))
-            .hint(listed, command)
+            .with_hint(listed, command)
             .into()),
         several => {
             let names: Vec<String> = several.iter().take(10).map(ToString::to_string).collect();
             let message = format!("several ids end in `{suffix}`: {}", names.join(", "));
             Err(CliError::usage_error(message)
-                .hint(&format!("give more characters of the id; {listed}"), command)
+                .with_hint(&format!("give more characters of the id; {listed}"), command)
                 .into())
         }
     }
@@ -171,7 +175,7 @@ mod tests {
     #[test]
     fn an_ambiguous_suffix_lists_the_candidates() {
         let resolve = |fits: &[RunId]| {
-            expect_one_match("7k3qv9", "run", fits).map_err(|error| error.to_string())
+            expect_one_id_match("7k3qv9", "run", fits).map_err(|error| error.to_string())
         };
         let ids = [RunId::from_bits(1), RunId::from_bits(2)];
         let clash = resolve(&ids).unwrap_err();
@@ -179,7 +183,7 @@ mod tests {
         assert!(clash.contains("longhaul ls --all"), "{clash}");
         assert_eq!(resolve(&ids[..1]), Ok(ids[0]));
         assert!(resolve(&[]).unwrap_err().contains("no run that ends in `7k3qv9`"));
-        let unmatched = expect_one_match::<GateId>("7k3qv9", "gate or run", &[]).unwrap_err();
+        let unmatched = expect_one_id_match::<GateId>("7k3qv9", "gate or run", &[]).unwrap_err();
         assert!(unmatched.to_string().contains("longhaul gates"), "{unmatched}");
         let unmatched = parse_id_suffix("nope", GateId::PREFIX).unwrap_err();
         assert!(unmatched.to_string().contains("longhaul gates"), "{unmatched}");

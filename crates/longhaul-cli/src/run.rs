@@ -12,15 +12,15 @@ use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 
 use crate::client::RunClient;
-use crate::client::connect::{connect_or_create_store, find_server};
+use crate::client::connect::{connect_or_create_store, find_named_or_local_server};
 use crate::ephemeral::{self, EphemeralArgs};
 use crate::event_printer::format_time_of_day;
 use crate::exit::Exit;
-use crate::follow::{FinalOutput, FollowOptions, FollowOutcome, RunFollower};
+use crate::follow::{FinalOutputFormat, FollowOptions, FollowOutcome, RunFollower};
 use crate::format::parse_duration;
 use crate::interrupts::InterruptListener;
 use crate::local_worker::LocalWorker;
-use crate::record_replay::{CassetteArgs, not_driving_error};
+use crate::record_replay::{CassetteArgs, record_without_driving_error};
 use crate::store_access::open_as_driver_or_observer;
 use crate::submit::prepare_task;
 use crate::takeover::DriverTakeover;
@@ -79,8 +79,8 @@ impl FollowArgs {
             stop_at_person: self.no_input,
             is_only_client: false,
             final_output: match self.json {
-                true => FinalOutput::Json,
-                false => FinalOutput::Text,
+                true => FinalOutputFormat::Json,
+                false => FinalOutputFormat::Text,
             },
         }
     }
@@ -90,7 +90,9 @@ impl FollowArgs {
     pub(crate) fn event_stream_options(&self) -> FollowOptions {
         let options = self.follow_options();
         match self.json {
-            true => FollowOptions { as_json: true, final_output: FinalOutput::Nothing, ..options },
+            true => {
+                FollowOptions { as_json: true, final_output: FinalOutputFormat::Nothing, ..options }
+            }
             false => options,
         }
     }
@@ -103,17 +105,17 @@ impl RunTaskCommand {
             return self.run_ephemeral(timeout);
         }
         // Errors are reported before anything is created on disk.
-        let server = find_server()?;
-        let process_env = environment::process_env()?;
+        let server = find_named_or_local_server()?;
+        let process_env = environment::current_process_env()?;
         let process_env = match server {
-            Some(_) => environment::with_dotenv_if_valid(process_env),
-            None => environment::with_dotenv(process_env)?,
+            Some(_) => environment::add_dotenv_if_valid(process_env),
+            None => environment::add_dotenv_variables(process_env)?,
         };
         if self.record_replay.is_recording() && server.is_some() {
-            return Err(not_driving_error().into());
+            return Err(record_without_driving_error().into());
         }
         let mut task_args = self.task.clone();
-        if let Some(model) = self.record_replay.find_replay_model(&process_env)? {
+        if let Some(model) = self.record_replay.replay_model_from_args(&process_env)? {
             task_args.set_model(model);
         }
         let mut prepared = prepare_task(&task_args, server.as_ref(), &process_env)?;
@@ -125,7 +127,7 @@ impl RunTaskCommand {
             self.ask_for_trust(agents, &process_env, unattended)?;
         }
         let listening = match self.record_replay.is_recording() {
-            true => Some(self.record_replay.start_recording(&process_env)?),
+            true => Some(self.record_replay.open_store_for_recording(&process_env)?),
             false => None,
         };
         let opened = match (&server, &listening) {
@@ -142,7 +144,7 @@ impl RunTaskCommand {
         };
         runtime::build_multi_thread()?.block_on(async {
             let interrupts = InterruptListener::listen()?;
-            let run = client.submit(task).await?;
+            let run = client.submit_task(task).await?;
             if !options.silent {
                 output::eprint_line(&format!("{run}  {}", self.task.agent_name()));
             }
@@ -157,7 +159,7 @@ impl RunTaskCommand {
                 takeover: DriverTakeover::new(local, &process_env),
                 timeout,
             };
-            let exit = followed.run_to_end(options, interrupts).await?;
+            let exit = followed.follow_to_end(options, interrupts).await?;
             if let Some(listening) = &listening {
                 listening.finish_cassette(options.silent)?;
             }
@@ -190,7 +192,7 @@ impl RunTaskCommand {
         let client = RunClient::for_local_store(&runtime.longhaul);
         runtime::build_multi_thread()?.block_on(async {
             let interrupts = InterruptListener::listen()?;
-            let run = client.submit(task).await?;
+            let run = client.submit_task(task).await?;
             if !options.silent {
                 let agent = self.task.agent_name();
                 output::eprint_line(&format!("{run}  {agent}  (ephemeral, nothing is stored)"));
@@ -203,7 +205,7 @@ impl RunTaskCommand {
                 takeover: None,
                 timeout,
             };
-            followed.run_to_end(options, interrupts).await
+            followed.follow_to_end(options, interrupts).await
         })
     }
 }
@@ -222,7 +224,7 @@ pub(crate) struct FollowedRun<'a> {
 }
 
 /// Prints the name of an MCP server whenever the run waits long for that server.
-fn report_slow_servers(runtime: &ProjectRuntime, options: FollowOptions) {
+fn print_slow_server_names(runtime: &ProjectRuntime, options: FollowOptions) {
     if options.silent || options.as_json {
         return;
     }
@@ -255,7 +257,7 @@ impl FollowEndReason {
 
 impl FollowedRun<'_> {
     /// Follows the run, drives it if necessary, and returns the exit code.
-    pub(crate) async fn run_to_end(
+    pub(crate) async fn follow_to_end(
         &self,
         options: FollowOptions,
         mut interrupts: InterruptListener,
@@ -263,21 +265,21 @@ impl FollowedRun<'_> {
         let mut worker = None;
         if let Some(runtime) = self.driven_runtime {
             worker = Some(LocalWorker::start(runtime, self.run).await?);
-            report_slow_servers(runtime, options);
+            print_slow_server_names(runtime, options);
         }
         let mut follower = RunFollower::new(self.client, self.run, self.after, options).await?;
         let mut inherited = None;
         let end = loop {
             let end = tokio::select! {
                 biased;
-                end = self.wait_for_end(&mut follower, &mut worker) => end,
+                end = self.wait_for_follow_end(&mut follower, &mut worker) => end,
                 () = interrupts.next_signal() => Ok(FollowEndReason::Interrupted),
             };
             let (Ok(FollowEndReason::DriverGone), Some(takeover)) = (&end, self.takeover) else {
                 break end;
             };
-            if let Some(runtime) = takeover.take_over(options.silent)? {
-                report_slow_servers(&runtime, options);
+            if let Some(runtime) = takeover.try_take_over_driving(options.silent)? {
+                print_slow_server_names(&runtime, options);
                 worker = Some(LocalWorker::start(&runtime, self.run).await?);
                 inherited = Some(runtime);
             }
@@ -309,12 +311,12 @@ impl FollowedRun<'_> {
     }
 
     /// Prints the run's final output to stdout, in the given format.
-    async fn print_final_output(&self, format: FinalOutput) -> anyhow::Result<()> {
+    async fn print_final_output(&self, format: FinalOutputFormat) -> anyhow::Result<()> {
         let view = self.client.get_run(self.run).await?;
         match (format, &view.output) {
-            (FinalOutput::Json, _) => output::print_json(&view),
-            (FinalOutput::Text, Some(output)) => output::print_untrusted_text(&output.text),
-            (FinalOutput::Text, None) | (FinalOutput::Nothing, _) => Ok(()),
+            (FinalOutputFormat::Json, _) => output::print_json(&view),
+            (FinalOutputFormat::Text, Some(output)) => output::print_untrusted_text(&output.text),
+            (FinalOutputFormat::Text, None) | (FinalOutputFormat::Nothing, _) => Ok(()),
         }
     }
 
@@ -378,7 +380,7 @@ impl FollowedRun<'_> {
         })
     }
 
-    async fn wait_for_end(
+    async fn wait_for_follow_end(
         &self,
         follower: &mut RunFollower<'_>,
         worker: &mut Option<LocalWorker>,

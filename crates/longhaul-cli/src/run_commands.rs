@@ -8,7 +8,7 @@ use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::status::Status;
 
 use crate::client::RunClient;
-use crate::client::connect::connect;
+use crate::client::connect::connect_run_client;
 use crate::exit::Exit;
 use crate::task_args::parse_budget_caps;
 use crate::{error, output, resolve, runtime};
@@ -123,14 +123,14 @@ enum RunAction<'a> {
 
 impl RunAction<'_> {
     fn connect_and_send(&self, args: &RunsArgs) -> anyhow::Result<Exit> {
-        let client = connect()?;
+        let client = connect_run_client()?;
         runtime::build_current_thread()?.block_on(self.send_to_all_runs(&client, args))
     }
 
     async fn send_to_all_runs(&self, client: &RunClient, args: &RunsArgs) -> anyhow::Result<Exit> {
         let mut runs = Vec::new();
         for name in &args.runs {
-            let run = resolve::resolve_run(client, name).await?;
+            let run = resolve::resolve_run_id(client, name).await?;
             client.explain_run(run).await?;
             if !runs.contains(&run) {
                 runs.push(run);
@@ -196,8 +196,8 @@ impl RunAction<'_> {
             (Self::Retry, Status::Failed) => {
                 format!("{id} has already retried this run and failed: longhaul retry {id}")
             }
-            (Self::Retry, _) if has_driver => format!("{id} retries {}.", retried_run(run)),
-            (Self::Retry, _) => format!("{id} retries {}. {no_worker}", retried_run(run)),
+            (Self::Retry, _) if has_driver => format!("{id} retries {}.", format_retried_run(run)),
+            (Self::Retry, _) => format!("{id} retries {}. {no_worker}", format_retried_run(run)),
             (Self::Resume(_), _) if has_driver => format!("{id} is resumed."),
             (Self::Resume(_), _) => format!("{id} is resumed. {no_worker}"),
         }
@@ -205,6 +205,6 @@ impl RunAction<'_> {
 }
 
 /// Returns the id of the run that this run retries.
-fn retried_run(run: &RunView) -> String {
+fn format_retried_run(run: &RunView) -> String {
     run.retry_of.as_ref().map(ToString::to_string).unwrap_or_default()
 }

@@ -30,7 +30,7 @@ pub(crate) fn render_run_page(
         lines.push(format!("    {}", explanation.command));
     }
     lines.push(String::new());
-    for (name, value) in detail_rows(run) {
+    for (name, value) in run_detail_rows(run) {
         let name = paint.apply_tone(Tone::Dim, &format!("{name:<9}"));
         lines.push(format!("  {name} {}", sanitize::sanitize_line(&value)));
     }
@@ -50,13 +50,13 @@ pub(crate) fn render_run_page(
     lines
 }
 
-fn detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
+fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
     let version = run.agent_version.to_string();
     let version = version.get(..VERSION_CHARS).unwrap_or(&version);
     let duration = |millis| format_duration(Millis(millis));
     let mut rows = vec![
         ("agent", format!("{} {version}", run.agent)),
-        ("asked", first_line(&input_text(run))),
+        ("asked", first_line(&run_input_text(run))),
     ];
     if let Some(model) = &run.model {
         rows.push(("model", model.clone()));
@@ -65,11 +65,11 @@ fn detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
     if !run.tools_called.is_empty() {
         rows.push(("tools", format_name_counts(&run.tools_called)));
     }
-    rows.push(("tokens", tokens_text(&run.usage)));
-    rows.push(("cost", cost_text(run)));
+    rows.push(("tokens", token_usage_text(&run.usage)));
+    rows.push(("cost", run_cost_text(run)));
     let (active, waiting) = (duration(run.active_ms), duration(run.waiting_ms));
     rows.push(("time", format!("{active} active, {waiting} waiting")));
-    rows.push(("attempt", attempt_text(run)));
+    rows.push(("attempt", format_attempt_number(run)));
     let optional = [("lane", &run.lane), ("thread", &run.thread), ("resource", &run.resource)];
     for (name, value) in optional {
         rows.extend(value.clone().map(|value| (name, value)));
@@ -88,7 +88,7 @@ fn detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
 }
 
 /// Returns the input of the run's task as text.
-fn input_text(run: &RunView) -> String {
+fn run_input_text(run: &RunView) -> String {
     match run.input.to_value() {
         serde_json::Value::String(text) => text,
         other @ (serde_json::Value::Null
@@ -101,7 +101,7 @@ fn input_text(run: &RunView) -> String {
 
 /// Formats the number of the attempt, followed by the retries and takeovers that do not count as
 /// attempts.
-fn attempt_text(run: &RunView) -> String {
+fn format_attempt_number(run: &RunView) -> String {
     let retries = run.retries;
     let counts = [
         (retries.model_calls, "model retries"),
@@ -120,7 +120,7 @@ fn usage_with_cap_text(amount: u64, cap: Option<u64>) -> String {
 }
 
 /// Formats all token counts that cost money, so that the cost can be verified by hand.
-fn tokens_text(usage: &UsageView) -> String {
+fn token_usage_text(usage: &UsageView) -> String {
     let mut text = format!("{} in, {} out", usage.input_tokens, usage.output_tokens);
     for (count, direction) in [(usage.cached_tokens, "from"), (usage.cache_write_tokens, "to")] {
         if count > 0 {
@@ -130,7 +130,7 @@ fn tokens_text(usage: &UsageView) -> String {
     text
 }
 
-fn cost_text(run: &RunView) -> String {
+fn run_cost_text(run: &RunView) -> String {
     let scripted = run.model.as_deref().is_some_and(|model| model.starts_with("scripted/"));
     if scripted {
         return "$0.00 (scripted)".to_owned();

@@ -7,12 +7,14 @@ use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
 use longhaul_core::schedule::{CatchUp, Overlap};
 use longhaul_core::time::Millis;
 
-use crate::client::connect::{connect, connect_or_create_store, find_server, try_connect};
+use crate::client::connect::{
+    connect_or_create_store, connect_run_client, find_named_or_local_server, try_connect_run_client,
+};
 use crate::event_printer::format_date_time;
 use crate::format::{format_duration, parse_duration};
 use crate::style::Tone;
 use crate::table::{self, TableCell};
-use crate::task_args::parse_input;
+use crate::task_args::parse_input_json;
 use crate::{output, runtime};
 
 const EXAMPLES: &str = "Examples:
@@ -149,7 +151,7 @@ impl AddScheduleCommand {
             cron: self.cron.clone(),
             tz: self.tz.clone(),
             every_ms: self.every.map(|every| every.0),
-            input: self.input.as_deref().map(parse_input).transpose()?,
+            input: self.input.as_deref().map(parse_input_json).transpose()?,
             event: self.event.clone(),
             lane: self.lane.clone(),
             thread: self.thread.clone(),
@@ -158,7 +160,7 @@ impl AddScheduleCommand {
             overlap: self.overlap,
             ..NewScheduleBody::new(&self.name, &self.agent)
         };
-        let client = connect_or_create_store(find_server()?)?;
+        let client = connect_or_create_store(find_named_or_local_server()?)?;
         runtime::build_current_thread()?.block_on(async {
             let schedule = client.create_schedule(body).await?;
             if self.json {
@@ -176,7 +178,7 @@ impl AddScheduleCommand {
 
 impl ListSchedulesCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let schedules = match try_connect()? {
+        let schedules = match try_connect_run_client()? {
             Some(client) => runtime::build_current_thread()?.block_on(client.list_schedules())?,
             None => Vec::new(),
         };
@@ -218,7 +220,7 @@ fn schedule_row(schedule: &ScheduleView) -> Vec<TableCell> {
 
 impl RemoveScheduleCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let client = connect()?;
+        let client = connect_run_client()?;
         let removed =
             runtime::build_current_thread()?.block_on(client.delete_schedule(&self.name))?;
         output::print_text(&format!("The schedule `{}` is removed.", removed.name))
@@ -227,7 +229,7 @@ impl RemoveScheduleCommand {
 
 impl RunScheduleCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let client = connect()?;
+        let client = connect_run_client()?;
         let run = runtime::build_current_thread()?.block_on(client.run_schedule(&self.name))?;
         match self.json {
             true => output::print_json(&run),

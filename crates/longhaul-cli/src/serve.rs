@@ -45,12 +45,12 @@ pub(crate) struct DevCommand {
 
 impl ServeCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        ServeSession::open(&self.args, environment::process_env()?, ServeMode::Serve)?.run()
+        ServeSession::open(&self.args, environment::current_process_env()?, ServeMode::Serve)?.run()
     }
 }
 
 impl DevCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        ServeSession::open(&self.args, environment::process_env()?, ServeMode::Dev)?.run()
+        ServeSession::open(&self.args, environment::current_process_env()?, ServeMode::Dev)?.run()
     }
 }

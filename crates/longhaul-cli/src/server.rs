@@ -8,7 +8,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use clap::Args;
-use longhaul::assemble::{ProjectOpenOptions, ProjectRuntime, open, server_options, store_file};
+use longhaul::assemble::{
+    ProjectOpenOptions, ProjectRuntime, open_runtime, server_options, sqlite_store_path,
+};
 use longhaul::config::built_in_providers::BUILT_IN_PROVIDERS;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::secrets;
@@ -21,7 +23,7 @@ use longhaul::server_marker::{ServerMarker, ServerMarkerGuard};
 use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::egress;
 use longhaul::{local_key, server_marker};
-use longhaul_core::port::auth::KeyRef;
+use longhaul_core::port::auth::ApiKeyRef;
 use longhaul_core::port::store::StoreError;
 use longhaul_engine::secret::{KEY_PREFIX, Secret};
 use longhaul_engine::shutdown::Shutdown;
@@ -112,7 +114,7 @@ impl ServeSession {
             None,
             unattended,
         )?;
-        check_trust(&config)?;
+        check_settings_trusted(&config)?;
         for untrusted in untrusted {
             tracing::warn!("{untrusted}");
         }
@@ -124,12 +126,12 @@ impl ServeSession {
             ..store_open_options(OpenMode::Driver)
         };
         let agents = FileSnapshot::capture(&config, &[]);
-        let runtime = open(config, options)?;
+        let runtime = open_runtime(config, options)?;
         let fresh = runtime.longhaul.generate_secret(KEY_PREFIX)?;
         let at = local_key::local_key_path(&runtime.config);
         let local_key = local_key::load_or_create_local_key(&at, &fresh)
             .map_err(|error| error::from_local_key_error(&error, &at))?;
-        let store = store_file(&runtime.config)?;
+        let store = sqlite_store_path(&runtime.config)?;
         let pid = std::process::id();
         let marker =
             ServerMarkerGuard::create(ServerMarker { url, pid, store }).map_err(|error| {
@@ -151,10 +153,10 @@ impl ServeSession {
 
     /// Serves requests and drives runs until the process is asked to stop.
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        runtime::build_multi_thread()?.block_on(self.serve())
+        runtime::build_multi_thread()?.block_on(self.serve_until_stopped())
     }
 
-    async fn serve(self) -> anyhow::Result<Exit> {
+    async fn serve_until_stopped(self) -> anyhow::Result<Exit> {
         let mut interrupts = InterruptListener::listen()?;
         let ProjectInboxes { inboxes, problems } = project_folder_inboxes(&self.runtime.config);
         for problem in problems {
@@ -181,7 +183,7 @@ impl ServeSession {
                 never = folders => never,
             }
         });
-        let mut reload = std::pin::pin!(self.reload_changed_files());
+        let mut reload = std::pin::pin!(self.reload_files_in_dev_mode());
         let mut parent = std::pin::pin!(wait_for_parent_exit(self.until_eof));
         self.announce_address().await?;
         loop {
@@ -194,7 +196,7 @@ impl ServeSession {
                     // Pending responses are sent before the server closes.
                     drop(close);
                     let served = server.as_mut().await;
-                    self.runtime.mcp_tools.close().await;
+                    self.runtime.mcp_tools.close_mcp_clients().await;
                     done?;
                     served?;
                     tracing::info!("server stopped");
@@ -203,14 +205,14 @@ impl ServeSession {
                 result = server.as_mut() => {
                     stop.request_drain();
                     let done = worked.as_mut().await;
-                    self.runtime.mcp_tools.close().await;
+                    self.runtime.mcp_tools.close_mcp_clients().await;
                     done?;
                     result?;
                     return Ok(Exit::Busy);
                 }
                 () = reload.as_mut() => {}
-                () = interrupts.next_signal() => request_stop(&stop, &app),
-                () = parent.as_mut(), if !stop.is_draining() => request_stop(&stop, &app),
+                () = interrupts.next_signal() => request_server_stop(&stop, &app),
+                () = parent.as_mut(), if !stop.is_draining() => request_server_stop(&stop, &app),
             }
         }
     }
@@ -225,7 +227,7 @@ impl ServeSession {
         Ok((worker.with_hooks(Arc::new(RunLifecycleLogger)), types))
     }
 
-    async fn reload_changed_files(&self) {
+    async fn reload_files_in_dev_mode(&self) {
         match self.mode {
             ServeMode::Dev => {
                 ProjectReloader::new(&self.runtime, self.agent_files.clone()).run().await
@@ -243,7 +245,7 @@ impl ServeSession {
             let ticket = self
                 .runtime
                 .longhaul
-                .create_login_ticket(KeyRef::Local, self.local_key.hash())
+                .create_login_ticket(ApiKeyRef::Local, self.local_key.hash())
                 .await?;
             print_banner(&self.runtime, &url, &ticket);
         }
@@ -281,11 +283,11 @@ pub(crate) fn local_url(address: SocketAddr) -> String {
     format!("http://{local}")
 }
 
-fn request_stop(stop: &Shutdown, app: &App) {
+fn request_server_stop(stop: &Shutdown, app: &App) {
     match stop.is_draining() {
         false => {
             tracing::info!("shutting down: runs are released at their next event");
-            app.stop();
+            app.begin_shutdown();
             stop.request_drain();
         }
         true => stop.request_abort(),
@@ -299,7 +301,7 @@ fn secrets_to_redact(config: &Config) -> Vec<(String, String)> {
     names.extend(key_names.map(|name| (*name).to_owned()));
     for (path, setting) in config.settings_below("providers") {
         if path.ends_with("key_env") {
-            names.extend(setting.value.texts());
+            names.extend(setting.value.to_text_list());
         }
     }
     let found = names.iter().flat_map(|name| {
@@ -325,7 +327,7 @@ fn load_config_and_init_log(
     let style = args.log.unwrap_or_else(LogStyle::for_stderr);
     let read = || {
         let process_env = match mode {
-            ServeMode::Dev => environment::with_dotenv(process_env)?,
+            ServeMode::Dev => environment::add_dotenv_variables(process_env)?,
             ServeMode::Serve => process_env,
         };
         let mut config = environment::load_config_quietly(&process_env)?;
@@ -342,7 +344,7 @@ fn load_config_and_init_log(
     match read() {
         Ok((config, hidden)) => {
             log::init_server_log(style, hidden);
-            for note in config.notes.iter().chain(&secrets::secret_warnings(&config)) {
+            for note in config.notes.iter().chain(&secrets::unredactable_secret_warnings(&config)) {
                 tracing::warn!("{note}");
             }
             Ok(config)
@@ -356,8 +358,8 @@ fn load_config_and_init_log(
 
 /// Fails if the project's own settings expose the server more than the defaults do and are not
 /// trusted.
-fn check_trust(config: &Config) -> anyhow::Result<()> {
-    let Some(item) = egress::server_item(config) else {
+fn check_settings_trusted(config: &Config) -> anyhow::Result<()> {
+    let Some(item) = egress::server_trust_item(config) else {
         return Ok(());
     };
     TrustDecisions::new(config).check_trusted(&item).map_err(|why| {
@@ -365,8 +367,8 @@ fn check_trust(config: &Config) -> anyhow::Result<()> {
             "{why} With these settings the server {}.",
             item.lines.join("; ")
         ))
-        .with_exit(Exit::NotAllowed)
-        .hint("review it and decide", "longhaul trust")
+        .with_exit_code(Exit::NotAllowed)
+        .with_hint("review it and decide", "longhaul trust")
         .into()
     })
 }
@@ -380,9 +382,11 @@ fn bind_listener(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListene
     bound.map_err(|error| {
         let command = mode.command();
         let failure = CliError::usage_error(format!("can't listen on {at}: {error}"))
-            .hint("use any free port", format!("longhaul {command} --listen 127.0.0.1:0"));
+            .with_hint("use any free port", format!("longhaul {command} --listen 127.0.0.1:0"));
         match error.kind() == std::io::ErrorKind::AddrInUse {
-            true => running_server_error(config).unwrap_or(failure).with_exit(Exit::Busy).into(),
+            true => {
+                running_server_error(config).unwrap_or(failure).with_exit_code(Exit::Busy).into()
+            }
             false => failure.into(),
         }
     })
@@ -391,7 +395,7 @@ fn bind_listener(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListene
 /// Returns the error for starting a second server on the same store, if one is running. Another
 /// port would not help, because the first server drives the store.
 fn running_server_error(config: &Config) -> Option<CliError> {
-    let store = store_file(config).ok()?;
+    let store = sqlite_store_path(config).ok()?;
     let ServerMarker { url, pid, .. } = server_marker::load_server_marker(&store)?;
     let holds = longhaul_store::store_has_driver(&store).unwrap_or(false);
     holds.then(|| {

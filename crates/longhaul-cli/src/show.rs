@@ -6,7 +6,7 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
 
 use crate::client::RunClient;
-use crate::driver_status::explain_status_with_label;
+use crate::driver_status::explain_run_status_with_label;
 use crate::event_printer::{EventPrinter, format_time_of_day};
 use crate::{output, resolve, run_page, sanitize, transcript};
 
@@ -55,7 +55,7 @@ impl ShowRunCommand {
         if self.json {
             return output::print_json(&view);
         }
-        let (why, label) = explain_status_with_label(client, &view).await?;
+        let (why, label) = explain_run_status_with_label(client, &view).await?;
         for line in run_page::render_run_page(&view, &why, &label) {
             output::print_line(&line)?;
         }

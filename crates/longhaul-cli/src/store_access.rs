@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use longhaul::assemble::{
-    AssembleError, ProjectOpenOptions, ProjectRuntime, open, open_in_memory, store_file,
+    AssembleError, ProjectOpenOptions, ProjectRuntime, open_runtime, open_runtime_in_memory,
+    sqlite_store_path,
 };
 use longhaul::config::process_env::ProcessEnv;
 use longhaul_core::port::store::StoreError;
@@ -46,38 +47,41 @@ impl StoreAccess {
 /// Returns the error for a folder in which no run was ever submitted.
 pub(crate) fn no_runs_error() -> CliError {
     CliError::usage_error("there are no runs here yet: nothing was ever submitted")
-        .hint("try the demo", "longhaul demo")
-        .hint("use another store", "LONGHAUL_STORE=sqlite:PATH longhaul ls")
+        .with_hint("try the demo", "longhaul demo")
+        .with_hint("use another store", "LONGHAUL_STORE=sqlite:PATH longhaul ls")
 }
 
 /// Opens an existing store to inspect it and send commands. `None` means that there is no store.
 pub(crate) fn open_existing_as_observer() -> anyhow::Result<Option<ProjectRuntime>> {
-    let process_env = environment::process_env()?;
+    let process_env = environment::current_process_env()?;
     let config = environment::load_config(&process_env)?;
-    let file = store_file(&config)?;
+    let file = sqlite_store_path(&config)?;
     match file.try_exists() {
         Ok(true) => {}
         Ok(false) => return Ok(None),
         Err(error) => {
             let message = format!("`{}` can't be accessed: {error}", file.display());
             return Err(CliError::usage_error(message)
-                .hint("see where it is set", "longhaul config show --origin")
+                .with_hint("see where it is set", "longhaul config show --origin")
                 .into());
         }
     }
-    Ok(Some(open(config, store_open_options(OpenMode::Outsider))?))
+    Ok(Some(open_runtime(config, store_open_options(OpenMode::Outsider))?))
 }
 
 /// Opens the store without driving its runs; creates the store if necessary.
 pub(crate) fn open_or_create_as_observer() -> anyhow::Result<ProjectRuntime> {
-    let process_env = environment::process_env()?;
-    Ok(open(environment::load_config(&process_env)?, store_open_options(OpenMode::Outsider))?)
+    let process_env = environment::current_process_env()?;
+    Ok(open_runtime(
+        environment::load_config(&process_env)?,
+        store_open_options(OpenMode::Outsider),
+    )?)
 }
 
 /// Opens the store to drive its runs. Fails if another process drives the store.
 pub(crate) fn open_as_driver() -> anyhow::Result<ProjectRuntime> {
-    let process_env = environment::process_env()?;
-    Ok(open(environment::load_config(&process_env)?, store_open_options(OpenMode::Driver))?)
+    let process_env = environment::current_process_env()?;
+    Ok(open_runtime(environment::load_config(&process_env)?, store_open_options(OpenMode::Driver))?)
 }
 
 /// Opens the store to drive its runs and record their model calls. Fails if another process drives
@@ -88,12 +92,12 @@ pub(crate) fn open_as_recording_driver(
 ) -> anyhow::Result<ProjectRuntime> {
     let options =
         ProjectOpenOptions { recorder: Some(recorder), ..store_open_options(OpenMode::Driver) };
-    Ok(open(environment::load_config(process_env)?, options)?)
+    Ok(open_runtime(environment::load_config(process_env)?, options)?)
 }
 
 /// Opens an in-memory store to drive its runs. The store is lost when this command ends.
 pub(crate) fn open_in_memory_as_driver(process_env: &ProcessEnv) -> anyhow::Result<ProjectRuntime> {
-    Ok(open_in_memory(
+    Ok(open_runtime_in_memory(
         environment::load_config(process_env)?,
         store_open_options(OpenMode::Driver),
     )?)
@@ -102,10 +106,10 @@ pub(crate) fn open_in_memory_as_driver(process_env: &ProcessEnv) -> anyhow::Resu
 /// Opens the store to drive its runs, or only to inspect them if another process drives the store.
 pub(crate) fn open_as_driver_or_observer(process_env: &ProcessEnv) -> anyhow::Result<StoreAccess> {
     let config = environment::load_config(process_env)?;
-    match open(config.clone(), store_open_options(OpenMode::Driver)) {
+    match open_runtime(config.clone(), store_open_options(OpenMode::Driver)) {
         Ok(runtime) => Ok(StoreAccess::Driving(runtime)),
         Err(AssembleError::Store(StoreError::AlreadyDriven { holder, .. })) => {
-            let runtime = open(config, store_open_options(OpenMode::Outsider))?;
+            let runtime = open_runtime(config, store_open_options(OpenMode::Outsider))?;
             Ok(StoreAccess::Observing(runtime, holder))
         }
         Err(error) => Err(error.into()),

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use clap::Args;
 use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent, LoadedAgents};
 use longhaul::assemble::model_choice::ModelSelector;
-use longhaul::assemble::model_resolver;
+use longhaul::assemble::project_model_resolver;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::secrets;
 use longhaul::config::settings::Config;
@@ -15,7 +15,9 @@ use longhaul_api::problem::Problem;
 use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
 
-use crate::client::connect::{ServerConnection, connect_or_create_store, find_server};
+use crate::client::connect::{
+    ServerConnection, connect_or_create_store, find_named_or_local_server,
+};
 use crate::error::CliError;
 use crate::task_args::TaskArgs;
 use crate::{environment, output, runtime};
@@ -40,10 +42,10 @@ pub(crate) struct SubmitCommand {
 
 impl SubmitCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let server = find_server()?;
-        let bare = environment::process_env()?;
+        let server = find_named_or_local_server()?;
+        let bare = environment::current_process_env()?;
         // Only to check that there is a model. The driver decides itself whether it reads `.env`.
-        let process_env = environment::with_dotenv_if_valid(bare.clone());
+        let process_env = environment::add_dotenv_if_valid(bare.clone());
         let mut prepared = prepare_task(&self.task, server.as_ref(), &process_env)?;
         if server.is_none() && process_env.env != bare.env {
             prepared.add_dotenv_key_notes(&bare)?;
@@ -51,7 +53,7 @@ impl SubmitCommand {
         let task = prepared.into_task_printing_notes(false);
         let client = connect_or_create_store(server)?;
         runtime::build_current_thread()?.block_on(async {
-            let run = client.submit(task).await?;
+            let run = client.submit_task(task).await?;
             if self.json {
                 return output::print_json(&client.get_run(run).await?);
             }
@@ -88,11 +90,11 @@ impl PreparedTask {
     /// Adds a note for each model whose API key is only in the project's `.env`.
     fn add_dotenv_key_notes(&mut self, env_without_dotenv: &ProcessEnv) -> anyhow::Result<()> {
         let config = environment::load_config_quietly(env_without_dotenv)?;
-        let models = model_resolver(&config, &environment::system_clock());
+        let models = project_model_resolver(&config, &environment::system_clock());
         let selector = ModelSelector::from_config(&config).map_err(CliError::usage_error)?;
         let missing = self.models.iter();
         let missing = missing.filter(|name| {
-            models.resolve(Some(name)).is_err()
+            models.resolve_model_name(Some(name)).is_err()
                 && model_awaiting_trust(&config, &selector, Some(name)).is_none()
         });
         let missing = missing.map(|name| dotenv_key_note(name));
@@ -118,7 +120,7 @@ fn model_awaiting_trust(
 ) -> Option<String> {
     let name = selector.choose_model(model_name, |_| None).ok()?.name;
     let (provider, _) = name.split_once('/')?;
-    let item = egress::provider_item(config, provider)?;
+    let item = egress::provider_trust_item(config, provider)?;
     let is_shut = TrustDecisions::new(config).check_trusted(&item).is_err();
     is_shut.then_some(name)
 }
@@ -150,9 +152,9 @@ pub(crate) fn prepare_task(
             choices.map(|choice| choice.name).collect()
         }
         None => {
-            let models = model_resolver(&config, &environment::system_clock());
+            let models = project_model_resolver(&config, &environment::system_clock());
             let found = named.into_iter().map(|named| {
-                let found = models.resolve(named).map(|found| found.name);
+                let found = models.resolve_model_name(named).map(|found| found.name);
                 found.or_else(|why| model_awaiting_trust(&config, &selector, named).ok_or(why))
             });
             let found: Result<_, _> = found.collect();
@@ -160,8 +162,8 @@ pub(crate) fn prepare_task(
         }
     };
     let task = args.build_task()?;
-    check_context_names(agent, &task)?;
-    let policy = agent.run_policy(&config.run_defaults(), task.budget);
+    check_context_names_declared(agent, &task)?;
+    let policy = agent.run_policy(&config.run_policy_defaults(), task.budget);
     let unbound = selector.unpriced_models_warning(&requested_models, policy.budget.micro_usd);
     let mut replaced = loaded.hidden.iter();
     let replaced = replaced
@@ -171,7 +173,7 @@ pub(crate) fn prepare_task(
         format!("`{name}` is loaded from {path} of this project, not from the built-in agent")
     });
     let of_env_file = requested_models.iter().filter_map(|model| {
-        let provider = selector.providers.find(model.split_once('/')?.0).ok()?;
+        let provider = selector.providers.find_provider(model.split_once('/')?.0).ok()?;
         let (variable, _) = provider.api_key(&config.env)?;
         let is_theirs = config.env.is_from_dotenv(variable);
         is_theirs
@@ -180,27 +182,27 @@ pub(crate) fn prepare_task(
     let of_env_file: Vec<String> = of_env_file.collect();
     let notes = found.notes.iter().cloned().chain(replaced);
     let notes = notes.chain(of_env_file).chain(unbound);
-    let notes = notes.chain(secrets::secret_warnings(&config)).collect();
+    let notes = notes.chain(secrets::unredactable_secret_warnings(&config)).collect();
     Ok(PreparedTask { task, models: requested_models, notes, agents: Some(loaded) })
 }
 
 /// Returns the agent with this name. The error says why the agent can't be used.
 fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> anyhow::Result<&'a LoadedAgent> {
-    loaded.find(name).map_err(|error| match error {
+    loaded.find_loaded_agent(name).map_err(|error| match error {
         // The same error as from the engine and from a server.
         AgentError::Unknown(_) => longhaul_engine::Error::AgentNotFound {
             name: name.to_owned(),
-            suggestion: loaded.registry().find_similar_name(name).map(str::to_owned),
+            suggestion: loaded.to_agent_registry().find_similar_name(name).map(str::to_owned),
         }
         .into(),
         AgentError::Broken { .. } => anyhow::Error::from(
-            CliError::usage_error(error.to_string()).hint("all agents", "longhaul agents"),
+            CliError::usage_error(error.to_string()).with_hint("all agents", "longhaul agents"),
         ),
     })
 }
 
 /// Checks that the agent's file declares every context name of the task.
-fn check_context_names(agent: &Agent, task: &Task) -> anyhow::Result<()> {
+fn check_context_names_declared(agent: &Agent, task: &Task) -> anyhow::Result<()> {
     let unknown = |name: &&String| !agent.context.contains(name);
     let Some(name) = task.context.keys().find(unknown) else {
         return Ok(());
@@ -214,7 +216,7 @@ fn check_context_names(agent: &Agent, task: &Task) -> anyhow::Result<()> {
         agent.name
     );
     Err(CliError::usage_error(message)
-        .hint("show the agent", format!("longhaul agents show {}", agent.name))
+        .with_hint("show the agent", format!("longhaul agents show {}", agent.name))
         .into())
 }
 

@@ -46,7 +46,10 @@ impl<'a> DriverTakeover<'a> {
 
     /// Opens the store to drive its runs. `None` means that another process drives the store by
     /// now.
-    pub(crate) fn take_over(&self, silent: bool) -> anyhow::Result<Option<ProjectRuntime>> {
+    pub(crate) fn try_take_over_driving(
+        &self,
+        silent: bool,
+    ) -> anyhow::Result<Option<ProjectRuntime>> {
         match open_as_driver_or_observer(self.process_env)? {
             StoreAccess::Driving(runtime) => {
                 if !silent {

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::caller_name::caller_name;
 use crate::error::CliError;
-use crate::history_file::read_history;
+use crate::history_file::read_history_file;
 use crate::output;
 
 /// Maximum length of a task's input read from the command line or stdin, in bytes.
@@ -103,7 +103,7 @@ impl TaskArgs {
     pub(crate) fn build_task(&self) -> anyhow::Result<Task> {
         let mut task = Task::new(&self.agent, Value::Null);
         if let Some(file) = &self.history {
-            task.history = read_history(file, self.reads_stdin())?;
+            task.history = read_history_file(file, self.reads_stdin())?;
         }
         task.input = self.read_input()?;
         task.model.clone_from(&self.model);
@@ -121,19 +121,19 @@ impl TaskArgs {
         if let Some(caps) = self.budget {
             task.budget = BudgetPatch { caps, warn_percent: None };
         }
-        task.context = parse_context(&self.context)?;
+        task.context = parse_context_args(&self.context)?;
         task.links = parse_links(&self.link)?;
         Ok(task)
     }
 
     fn read_input(&self) -> anyhow::Result<RawJson> {
         let text = output::join_args_or_read_stdin(&self.input, INPUT_BYTES_MAX + 1, "the input")?;
-        parse_input(&text)
+        parse_input_json(&text)
     }
 }
 
 /// Parses the input of a task: a JSON object or list, or else a text.
-pub(crate) fn parse_input(text: &str) -> anyhow::Result<RawJson> {
+pub(crate) fn parse_input_json(text: &str) -> anyhow::Result<RawJson> {
     if text.len() as u64 > INPUT_BYTES_MAX {
         let message = format!("the input is longer than {INPUT_BYTES_MAX} bytes");
         return Err(CliError::usage_error(message).into());
@@ -182,7 +182,7 @@ pub(crate) fn parse_actor(text: &str) -> anyhow::Result<RawJson> {
     RawJson::parse(text.trim()).map_err(|why| wrong(why.to_string()).into())
 }
 
-pub(crate) fn parse_context(args: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
+pub(crate) fn parse_context_args(args: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
     let pair = |text: &String| {
         let (name, value) =
             text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
@@ -194,11 +194,11 @@ pub(crate) fn parse_context(args: &[String]) -> anyhow::Result<BTreeMap<String, 
                  approve its calls, so they are not read from environment variables"
             );
             return Err(CliError::usage_error(message)
-                .hint(
+                .with_hint(
                     "not a secret: let the shell insert it",
                     format!("--context {name}=\"$NAME\""),
                 )
-                .hint("a secret for an MCP server", "use ${NAME} in .mcp.json")
+                .with_hint("a secret for an MCP server", "use ${NAME} in .mcp.json")
                 .into());
         }
         Ok((name.to_owned(), RawJson::from_serialize(&value)))
@@ -227,7 +227,8 @@ pub(crate) fn parse_budget_caps(input: &str) -> Result<BudgetRaise, String> {
             Some(("turns", value)) => raise.turns = Some(value.parse().map_err(|_| wrong(part))?),
             Some(("tokens", value)) => raise.tokens = Some(value.parse().map_err(|_| wrong(part))?),
             Some(("active_time", value)) => {
-                raise.active = Some(longhaul::duration::parse(value).ok_or_else(|| wrong(part))?);
+                raise.active =
+                    Some(longhaul::duration::parse_duration(value).ok_or_else(|| wrong(part))?);
             }
             Some(_) => return Err(wrong(part)),
         }

@@ -19,19 +19,19 @@ pub(crate) fn render_messages<'a>(messages: impl Iterator<Item = &'a Message>) -
     let mut blocks = Vec::new();
     for message in messages {
         match message {
-            Message::User(parts) => blocks.push(speaker_block("user", &parts_text(parts))),
+            Message::User(parts) => blocks.push(speaker_block("user", &message_parts_text(parts))),
             Message::Assistant(reply) => blocks.extend(reply_texts(reply)),
-            Message::Results(results) => blocks.extend(results.iter().map(result_block)),
+            Message::Results(results) => blocks.extend(results.iter().map(tool_result_block)),
         }
     }
     blocks
 }
 
 fn speaker_block(speaker: &str, text: &str) -> String {
-    format!("{speaker}:\n{}\n", indent(text))
+    format!("{speaker}:\n{}\n", indent_lines(text))
 }
 
-fn indent(text: &str) -> String {
+fn indent_lines(text: &str) -> String {
     let lines: Vec<String> = text.trim_end().lines().map(|line| format!("  {line}")).collect();
     lines.join("\n")
 }
@@ -51,15 +51,15 @@ fn reply_texts(reply: &Reply) -> Vec<String> {
     reply.blocks.iter().map(part).collect()
 }
 
-fn result_block(result: &ToolResult) -> String {
+fn tool_result_block(result: &ToolResult) -> String {
     let who = match result.is_error {
         true => format!("failed result of {}", result.call),
         false => format!("result of {}", result.call),
     };
-    speaker_block(&who, &parts_text(&result.content))
+    speaker_block(&who, &message_parts_text(&result.content))
 }
 
-fn parts_text(parts: &[Part]) -> String {
+fn message_parts_text(parts: &[Part]) -> String {
     let part_text = |part: &Part| match part {
         Part::Text(text) => text.to_string(),
         Part::Image(image) => {

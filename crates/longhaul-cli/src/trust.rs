@@ -62,10 +62,10 @@ enum TrustSubcommand {
 
 impl TrustCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let config = environment::load_config(&environment::process_env()?)?;
+        let config = environment::load_config(&environment::current_process_env()?)?;
         let project = ProjectTrust::new(&config, &environment::load_agents(&config)?);
         match &self.command {
-            Some(TrustSubcommand::Ls { json: true }) => print_json(&project),
+            Some(TrustSubcommand::Ls { json: true }) => print_trust_json(&project),
             Some(TrustSubcommand::Revoke) => revoke_trust(&project),
             None | Some(TrustSubcommand::Ls { .. }) if project.items.is_empty() => {
                 output::eprint_line(
@@ -73,17 +73,17 @@ impl TrustCommand {
                 );
                 Ok(())
             }
-            Some(TrustSubcommand::Ls { .. }) => print_table(&project),
-            None => decide_trust(&project, self.yes),
+            Some(TrustSubcommand::Ls { .. }) => print_trust_table(&project),
+            None => review_untrusted_items(&project, self.yes),
         }
     }
 }
 
 /// Shows the items that are not trusted yet. Then asks about them or, if `--yes` is given, trusts
 /// them without asking.
-fn decide_trust(project: &ProjectTrust, assume_yes: bool) -> anyhow::Result<()> {
+fn review_untrusted_items(project: &ProjectTrust, assume_yes: bool) -> anyhow::Result<()> {
     // Checked first, so that nobody reviews items whose decision can't be stored.
-    project.decisions.file_path().map_err(decision_file_error)?;
+    project.decisions.checked_decision_file().map_err(decision_file_error)?;
     let mut unknown = Vec::new();
     for item in &project.items {
         match project.decisions.recorded_status(item) {
@@ -117,14 +117,14 @@ fn decide_trust(project: &ProjectTrust, assume_yes: bool) -> anyhow::Result<()> 
         many => format!("{many} items of this project are not trusted and stay disabled"),
     };
     Err(CliError::usage_error(many)
-        .with_exit(Exit::NotAllowed)
-        .hint("see what they are", "longhaul trust ls")
-        .hint("decide at a terminal", "longhaul trust")
-        .hint("trust all that is shown", "longhaul trust --yes")
+        .with_exit_code(Exit::NotAllowed)
+        .with_hint("see what they are", "longhaul trust ls")
+        .with_hint("decide at a terminal", "longhaul trust")
+        .with_hint("trust all that is shown", "longhaul trust --yes")
         .into())
 }
 
-fn print_json(project: &ProjectTrust) -> anyhow::Result<()> {
+fn print_trust_json(project: &ProjectTrust) -> anyhow::Result<()> {
     let item = |item: &TrustItem| {
         json!({
             "kind": item.kind.as_str(),
@@ -138,12 +138,12 @@ fn print_json(project: &ProjectTrust) -> anyhow::Result<()> {
     };
     let data = json!({
         "items": project.items.iter().map(item).collect::<Value>(),
-        "decisions_file": project.decisions.file_path().ok(),
+        "decisions_file": project.decisions.checked_decision_file().ok(),
     });
     output::print_json(&data)
 }
 
-fn print_table(project: &ProjectTrust) -> anyhow::Result<()> {
+fn print_trust_table(project: &ProjectTrust) -> anyhow::Result<()> {
     let row = |item: &TrustItem| {
         let (status, tone) = match project.decisions.trust_status(item) {
             TrustStatus::Trusted => ("trusted".to_owned(), Tone::Good),

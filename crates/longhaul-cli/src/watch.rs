@@ -5,7 +5,7 @@ use clap::Args;
 use longhaul_core::id::Seq;
 
 use crate::client::RunClient;
-use crate::client::connect::{connect_or_open_store, find_server};
+use crate::client::connect::{connect_or_open_store, find_named_or_local_server};
 use crate::exit::Exit;
 use crate::interrupts::InterruptListener;
 use crate::run::{FollowArgs, FollowedRun};
@@ -39,11 +39,11 @@ impl WatchCommand {
         let timeout = self.follow.timeout;
         let runtime = runtime::build_multi_thread()?;
         // The run is looked up before driving, because it may have ended.
-        let server = find_server()?;
+        let server = find_named_or_local_server()?;
         let is_served = server.is_some();
         let beside = connect_or_open_store(server)?;
         let (run, view) = runtime.block_on(async {
-            let run = resolve::resolve_run(&beside, &self.run).await?;
+            let run = resolve::resolve_run_id(&beside, &self.run).await?;
             let view = beside.get_run(run).await?;
             anyhow::Ok((run, view))
         })?;
@@ -51,8 +51,8 @@ impl WatchCommand {
         let options = self.follow.event_stream_options();
         // Reads `.env` as `run` does: the run needs the same variables to continue.
         let process_env = match over || is_served {
-            true => environment::process_env()?,
-            false => environment::with_dotenv(environment::process_env()?)?,
+            true => environment::current_process_env()?,
+            false => environment::add_dotenv_variables(environment::current_process_env()?)?,
         };
         let opened = match over || is_served {
             true => None,
@@ -82,6 +82,7 @@ impl WatchCommand {
             takeover: DriverTakeover::new(local, &process_env),
             timeout,
         };
-        runtime.block_on(async { followed.run_to_end(options, InterruptListener::listen()?).await })
+        runtime
+            .block_on(async { followed.follow_to_end(options, InterruptListener::listen()?).await })
     }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::driver_status::explain_status;
+use crate::driver_status::explain_run_status;
 use crate::{output, resolve};
 
 const EXAMPLES: &str = "Examples:
@@ -25,7 +25,7 @@ impl WhyCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         resolve::with_resolved_run(&self.run, async |client, run| {
             let view = client.get_run(run).await?;
-            let explanation = explain_status(client, &view).await?;
+            let explanation = explain_run_status(client, &view).await?;
             if self.json {
                 let command = Some(&explanation.command).filter(|command| !command.is_empty());
                 let answer = json!({

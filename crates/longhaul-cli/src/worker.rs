@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use longhaul::assemble::store_file;
+use longhaul::assemble::sqlite_store_path;
 use longhaul::config::secrets;
 use longhaul::inbox::{ProjectInboxes, add_inbox_names, project_folder_inboxes, serve_inboxes};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
-use longhaul_engine::hooks::Hooks;
+use longhaul_engine::hooks::WorkerHooks;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::{Worker as EngineWorker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
@@ -48,21 +48,21 @@ pub(crate) struct WorkerCommand {
 struct RunPrintHooks;
 
 #[async_trait::async_trait]
-impl Hooks for RunPrintHooks {
-    async fn on_start(&self, run: RunId) {
+impl WorkerHooks for RunPrintHooks {
+    async fn on_run_claimed(&self, run: RunId) {
         output::eprint_line(&format!("{run}  claimed"));
     }
 
-    async fn on_complete(&self, run: &RunRow) {
+    async fn on_run_completed(&self, run: &RunRow) {
         output::eprint_line(&format!("{}  completed  {} turns", run.id, run.turns));
     }
 
-    async fn on_error(&self, run: &RunRow) {
+    async fn on_run_failed(&self, run: &RunRow) {
         let code = run.code.as_deref().unwrap_or(run.status.as_str());
         output::eprint_line(&format!("{}  {code}", run.id));
     }
 
-    async fn on_idle(&self, run: &RunRow) {
+    async fn on_run_idle(&self, run: &RunRow) {
         let reason = run.reason.as_deref().unwrap_or(run.status.as_str());
         output::eprint_line(&format!("{}  idle: {reason}", run.id));
     }
@@ -70,13 +70,13 @@ impl Hooks for RunPrintHooks {
 
 impl WorkerCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let config = environment::load_config_quietly(&environment::process_env()?)?;
+        let config = environment::load_config_quietly(&environment::current_process_env()?)?;
         let untrusted = confirm::ask_for_trust_before_run(
             (&config, &environment::load_agents(&config)?),
             None,
             self.quiet,
         )?;
-        for note in secrets::secret_warnings(&config).into_iter().chain(untrusted) {
+        for note in secrets::unredactable_secret_warnings(&config).into_iter().chain(untrusted) {
             if !self.quiet {
                 output::eprint_line(&format!("note: {note}"));
             }
@@ -89,7 +89,7 @@ impl WorkerCommand {
             output::eprint_line(&format!("note: {problem}"));
         }
         if !self.quiet {
-            print_banner(&store_file(&runtime.config)?, &options);
+            print_banner(&sqlite_store_path(&runtime.config)?, &options);
         }
         let types = options.types.clone();
         let longhaul = &runtime.longhaul;
@@ -117,7 +117,7 @@ impl WorkerCommand {
                 tokio::select! {
                     biased;
                     done = worked.as_mut() => {
-                        runtime.mcp_tools.close().await;
+                        runtime.mcp_tools.close_mcp_clients().await;
                         done?;
                         return Ok(Exit::Done);
                     }

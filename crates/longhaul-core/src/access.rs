@@ -21,7 +21,7 @@ string_enum! {
 
 impl Role {
     /// Parses a role name. Returns `None` if the name is unknown.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub fn from_name(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == text)
     }
 }
@@ -43,8 +43,8 @@ mod tests {
     fn a_higher_role_includes_all_lower_roles() {
         assert!(Role::ALL.is_sorted());
         for role in Role::ALL {
-            assert_eq!(Role::parse(role.as_str()), Some(role));
+            assert_eq!(Role::from_name(role.as_str()), Some(role));
         }
-        assert_eq!(Role::parse("root"), None);
+        assert_eq!(Role::from_name("root"), None);
     }
 }

@@ -24,18 +24,18 @@ pub struct Chain {
 impl Chain {
     /// Returns the index of the step to run after a completed step: the first later step whose
     /// condition holds for the outcome of the completed step. `None` means that the chain ends.
-    pub fn next_step(&self, completed_step: usize, outcome: StepOutcome) -> Option<usize> {
+    pub fn next_step(&self, completed_step: usize, outcome: ChainStepOutcome) -> Option<usize> {
         (completed_step + 1..self.steps.len()).find(|step| match self.steps[*step].condition {
-            StepCondition::Always => true,
-            StepCondition::OnSuccess => outcome.success,
-            StepCondition::OnIssuesFound => outcome.issues_found,
+            ChainStepCondition::Always => true,
+            ChainStepCondition::OnSuccess => outcome.success,
+            ChainStepCondition::OnIssuesFound => outcome.issues_found,
         })
     }
 }
 
 /// Facts from the output of a completed step that the conditions of later steps refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StepOutcome {
+pub struct ChainStepOutcome {
     /// Whether `output.data.success` is anything other than `false`.
     pub success: bool,
     /// Whether `output.data.issues_found` is `true`.
@@ -54,13 +54,13 @@ pub struct ChainStep {
     pub auto_approve: bool,
     /// Condition under which the step runs.
     #[serde(default)]
-    pub condition: StepCondition,
+    pub condition: ChainStepCondition,
 }
 
 /// Condition under which a step of a chain runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StepCondition {
+pub enum ChainStepCondition {
     /// Run the step regardless of the previous step's output.
     #[default]
     Always,
@@ -72,7 +72,7 @@ pub enum StepCondition {
 
 /// Position of a run in the chain that it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChainPosition {
+pub struct PositionInChain {
     /// Chain that the run belongs to, with all its steps.
     pub chain: Chain,
     /// Index of the step that this run executes, from 0.

@@ -33,7 +33,7 @@ impl Batch {
     }
 
     /// Returns the highest event format of the events in the batch.
-    pub fn event_format(&self) -> u32 {
+    pub fn highest_event_format(&self) -> u32 {
         self.events.iter().map(Event::format).max().unwrap_or(0)
     }
 }
@@ -47,7 +47,7 @@ pub enum Change {
     /// run.
     CreateStep(Box<NewRun>),
     /// Updates the run's scheduling state: parked, paused, released by its worker, or ended.
-    UpdateScheduling(SchedulingUpdate),
+    UpdateScheduling(RunSchedulingUpdate),
     /// Raises a gate, i.e. a question or approval that waits for a person.
     RaiseGate(Box<GateSpec>),
     /// Adds an answer to an open gate, or closes the gate. Refused if the gate is not open.
@@ -69,13 +69,13 @@ pub enum Change {
     /// does not cover the cost.
     Hold(BudgetAmount),
     /// Releases a budget hold and books the part that was spent or lost.
-    Settle(HoldSettlement),
+    Settle(BudgetHoldSettlement),
     /// Adds tokens, cost, turns and active time to the run's totals.
     AddUsage(UsageRow),
     /// Queues a message for delivery to an external endpoint.
     AddOutbox(OutboxRow),
     /// Appends messages to a thread.
-    AppendThread(ThreadMessages),
+    AppendThread(NewThreadMessages),
     /// Stores a blob under the hash of its content.
     PutBlob(Blob),
     /// Creates or updates a sandbox row.
@@ -83,7 +83,7 @@ pub enum Change {
     /// Stores an agent definition under its hash.
     PutDefinition(Blob),
     /// Adds or revokes a remembered approval, i.e. an approval of all similar calls of the run.
-    PutRule(RuleRow),
+    PutRule(ApprovalRuleRow),
     /// Replaces caps of the run's budget by new caps.
     SetCap(BudgetRaise),
     /// Marks the request with this idempotency key as applied by this batch. Refused if the request
@@ -107,13 +107,13 @@ pub struct NewRun {
     /// Maximum number of runs in the run's lane, including this run.
     pub lane_depth_max: u32,
     /// Condition under which the run enters its lane.
-    pub lane_entry: LaneEntry,
+    pub lane_entry: LaneEntryPolicy,
 }
 
 /// Condition under which a new run enters its lane, and what happens with the runs in it. It does
 /// not apply to a run with a start time or to a run that waits for its batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum LaneEntry {
+pub enum LaneEntryPolicy {
     /// The run enters at the end of the lane.
     #[default]
     Enqueue,
@@ -133,7 +133,7 @@ pub const LANE_DEPTH_MAX: u32 = 10_000;
 
 /// Change of a run's scheduling state: parked, paused, released by its worker, or ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SchedulingUpdate {
+pub enum RunSchedulingUpdate {
     /// The run is parked: it waits until an event wakes it.
     Park {
         /// Reason for parking the run, as shown in run lists.
@@ -190,7 +190,7 @@ pub enum TimerUpdate {
         /// Run that is notified when the timer fires.
         run: RunId,
         /// Time at which the timer is due.
-        due: DueTime,
+        due: TimerDueTime,
         /// Purpose of the timer, which determines what happens when it fires.
         kind: TimerKind,
     },
@@ -200,7 +200,7 @@ pub enum TimerUpdate {
 
 /// Due time of a timer. The store adds relative delays to the time of its own clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DueTime {
+pub enum TimerDueTime {
     /// The timer is due immediately.
     Now,
     /// The timer is due after this delay, measured by the store's clock.
@@ -295,7 +295,7 @@ pub struct SandboxSlot {
 
 /// Settlement of a budget hold (reserved amount) after its model request has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HoldSettlement {
+pub struct BudgetHoldSettlement {
     /// Money and tokens that were held (reserved) before the request was sent.
     pub held: BudgetAmount,
     /// Money and tokens that the request actually used.
@@ -330,7 +330,7 @@ pub struct OutboxRow {
 
 /// Messages to append to a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ThreadMessages {
+pub struct NewThreadMessages {
     /// Thread that the messages are appended to.
     pub thread: ThreadKey,
     /// Messages to append, in order.
@@ -398,7 +398,7 @@ pub enum SandboxState {
 
 /// Stored row of a remembered approval. Later calls that match its pattern need no new approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleRow {
+pub struct ApprovalRuleRow {
     /// Id of the remembered approval.
     pub rule: RuleId,
     /// Pattern of the calls that are approved.

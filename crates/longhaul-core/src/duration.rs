@@ -18,7 +18,7 @@ const UNITS: &[(&str, u64)] = &[
 
 /// Parses a duration: whole numbers with units, longest unit first. `None` means that the text is
 /// not a valid duration.
-pub fn parse(text: &str) -> Option<Millis> {
+pub fn parse_duration(text: &str) -> Option<Millis> {
     let mut rest = text.trim();
     let mut units = UNITS;
     let mut total: u64 = 0;
@@ -40,7 +40,7 @@ pub fn parse(text: &str) -> Option<Millis> {
 }
 
 /// Formats a duration as a text that `parse` accepts.
-pub fn format(duration: Millis) -> String {
+pub fn format_duration(duration: Millis) -> String {
     let mut rest = duration.0;
     let mut parts = Vec::new();
     // Weeks are accepted as input but not used for output.
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     fn assert_parsed_duration(text: &str, millis: Option<u64>) {
-        assert_eq!(parse(text), millis.map(Millis), "{text}");
+        assert_eq!(parse_duration(text), millis.map(Millis), "{text}");
     }
 
     #[test]
@@ -83,8 +83,8 @@ mod tests {
     #[test]
     fn a_formatted_duration_parses_back() {
         for text in ["0s", "1ms", "15s", "1h 30m", "90d", "1d 1h 1m 1s 1ms"] {
-            assert_eq!(format(parse(text).unwrap()), text);
+            assert_eq!(format_duration(parse_duration(text).unwrap()), text);
         }
-        assert_eq!(format(Millis::from_secs(24 * 60 * 60)), "1d");
+        assert_eq!(format_duration(Millis::from_secs(24 * 60 * 60)), "1d");
     }
 }

@@ -72,13 +72,13 @@ macro_rules! events {
             }
 
             /// Serializes the event's data to JSON.
-            pub(crate) fn write_body(&self) -> Result<String, serde_json::Error> {
+            pub(crate) fn encode_body(&self) -> Result<String, serde_json::Error> {
                 match self { $(Self::$variant(data) => serde_json::to_string(data),)* }
             }
 
             /// Deserializes the data of an event of the given kind in its current version. Returns
             /// `None` if the kind is unknown.
-            pub(crate) fn read_body(kind: &str, body: &str) -> Option<Result<Self, serde_json::Error>> {
+            pub(crate) fn decode_body(kind: &str, body: &str) -> Option<Result<Self, serde_json::Error>> {
                 match kind {
                     $($kind => Some(serde_json::from_str(body).map(Self::$variant)),)*
                     _ => None,

@@ -67,7 +67,7 @@ fn decode_base32(suffix: &str) -> Option<u128> {
 /// Returns the bits of a derived id: 48 bits of milliseconds, followed by 80 bits of a hash of the
 /// parent and the salt. This is the layout of a version 7 UUID without its six fixed bits, so both
 /// sort alike.
-fn derived_bits(parent: u128, salt: &str, now: Timestamp) -> u128 {
+fn derive_id_bits(parent: u128, salt: &str, now: Timestamp) -> u128 {
     let digest = Sha256::new().chain_update(parent.to_be_bytes()).chain_update(salt).finalize();
     let tail = digest.iter().take(10).fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
     (u128::from(now.as_millis()) & 0xffff_ffff_ffff) << 80 | tail
@@ -106,7 +106,7 @@ macro_rules! ids {
             /// Derives an id from `parent`, `salt` and the time. The same arguments always give the
             /// same id, so a decision that is made again creates no second object.
             pub fn derive(parent: u128, salt: &str, now: Timestamp) -> Self {
-                Self(derived_bits(parent, salt, now))
+                Self(derive_id_bits(parent, salt, now))
             }
         }
 

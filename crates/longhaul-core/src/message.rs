@@ -237,7 +237,7 @@ pub enum StopReason {
 impl StopReason {
     /// Returns the stop reason after applying `change` to the text of an unknown reason.
     #[must_use]
-    pub fn map_text(self, change: impl FnOnce(String) -> String) -> Self {
+    pub fn map_unknown_text(self, change: impl FnOnce(String) -> String) -> Self {
         match self {
             Self::Other(text) => Self::Other(change(text)),
             Self::EndTurn | Self::ToolUse | Self::MaxTokens | Self::PauseTurn | Self::Refusal => {

@@ -121,7 +121,7 @@ pub struct Note {
 
 /// Outcome of storing a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoteOutcome {
+pub enum AddNoteOutcome {
     /// The note was stored under this id.
     Stored(NoteId),
     /// A note with the same key already exists.

@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::budget::Budget;
 use crate::policy::effect::InDoubtPolicy;
-use crate::policy::gate::{GateRule, ResultGate};
+use crate::policy::gate::{GateRule, ResultApprovalGate};
 use crate::policy::retry::RetryPolicy;
 use crate::time::Millis;
 
 /// All limits and rules of a run, resolved and pinned when it is submitted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Policy {
+pub struct RunPolicy {
     /// Caps on money, tokens, turns and active time.
     pub budget: Budget,
     /// Retries of the run after transient failures.
@@ -35,7 +35,7 @@ pub struct Policy {
     /// Gate where a person approves the final answer. `None` means that the run ends without
     /// approval.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub result_gate: Option<ResultGate>,
+    pub result_gate: Option<ResultApprovalGate>,
     /// How long the run stays open for follow-up messages after its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_open: Option<Millis>,

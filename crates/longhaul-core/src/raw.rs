@@ -201,7 +201,7 @@ impl StoredText {
     }
 
     /// Returns the length of the text in bytes.
-    pub fn size(&self) -> u64 {
+    pub fn size_bytes(&self) -> u64 {
         match self {
             Self::Inline(text) => text.len() as u64,
             Self::Blob(blob) => blob.size,

@@ -112,7 +112,7 @@ impl Redactor {
     /// Returns a truncated text without the beginning of a secret that may be left at its end,
     /// where it would not be recognized as a secret.
     pub fn without_partial_secret<'a>(&self, text: &'a str) -> &'a str {
-        let partial = self.partial_secret_len(text);
+        let partial = self.partial_secret_suffix_len(text);
         if partial < SECRET_BYTES_MIN {
             return text;
         }
@@ -141,7 +141,7 @@ impl Redact for Redactor {
         Cow::Owned(redacted)
     }
 
-    fn partial_secret_len(&self, text: &str) -> usize {
+    fn partial_secret_suffix_len(&self, text: &str) -> usize {
         match &self.0 {
             SecretPatterns::Empty => 0,
             SecretPatterns::Patterns(patterns) => text.len() - patterns.partial_secret_start(text),
@@ -167,7 +167,7 @@ impl SearchPatterns {
         found.sort_by_key(|found| found.range.start);
         let mut merged = Vec::new();
         for one in found {
-            merge_match(&mut merged, one);
+            push_or_merge_match(&mut merged, one);
         }
         merged
     }
@@ -191,7 +191,7 @@ impl SearchPatterns {
                 longest_secret: hit.len(),
                 placeholder: &self.placeholders[hit.pattern().as_usize()],
             };
-            merge_match(&mut found, one);
+            push_or_merge_match(&mut found, one);
         }
         matches.extend(
             found
@@ -247,7 +247,7 @@ impl SearchPatterns {
 
 /// Appends a match to sorted matches. Overlapping matches are merged, so that no remainder of a
 /// secret is left beside another secret.
-fn merge_match<'a>(matches: &mut Vec<SecretMatch<'a>>, mut new_match: SecretMatch<'a>) {
+fn push_or_merge_match<'a>(matches: &mut Vec<SecretMatch<'a>>, mut new_match: SecretMatch<'a>) {
     while let Some(last) = matches.pop_if(|last| last.range.end > new_match.range.start) {
         new_match.range =
             last.range.start.min(new_match.range.start)..last.range.end.max(new_match.range.end);
@@ -376,7 +376,7 @@ mod tests {
         let redactor = Redactor(SecretPatterns::Unsearchable);
         assert_eq!(redactor.redact("plain"), WITHHELD);
         assert!(redactor.contains_secret("plain"));
-        assert_eq!(redactor.partial_secret_len("plain"), "plain".len());
+        assert_eq!(redactor.partial_secret_suffix_len("plain"), "plain".len());
         assert_eq!(redactor.without_partial_secret("plain text"), "");
     }
 
@@ -407,7 +407,7 @@ mod tests {
         for text in ["a", "%25", "&#", "%", "\\", "\\u", "\n", "MIIEvQ\n"] {
             let hostile = text.repeat(100_000);
             _ = redactor.redact(&hostile);
-            assert!(redactor.partial_secret_len(&hostile) < 10_000, "{text}");
+            assert!(redactor.partial_secret_suffix_len(&hostile) < 10_000, "{text}");
         }
         let many = "%73k-live-4711 ".repeat(100_000);
         let expect = "[key] ".repeat(100_000);
@@ -424,7 +424,7 @@ mod tests {
             ("it is schön.", 0),
             ("", 0),
         ] {
-            assert_eq!(redactor.partial_secret_len(text), bytes, "{text}");
+            assert_eq!(redactor.partial_secret_suffix_len(text), bytes, "{text}");
         }
         let redactor = Redactor::new([("A", TOKEN), ("B", "short-one")]);
         for (text, bytes) in [
@@ -437,9 +437,9 @@ mod tests {
             ("it is short\n", 0),
             ("a\nit is short", "short".len()),
         ] {
-            assert_eq!(redactor.partial_secret_len(text), bytes, "{text:?}");
+            assert_eq!(redactor.partial_secret_suffix_len(text), bytes, "{text:?}");
         }
-        assert_eq!(Redactor::default().partial_secret_len("100%"), 0);
+        assert_eq!(Redactor::default().partial_secret_suffix_len("100%"), 0);
     }
 
     #[test]

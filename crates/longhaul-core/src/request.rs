@@ -34,7 +34,7 @@ pub struct IdempotencyRecord {
 /// that a repeated request is never applied a second time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RequestEffect {
+pub enum IdempotentRequestEffect {
     /// The request appended events to a journal.
     Events {
         /// Run whose journal the events were appended to.

@@ -46,7 +46,7 @@ impl Status {
 /// in the store is authoritative.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wait {
+pub enum WaitReason {
     /// The run waits for the approval of calls or of its result.
     Approval(Vec<GateId>),
     /// The run waits for the answer to a question.
@@ -77,7 +77,7 @@ pub enum Wait {
     Batch,
 }
 
-impl Wait {
+impl WaitReason {
     /// Returns the reason for the wait as used in the API.
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -150,7 +150,10 @@ pub struct RunOutput {
     /// Final text of the agent.
     pub text: String,
     /// Structured result of the run, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_some")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "deserialize_null_as_some"
+    )]
     pub data: Option<RawJson>,
     /// Confidence in the result as stated by the agent, from 0 to 100.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,7 +164,7 @@ pub struct RunOutput {
 }
 
 /// Deserializes a field that is present as `Some`, even if its value is `null`.
-fn deserialize_some<'de, D: serde::Deserializer<'de>>(
+fn deserialize_null_as_some<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<RawJson>, D::Error> {
     RawJson::deserialize(deserializer).map(Some)

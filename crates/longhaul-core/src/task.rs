@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chain::ChainPosition;
+use crate::chain::PositionInChain;
 use crate::id::{AgentName, BatchId, InboxName, LaneKey, ResourceKey, RunId, ThreadKey};
 use crate::message::Message;
-use crate::policy::Policy;
+use crate::policy::RunPolicy;
 use crate::raw::{Hash, RawJson};
 use crate::time::Timestamp;
 
@@ -57,7 +57,7 @@ pub struct TaskSpec {
     pub start: EarliestStart,
     /// Limits and rules of the run.
     #[serde(default)]
-    pub policy: Policy,
+    pub policy: RunPolicy,
     /// Parent run, which started this run. `None` for a root run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
@@ -65,7 +65,7 @@ pub struct TaskSpec {
     pub root: RunId,
     /// Position of the run in a chain. `None` if it belongs to no chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chain: Option<ChainPosition>,
+    pub chain: Option<PositionInChain>,
     /// Position of the run in the batch that the task was submitted with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchPosition>,
@@ -104,7 +104,7 @@ pub struct TaskSource {
 impl TaskSource {
     /// Returns the outbox endpoint of the external inbox, to which the ends of its tasks are
     /// delivered.
-    pub fn endpoint(inbox: &InboxName) -> String {
+    pub fn outbox_endpoint(inbox: &InboxName) -> String {
         format!("inbox:{inbox}")
     }
 }
@@ -136,7 +136,7 @@ impl TaskSpec {
             thread: None,
             resource: None,
             start: EarliestStart::Now,
-            policy: Policy::default(),
+            policy: RunPolicy::default(),
             parent: None,
             root: run,
             chain: None,

@@ -49,7 +49,7 @@ pub type FormatFn = fn(&Value) -> Result<String, Error>;
 ///
 /// # Errors
 /// Fails if the template is invalid or exceeds its limits.
-pub fn render(
+pub fn render_within_limits(
     source: &str,
     values: Value,
     syntax: SyntaxConfig,
@@ -69,7 +69,7 @@ pub fn render(
 /// # Errors
 /// Fails if a string or list is used with `*`, if a list is spread into arguments, or if the
 /// source is not a valid template.
-pub fn check_template(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
+pub fn check_template_is_bounded(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
     compile_template(source, syntax.clone()).map(|_| ())
 }
 
@@ -77,7 +77,7 @@ pub fn check_template(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> 
 type CompiledTemplate<'a> = (Instructions<'a>, BTreeMap<&'a str, Instructions<'a>>);
 
 fn compile_template(source: &str, syntax: SyntaxConfig) -> Result<CompiledTemplate<'_>, Error> {
-    check_constant_expressions(source, &syntax)?;
+    reject_growing_constants(source, &syntax)?;
     let mut generator = CodeGenerator::new("<string>", source);
     generator.compile_stmt(&parse(source, "<string>", syntax)?);
     let (root, blocks) = generator.finish();
@@ -87,7 +87,7 @@ fn compile_template(source: &str, syntax: SyntaxConfig) -> Result<CompiledTempla
 
 /// Rejects constant expressions that the compiler would evaluate without limits, such as the
 /// product of a string and a large number.
-fn check_constant_expressions(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
+fn reject_growing_constants(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
     let (mut multiplies, mut has_text) = (false, false);
     for token in tokenize(source, false, syntax.clone()) {
         let (token, span) = token?;
@@ -233,7 +233,9 @@ fn insert_budget_checks<'a>(mut instructions: Instructions<'a>) -> Result<Instru
         positions.push(next);
         next += if matches!(instruction, Instruction::SetAttr(_)) {
             4
-        } else if builds_value(instruction) || matches!(instruction, Instruction::EmitRaw(_)) {
+        } else if may_build_larger_value(instruction)
+            || matches!(instruction, Instruction::EmitRaw(_))
+        {
             2
         } else {
             1
@@ -250,7 +252,7 @@ fn insert_budget_checks<'a>(mut instructions: Instructions<'a>) -> Result<Instru
         };
         let mut add = |instruction| made.add_with_line(instruction, line);
         let instruction = std::mem::replace(instruction, Instruction::Swap);
-        let builds = builds_value(&instruction);
+        let builds = may_build_larger_value(&instruction);
         #[expect(clippy::wildcard_enum_match_arm, reason = "all other instructions are unchanged")]
         match instruction {
             Instruction::EmitRaw(text) => {
@@ -295,7 +297,7 @@ fn check_instruction_allowed(instruction: &Instruction<'_>) -> Result<(), Error>
 }
 
 /// Returns whether the result of an instruction may be larger than its operands.
-fn builds_value(instruction: &Instruction<'_>) -> bool {
+fn may_build_larger_value(instruction: &Instruction<'_>) -> bool {
     matches!(
         instruction,
         Instruction::Add
@@ -316,12 +318,13 @@ fn builds_value(instruction: &Instruction<'_>) -> bool {
 mod tests {
     use super::*;
 
-    fn render_source(source: &str) -> Result<String, String> {
+    fn render_with_test_values(source: &str) -> Result<String, String> {
         let limits = TemplateLimits { fuel: 100_000, budget: 1 << 20, recursion: 32 };
         let format = |value: &Value| Ok(value.to_string());
         let values = minijinja::context! { items => ["a", "b"], text => "x\ny", n => 3 };
         let syntax = SyntaxConfig::default();
-        render(source, values, syntax, (&limits, format)).map_err(|error| error.to_string())
+        render_within_limits(source, values, syntax, (&limits, format))
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -357,12 +360,12 @@ mod tests {
                 "123",
             ),
         ] {
-            assert_eq!(render_source(source).as_deref(), Ok(expect), "{source}");
+            assert_eq!(render_with_test_values(source).as_deref(), Ok(expect), "{source}");
         }
     }
 
     #[test]
-    fn templates_that_build_too_much_fail() {
+    fn templates_over_their_render_budget_fail() {
         let doubled = |step: &str| {
             format!(
                 "{{% set ns = namespace(x='aa') %}}{{% for i in range(40) %}}{{% set ns.x = {step} %}}{{% endfor %}}"
@@ -391,7 +394,7 @@ mod tests {
             "{% set s = range(9999)|join %}{% set ns = namespace(x=[s]) %}{% for i in range(12) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x|length }}".to_owned(),
             format!("{{% set x = range(99999) %}}{{{{ x|zip({}x) }}}}", "x, ".repeat(20)),
         ] {
-            let why = render_source(&source).unwrap_err();
+            let why = render_with_test_values(&source).unwrap_err();
             let bounded = why.contains("too much text") || why.contains("too deep");
             assert!(bounded, "{source}: {why}");
         }
@@ -405,7 +408,7 @@ mod tests {
             "{{ ([1] * 100000000)|list }}",
             "{% set a = 100000000 * ('a') %}",
         ] {
-            let why = render_source(source).unwrap_err();
+            let why = render_with_test_values(source).unwrap_err();
             assert!(why.contains("`*` is for numbers only"), "{source}: {why}");
         }
         for (source, expect) in [
@@ -418,17 +421,17 @@ mod tests {
             ("{% set a = namespace() %}{{ dict(a=a) }}", "namespace"),
             ("{% for i in items %}{{ loop.cycle() }}{% endfor %}", "cycle"),
         ] {
-            let why = render_source(source).unwrap_err();
+            let why = render_with_test_values(source).unwrap_err();
             assert!(why.contains(expect), "{source}: {why}");
         }
         for source in ["{{ '%999999999d'|format(1) }}", "{{ items|batch(999999999, 1)|list }}"] {
-            assert!(render_source(source).unwrap_err().contains("filter"), "{source}");
+            assert!(render_with_test_values(source).unwrap_err().contains("filter"), "{source}");
         }
     }
 
     #[test]
     fn template_errors_name_their_line() {
-        let why = render_source("a\nb {{ 'x' ~ 'y' }}\n{{ nothing }}").unwrap_err();
+        let why = render_with_test_values("a\nb {{ 'x' ~ 'y' }}\n{{ nothing }}").unwrap_err();
         assert!(why.contains(":3"), "{why}");
     }
 }

@@ -12,9 +12,9 @@ use longhaul_core::change::{Blob, LANE_DEPTH_MAX};
 use longhaul_core::id::AgentName;
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
-use longhaul_core::policy::gate::{GateRule, ResultGate};
+use longhaul_core::policy::gate::{GateRule, ResultApprovalGate};
 use longhaul_core::policy::retry::RetryPolicy;
-use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy, Policy};
+use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy, RunPolicy};
 use longhaul_core::raw::{Hash, RawJson, canonical_json};
 use longhaul_core::suggest::closest_match;
 use longhaul_core::time::Millis;
@@ -69,7 +69,7 @@ pub struct Agent {
     /// it.
     pub in_doubt: Option<InDoubtPolicy>,
     /// Gate at which a person must approve the final answer before it is accepted.
-    pub result_gate: Option<ResultGate>,
+    pub result_gate: Option<ResultApprovalGate>,
     /// How long a run that would complete stays open for follow-up messages. `None` means not at
     /// all.
     pub keep_open: Option<Millis>,
@@ -163,7 +163,7 @@ pub struct RetryPatch {
 impl RetryPatch {
     /// Returns `retry`, with every setting that this patch sets replaced by the setting of the
     /// patch.
-    pub fn apply_to(self, retry: RetryPolicy) -> RetryPolicy {
+    pub fn apply_to_retry_policy(self, retry: RetryPolicy) -> RetryPolicy {
         RetryPolicy {
             max_retries: self.max_retries.unwrap_or(retry.max_retries),
             initial_delay: self.initial_delay.unwrap_or(retry.initial_delay),
@@ -181,7 +181,7 @@ const COLLECT_WINDOW: Millis = Millis::from_secs(1);
 /// Budget and retry policy of runs for which neither the agent nor the task sets any, and the
 /// limits of lanes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PolicyDefaults {
+pub struct RunPolicyDefaults {
     /// Budget caps of runs without caps of their own.
     pub budget: Budget,
     /// Retry policy of runs without a policy of their own.
@@ -193,7 +193,7 @@ pub struct PolicyDefaults {
     pub collect_window: Millis,
 }
 
-impl Default for PolicyDefaults {
+impl Default for RunPolicyDefaults {
     fn default() -> Self {
         Self {
             budget: Budget::PROJECT_DEFAULT,
@@ -238,27 +238,27 @@ impl Agent {
     }
 
     /// Returns the canonical JSON of the agent, which is hashed and stored.
-    pub fn definition(&self) -> Blob {
+    pub fn definition_blob(&self) -> Blob {
         let value = serde_json::to_value(self).unwrap_or_default();
         Blob::new(canonical_json(&value).into_bytes())
     }
 
     /// Returns the agent's version: the hash of its definition.
-    pub fn version(&self) -> Hash {
-        self.definition().hash()
+    pub fn definition_hash(&self) -> Hash {
+        self.definition_blob().hash()
     }
 
     /// Parses an agent from the bytes of its definition.
-    pub fn parse(definition: &[u8]) -> Result<Self, serde_json::Error> {
+    pub fn parse_definition(definition: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(definition)
     }
 
     /// Returns the policy of the agent's runs: `defaults`, overridden by the agent, overridden by
     /// the budget caps of the task.
-    pub fn run_policy(&self, defaults: &PolicyDefaults, task_budget: BudgetPatch) -> Policy {
-        Policy {
+    pub fn run_policy(&self, defaults: &RunPolicyDefaults, task_budget: BudgetPatch) -> RunPolicy {
+        RunPolicy {
             budget: task_budget.apply_to(self.budget.apply_to(defaults.budget)),
-            retry: self.retry.apply_to(defaults.retry),
+            retry: self.retry.apply_to_retry_policy(defaults.retry),
             max_turns: self.max_turns,
             rules: self.rules.clone(),
             in_doubt: self.in_doubt,
@@ -311,10 +311,10 @@ mod tests {
     #[test]
     fn an_agent_definition_round_trips() {
         let agent = test_agent();
-        assert_eq!(Agent::parse(&agent.definition().content).unwrap(), agent);
-        assert_eq!(agent.version(), agent.definition().hash());
+        assert_eq!(Agent::parse_definition(&agent.definition_blob().content).unwrap(), agent);
+        assert_eq!(agent.definition_hash(), agent.definition_blob().hash());
         let other = Agent { prompt: "You tidy!".into(), ..agent.clone() };
-        assert_ne!(agent.version(), other.version());
+        assert_ne!(agent.definition_hash(), other.definition_hash());
     }
 
     #[test]
@@ -324,10 +324,10 @@ mod tests {
             warn_percent: None,
         };
         let agent = Agent { budget: turns(7), ..test_agent() };
-        let policy = agent.run_policy(&PolicyDefaults::default(), BudgetPatch::default());
+        let policy = agent.run_policy(&RunPolicyDefaults::default(), BudgetPatch::default());
         assert_eq!(policy.budget.turns, Some(7));
         assert_eq!(policy.budget.micro_usd, Budget::PROJECT_DEFAULT.micro_usd);
-        let policy = agent.run_policy(&PolicyDefaults::default(), turns(9));
+        let policy = agent.run_policy(&RunPolicyDefaults::default(), turns(9));
         assert_eq!(policy.budget.turns, Some(9));
     }
 

@@ -14,7 +14,7 @@ pub(crate) struct BlobTextCache(Vec<(BlobRef, StoredText)>);
 
 impl BlobTextCache {
     /// Replaces blob references in the system prompt and the tool table with their texts.
-    pub(crate) async fn inline_blobs(
+    pub(crate) async fn inline_request_blobs(
         &mut self,
         records: &dyn RecordStore,
         mut request: ModelRequest,

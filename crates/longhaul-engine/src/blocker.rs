@@ -2,18 +2,18 @@
 //!
 //! A blocked run waits until a person has removed the cause.
 
-use longhaul_run::Input;
+use longhaul_run::RunInput;
 
 /// The reason why a run cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Blocker {
+pub(crate) struct RunBlocker {
     /// Message for people: what is missing and how to fix it.
     pub(crate) message: String,
     /// Whether the cause is part of the run itself, so that only a new run can succeed.
     pub(crate) is_permanent: bool,
 }
 
-impl Blocker {
+impl RunBlocker {
     /// Creates a blocker with a permanent cause, which no person can remove.
     pub(crate) const fn permanent(message: String) -> Self {
         let lasts = true;
@@ -21,15 +21,15 @@ impl Blocker {
     }
 
     /// Converts the blocker into the state machine's input that blocks the run.
-    pub(crate) fn into_input(self) -> Input {
+    pub(crate) fn into_run_input(self) -> RunInput {
         match self.is_permanent {
-            true => Input::Unrunnable(self.message),
-            false => Input::MissingDependency(self.message),
+            true => RunInput::Unrunnable(self.message),
+            false => RunInput::MissingDependency(self.message),
         }
     }
 }
 
-impl From<String> for Blocker {
+impl From<String> for RunBlocker {
     /// Creates a blocker whose cause a person can remove.
     fn from(message: String) -> Self {
         let lasts = false;

@@ -21,7 +21,7 @@ const POLL_INTERVAL: Millis = Millis::from_secs(1);
 
 /// Services that the reader of a change feed uses to detect changes.
 #[derive(Debug, Clone, Copy)]
-pub struct ChangeSource<'a> {
+pub struct JournalChangeSource<'a> {
     /// Store with the journals of all runs.
     pub store: &'a dyn Store,
     /// Store with the global log, which orders the events of all journals.
@@ -32,8 +32,8 @@ pub struct ChangeSource<'a> {
 
 /// Notifies subscribers in this process when journals grow. Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
-pub struct ChangeFeed {
-    subscribers: Arc<Mutex<Subscribers>>,
+pub struct JournalChangeFeed {
+    subscribers: Arc<Mutex<ChangeSubscribers>>,
     /// Signal for a waiting reader that somebody has subscribed.
     subscribed: Arc<Notify>,
     /// Lock that the active reader holds, so that only one reader works at a time.
@@ -41,30 +41,30 @@ pub struct ChangeFeed {
 }
 
 #[derive(Debug, Default)]
-struct Subscribers {
+struct ChangeSubscribers {
     /// Whether a reader is active in this process.
     has_reader: bool,
     runs: HashMap<RunId, watch::Sender<Seq>>,
     all: Option<watch::Sender<GlobalSeq>>,
 }
 
-impl Subscribers {
+impl ChangeSubscribers {
     fn is_empty(&self) -> bool {
         let unused = self.all.as_ref().is_none_or(|sender| sender.receiver_count() == 0);
         unused && self.runs.is_empty()
     }
 }
 
-impl ChangeFeed {
-    fn with_subscribers<T>(&self, f: impl FnOnce(&mut Subscribers) -> T) -> T {
+impl JournalChangeFeed {
+    fn with_subscribers<T>(&self, f: impl FnOnce(&mut ChangeSubscribers) -> T) -> T {
         f(&mut self.subscribers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Subscribes to changes of one run. `None` if no reader is active in this process, so that the
     /// caller has to poll the store.
-    pub fn subscribe(&self, run: RunId) -> Option<RunSubscription> {
+    pub fn subscribe_to_run(&self, run: RunId) -> Option<RunSubscription> {
         let receiver = self.with_subscribers(|subscribers| {
-            let subscribe_run = |subscribers: &mut Subscribers| {
+            let subscribe_run = |subscribers: &mut ChangeSubscribers| {
                 let made = subscribers.runs.entry(run);
                 made.or_insert_with(|| watch::Sender::new(Seq::START)).subscribe()
             };
@@ -75,7 +75,7 @@ impl ChangeFeed {
     }
 
     /// Subscribes to changes of all journals. `None` if no reader is active in this process.
-    pub fn subscribe_all(&self) -> Option<watch::Receiver<GlobalSeq>> {
+    pub fn subscribe_to_all_runs(&self) -> Option<watch::Receiver<GlobalSeq>> {
         let receiver = self.with_subscribers(|subscribers| {
             let subscribe_to = |all: &mut Option<watch::Sender<GlobalSeq>>| {
                 all.get_or_insert_with(|| watch::Sender::new(GlobalSeq::default())).subscribe()
@@ -98,10 +98,13 @@ impl ChangeFeed {
     /// Reads changes and notifies subscribers until the future is dropped. Waits while there are no
     /// subscribers. If several readers are started, one of them reads and the others wait for their
     /// turn.
-    pub async fn read_changes(&self, source: ChangeSource<'_>) -> Result<(), Error> {
+    pub async fn read_and_notify_subscribers(
+        &self,
+        source: JournalChangeSource<'_>,
+    ) -> Result<(), Error> {
         let _turn = self.reader.lock().await;
-        let _reading = ReaderGuard::new(self);
-        let mut changes = source.store.watch();
+        let _reading = ActiveReaderGuard::new(self);
+        let mut changes = source.store.watch_for_changes();
         loop {
             while self.with_subscribers(|subscribers| subscribers.is_empty()) {
                 self.subscribed.notified().await;
@@ -115,14 +118,14 @@ impl ChangeFeed {
                 Err(error) => return Err(error.into()),
             };
             // Changes between a subscription and this read count, too.
-            self.notify_all();
+            self.notify_all_subscribers();
             while !self.with_subscribers(|subscribers| subscribers.is_empty()) {
                 tokio::select! {
                     biased;
                     changed = changes.wait_for_change() => changed?,
                     () = source.clock.sleep(POLL_INTERVAL) => {}
                 }
-                match self.publish_changes(source, at).await {
+                match self.notify_of_grown_journals(source, at).await {
                     Ok(last_seen) => at = last_seen,
                     // The error is transient; subscribers are notified after the next read.
                     Err(Error::Store(StoreError::Busy { .. })) => {}
@@ -133,9 +136,9 @@ impl ChangeFeed {
     }
 
     /// Notifies the subscribers of journals that have grown since the given global sequence number.
-    async fn publish_changes(
+    async fn notify_of_grown_journals(
         &self,
-        source: ChangeSource<'_>,
+        source: JournalChangeSource<'_>,
         mut at: GlobalSeq,
     ) -> Result<GlobalSeq, Error> {
         loop {
@@ -157,7 +160,7 @@ impl ChangeFeed {
         }
     }
 
-    fn notify_all(&self) {
+    fn notify_all_subscribers(&self) {
         self.with_subscribers(|subscribers| {
             for sender in subscribers.runs.values() {
                 sender.send_modify(|_| {});
@@ -171,25 +174,25 @@ impl ChangeFeed {
 
 /// Guard that marks a reader as active. Dropping the guard removes all subscriptions, so that the
 /// subscribers poll the store themselves.
-struct ReaderGuard<'a>(&'a ChangeFeed);
+struct ActiveReaderGuard<'a>(&'a JournalChangeFeed);
 
-impl<'a> ReaderGuard<'a> {
-    fn new(feed: &'a ChangeFeed) -> Self {
+impl<'a> ActiveReaderGuard<'a> {
+    fn new(feed: &'a JournalChangeFeed) -> Self {
         feed.with_subscribers(|subscribers| subscribers.has_reader = true);
         Self(feed)
     }
 }
 
-impl Drop for ReaderGuard<'_> {
+impl Drop for ActiveReaderGuard<'_> {
     fn drop(&mut self) {
-        self.0.with_subscribers(|subscribers| *subscribers = Subscribers::default());
+        self.0.with_subscribers(|subscribers| *subscribers = ChangeSubscribers::default());
     }
 }
 
 /// Subscription to the changes of one run.
 #[derive(Debug)]
 pub struct RunSubscription {
-    feed: ChangeFeed,
+    feed: JournalChangeFeed,
     run: RunId,
     receiver: watch::Receiver<Seq>,
 }

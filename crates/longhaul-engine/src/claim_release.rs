@@ -1,11 +1,13 @@
 //! Ends a worker's claim of a run that has not ended: the run is parked, or released to be claimed
 //! again.
 
-use longhaul_core::change::{Batch, Change, DueTime, SchedulingUpdate, TimerKind, TimerUpdate};
+use longhaul_core::change::{
+    Batch, Change, RunSchedulingUpdate, TimerDueTime, TimerKind, TimerUpdate,
+};
 use longhaul_core::id::{TimerId, WorkerId};
-use longhaul_core::port::store::{AppendRequest, AppendResult, Author, Claim};
+use longhaul_core::port::store::{AppendRequest, AppendResult, Claim, JournalAuthor};
 use longhaul_core::time::Millis;
-use longhaul_run::{DecideContext, Input, decide};
+use longhaul_run::{DecideContext, RunInput, decide};
 
 use crate::error::Error;
 use crate::run_session::replay_without_transcript;
@@ -26,12 +28,12 @@ pub(crate) async fn park_run_after_error(
     let arm = TimerUpdate::Arm {
         timer: TimerId::derive(run.bits(), &format!("retry:{}", claimed.epoch.0), now),
         run,
-        due: DueTime::After(ERROR_DELAY),
+        due: TimerDueTime::After(ERROR_DELAY),
         kind: TimerKind::Wake,
     };
-    let park = SchedulingUpdate::Park { reason: "retry", blocked: false, release_lane: false };
+    let park = RunSchedulingUpdate::Park { reason: "retry", blocked: false, release_lane: false };
     let changes = vec![Change::SetTimer(arm), Change::UpdateScheduling(park)];
-    update_run_rows(services, worker, claimed, changes).await
+    change_rows_of_claimed_run(services, worker, claimed, changes).await
 }
 
 /// Releases a claimed run, so that another worker can claim it and restart what may be repeated. A
@@ -43,20 +45,21 @@ pub(crate) async fn release_run(
 ) -> Result<(), Error> {
     let Claim { run, epoch, .. } = *claimed;
     let (folded, now) = replay_without_transcript(services, run).await?;
-    if let Ok(batch) = decide(&folded, Input::Release, DecideContext::new(now)) {
-        let author = Author::Driver { worker, epoch, after: folded.seq() };
-        let appended = services.store.append(AppendRequest { run, author, batch }).await?;
+    if let Ok(batch) = decide(&folded, RunInput::Release, DecideContext::new(now)) {
+        let author = JournalAuthor::Driver { worker, epoch, after: folded.seq() };
+        let appended =
+            services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
         if appended != AppendResult::Conflict {
             return Ok(());
         }
     }
-    let changes = vec![Change::UpdateScheduling(SchedulingUpdate::Release)];
-    update_run_rows(services, worker, claimed, changes).await
+    let changes = vec![Change::UpdateScheduling(RunSchedulingUpdate::Release)];
+    change_rows_of_claimed_run(services, worker, claimed, changes).await
 }
 
 /// Changes rows of a run in the store without appending an event. Does nothing if the claim is no
 /// longer valid.
-pub(crate) async fn update_run_rows(
+pub(crate) async fn change_rows_of_claimed_run(
     services: &EngineServices,
     worker: WorkerId,
     claimed: &Claim,
@@ -67,10 +70,11 @@ pub(crate) async fn update_run_rows(
         let Some(row) = services.store.get_run(run).await? else {
             return Ok(());
         };
-        let author = Author::Driver { worker, epoch: claimed.epoch, after: row.last_seq };
+        let author = JournalAuthor::Driver { worker, epoch: claimed.epoch, after: row.last_seq };
         let batch = Batch { events: Vec::new(), changes: changes.clone() };
         // On a conflict the same changes are tried again after the new last entry.
-        let appended = services.store.append(AppendRequest { run, author, batch }).await?;
+        let appended =
+            services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
         if appended != AppendResult::Conflict {
             return Ok(());
         }

@@ -45,7 +45,7 @@ pub(crate) async fn classify_tool_call(
         // Control tools are not executed: their input is only text, in which the secret was
         // redacted.
         Some(secret) if registered.tool.is_some() => {
-            classify_as_rejected(registered.spec().name.as_str(), &secret_error_message(secret))
+            classify_as_rejected(registered.spec().name.as_str(), &secret_in_input_message(secret))
         }
         Some(_) | None => classify_tool_input(env, run, registered, &call.input).await,
     }
@@ -53,7 +53,7 @@ pub(crate) async fn classify_tool_call(
 
 /// Returns the error message for a tool call whose input contains the secret with this name. Such a
 /// call is not made, because without the secret it would be a different call.
-pub(crate) fn secret_error_message(secret_name: &str) -> String {
+pub(crate) fn secret_in_input_message(secret_name: &str) -> String {
     format!(
         "the input holds the secret `{secret_name}`, which is not passed to tools; leave it out"
     )
@@ -71,7 +71,7 @@ pub(crate) async fn classify_tool_input(
         Ok(input) => env.remove_injected_parameters(registered, input),
         Err(why) => return classify_as_rejected(spec.name.as_str(), &why),
     };
-    let problem = registered.input_error(&input, &*env.clock).await;
+    let problem = registered.find_input_error(&input, &*env.clock).await;
     let facts = match &registered.tool {
         // Control tools are not executed, so they have no effect and no subjects.
         None => ToolCallDescription::pure(),
@@ -132,7 +132,7 @@ fn describe_tool_call(
             class: tool.class(input),
             subjects,
             injected,
-            opaque: tool.has_unknown_subjects(input),
+            opaque: tool.has_unknown_rule_subjects(input),
         }
     }));
     result.map_err(|panic| {

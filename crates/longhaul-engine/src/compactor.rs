@@ -15,14 +15,14 @@ const COMPACTOR_ALIAS: &str = "compact";
 const REPLAY_PREFIXES: [&str; 2] = ["scripted/", "cassette/"];
 
 /// Returns the model that the project configures for summaries. `None` means the run's own model.
-pub(crate) fn resolve_compactor(
+pub(crate) fn resolve_compaction_model(
     models: &dyn ModelResolver,
     request: &ModelRequest,
 ) -> Option<CompactionModel> {
     if REPLAY_PREFIXES.iter().any(|played| request.model.starts_with(played)) {
         return None;
     }
-    let found = models.resolve(Some(COMPACTOR_ALIAS)).ok()?;
+    let found = models.resolve_model_name(Some(COMPACTOR_ALIAS)).ok()?;
     if found.name == request.model {
         return None;
     }

@@ -35,9 +35,12 @@ impl ContextProviderRegistry {
 }
 
 impl ContextProviders for ContextProviderRegistry {
-    fn resolve(&self, source: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String> {
+    fn resolve_provider(
+        &self,
+        source: &PerceptionSource,
+    ) -> Result<Arc<dyn ContextProvider>, String> {
         let PerceptionSource::Named(name) = source else {
-            return self.fallback.resolve(source);
+            return self.fallback.resolve_provider(source);
         };
         self.providers.get(name).cloned().ok_or_else(|| {
             format!(
@@ -69,9 +72,10 @@ mod tests {
     fn an_unknown_context_provider_is_named() {
         let mut registry = ContextProviderRegistry::default();
         registry.register("mole", Arc::new(FailingProvider));
-        assert!(registry.resolve(&PerceptionSource::Named("mole".into())).is_ok());
-        let missing = registry.resolve(&PerceptionSource::Named("hawk".into())).unwrap_err();
+        assert!(registry.resolve_provider(&PerceptionSource::Named("mole".into())).is_ok());
+        let missing =
+            registry.resolve_provider(&PerceptionSource::Named("hawk".into())).unwrap_err();
         assert!(missing.contains("`hawk`"), "{missing}");
-        assert!(registry.resolve(&PerceptionSource::Url("http://a".into())).is_err());
+        assert!(registry.resolve_provider(&PerceptionSource::Url("http://a".into())).is_err());
     }
 }

@@ -20,16 +20,16 @@ struct ControlToolDef {
 /// Returns the specs of all control tools.
 pub(crate) fn control_tool_specs() -> Vec<ToolSpec> {
     let written = [
-        ask_human_tool(),
-        report_blocked_tool(),
-        report_progress_tool(),
-        wait_tool(),
-        finish_tool(),
+        ask_human_tool_def(),
+        report_blocked_tool_def(),
+        report_progress_tool_def(),
+        wait_tool_def(),
+        finish_tool_def(),
     ];
-    written.into_iter().filter_map(build_tool_spec).collect()
+    written.into_iter().filter_map(build_control_tool_spec).collect()
 }
 
-fn build_tool_spec(definition: ControlToolDef) -> Option<ToolSpec> {
+fn build_control_tool_spec(definition: ControlToolDef) -> Option<ToolSpec> {
     Some(ToolSpec {
         name: ToolName::new(definition.name).ok()?,
         description: definition.description.to_owned(),
@@ -45,7 +45,7 @@ fn build_tool_spec(definition: ControlToolDef) -> Option<ToolSpec> {
     })
 }
 
-fn ask_human_tool() -> ControlToolDef {
+fn ask_human_tool_def() -> ControlToolDef {
     ControlToolDef {
         name: "ask_human",
         description: "Asks a person a question and waits for the answer, for days if need be. \
@@ -63,7 +63,7 @@ fn ask_human_tool() -> ControlToolDef {
     }
 }
 
-fn report_blocked_tool() -> ControlToolDef {
+fn report_blocked_tool_def() -> ControlToolDef {
     ControlToolDef {
         name: "report_blocked",
         description: "Reports that you can't continue without help, and waits for it. Say what is \
@@ -75,7 +75,7 @@ fn report_blocked_tool() -> ControlToolDef {
     }
 }
 
-fn report_progress_tool() -> ControlToolDef {
+fn report_progress_tool_def() -> ControlToolDef {
     ControlToolDef {
         name: "report_progress",
         description: "Reports your progress to the people who watch. It does not end your turn.",
@@ -87,7 +87,7 @@ fn report_progress_tool() -> ControlToolDef {
     }
 }
 
-fn wait_tool() -> ControlToolDef {
+fn wait_tool_def() -> ControlToolDef {
     ControlToolDef {
         name: "wait",
         description: "Waits until a time, for a duration or for a signal. It costs nothing.",
@@ -101,8 +101,8 @@ fn wait_tool() -> ControlToolDef {
 }
 
 /// Returns the spec of the control tool `finish` for an agent with an output schema.
-pub(crate) fn finish_tool_spec(output_schema: &OutputSchema) -> Option<ToolSpec> {
-    let base = build_tool_spec(finish_tool())?;
+pub(crate) fn build_finish_tool_spec(output_schema: &OutputSchema) -> Option<ToolSpec> {
+    let base = build_control_tool_spec(finish_tool_def())?;
     Some(ToolSpec {
         description: format!("{} The result must match the schema.", base.description),
         schema: output_schema.finish_tool_input_schema(),
@@ -110,7 +110,7 @@ pub(crate) fn finish_tool_spec(output_schema: &OutputSchema) -> Option<ToolSpec>
     })
 }
 
-fn finish_tool() -> ControlToolDef {
+fn finish_tool_def() -> ControlToolDef {
     ControlToolDef {
         name: "finish",
         description: "Ends your work with this result. Nothing runs after it.",

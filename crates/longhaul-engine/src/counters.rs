@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Counters of a process. Cheap to clone; clones share the counts.
 #[derive(Debug, Clone, Default)]
-pub struct EngineCounters(Arc<Counts>);
+pub struct EngineCounters(Arc<CounterValues>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct CounterValues {
     stuck_handlers: AtomicUsize,
     stalled_runs: AtomicU64,
 }

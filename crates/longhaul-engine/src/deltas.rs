@@ -49,7 +49,7 @@ struct ReplyChannel {
 }
 
 impl ReplyChannel {
-    fn notify(&self) {
+    fn notify_subscribers(&self) {
         if let Some(sender) = &self.changed {
             sender.send_replace(());
         }
@@ -70,8 +70,8 @@ struct LiveReply {
 }
 
 impl LiveReply {
-    const fn end(&self) -> ReplyPosition {
-        ReplyPosition { turn: self.turn, attempt: self.attempt, offset: self.text.len() }
+    const fn end(&self) -> ReplyReadPosition {
+        ReplyReadPosition { turn: self.turn, attempt: self.attempt, offset: self.text.len() }
     }
 }
 
@@ -104,7 +104,7 @@ impl DeltaBroadcast {
 
     /// Returns the text of the current reply after a position. If the position belongs to an
     /// earlier reply, the whole text is returned.
-    fn delta_since(&self, run: RunId, position: Option<ReplyPosition>) -> Option<ReplyDelta> {
+    fn delta_since(&self, run: RunId, position: Option<ReplyReadPosition>) -> Option<ReplyDelta> {
         self.with_channels(|channels| {
             let reply = channels.get(&run)?.reply.as_ref()?;
             let offset = match position {
@@ -127,7 +127,7 @@ impl DeltaBroadcast {
 
     /// Creates the sink that receives the output of one model request. Secrets are redacted before
     /// anything is published.
-    pub(crate) fn create_sink(
+    pub(crate) fn create_request_sink(
         &self,
         request: &ModelRequest,
         redact: Arc<dyn Redact>,
@@ -146,7 +146,7 @@ impl DeltaBroadcast {
     }
 
     /// Adds text to the current reply of a run and notifies the subscribers.
-    fn publish(&self, run: RunId, text: &str) {
+    fn publish_reply_text(&self, run: RunId, text: &str) {
         if text.is_empty() {
             return;
         }
@@ -157,14 +157,14 @@ impl DeltaBroadcast {
             if let Some(reply) = &mut channel.reply {
                 reply.text.push_str(text);
             }
-            channel.notify();
+            channel.notify_subscribers();
         });
     }
 }
 
 /// A position in the model output of a run.
 #[derive(Debug, Clone, Copy)]
-struct ReplyPosition {
+struct ReplyReadPosition {
     turn: u32,
     attempt: u32,
     offset: usize,
@@ -176,7 +176,7 @@ pub struct DeltaStream {
     broadcast: DeltaBroadcast,
     run: RunId,
     changed: watch::Receiver<()>,
-    position: Option<ReplyPosition>,
+    position: Option<ReplyReadPosition>,
 }
 
 impl DeltaStream {
@@ -190,7 +190,7 @@ impl DeltaStream {
         if delta.text.is_empty() || !predicate(&delta) {
             return None;
         }
-        self.position = Some(ReplyPosition {
+        self.position = Some(ReplyReadPosition {
             turn: delta.turn,
             attempt: delta.attempt,
             offset: delta.offset + delta.text.len(),
@@ -245,11 +245,11 @@ impl BroadcastSink {
     fn publish_held_text(&self, take: impl FnOnce(&mut HoldbackBuffer) -> String) {
         let mut held = self.holdback.lock().unwrap_or_else(PoisonError::into_inner);
         let text = take(&mut held);
-        self.broadcast.publish(self.run, &text);
+        self.broadcast.publish_reply_text(self.run, &text);
     }
 
     /// Returns the complete text of the reply. Called when no more text will follow.
-    pub(crate) fn complete_text(&self) -> Arc<str> {
+    pub(crate) fn flush_and_get_text(&self) -> Arc<str> {
         self.publish_held_text(|held| held.drain(&*self.redact));
         self.broadcast.partial_reply(self.run).map_or_else(|| "".into(), |delta| delta.text)
     }
@@ -306,7 +306,7 @@ mod tests {
             }
         }
 
-        fn partial_secret_len(&self, text: &str) -> usize {
+        fn partial_secret_suffix_len(&self, text: &str) -> usize {
             let prefixes = SECRETS.iter().flat_map(|one| (1..one.len()).map(|end| &one[..end]));
             let prefixes = prefixes.filter(|prefixes| text.ends_with(prefixes));
             prefixes.map(str::len).max().unwrap_or(0)
@@ -314,8 +314,8 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_is_streamed_however_it_is_chunked() {
-        fn check_streamed_text(pieces: &[&str], streamed: &str, complete: &str) {
+    fn no_secret_is_streamed_however_the_text_is_chunked() {
+        fn assert_streamed_text(pieces: &[&str], streamed: &str, complete: &str) {
             let broadcast = DeltaBroadcast::default();
             let run = RunId::from_bits(7);
             let sink = broadcast.create_sink_for_reply((run, 1, 1), Arc::new(TwoSecretsRedactor));
@@ -327,13 +327,13 @@ mod tests {
             drop(sink);
             assert_eq!(&*listener.take_rest_of_turn(1).unwrap().text, complete, "{pieces:?}");
         }
-        check_streamed_text(&["it is abc", "ab!"], "it is <S>!", "it is <S>!");
-        check_streamed_text(&["it is abcab"], "it is ", "it is <S>");
-        check_streamed_text(&["it is abcab", "-lo", "ng."], "it is <L>.", "it is <L>.");
-        check_streamed_text(&["it is abcab-", "lot"], "it is <S>-lot", "it is <S>-lot");
-        check_streamed_text(&["a", "b", "c", "a", "b", "c"], "<S>c", "<S>c");
-        check_streamed_text(&["a", "b", "ä"], "abä", "abä");
-        check_streamed_text(&["a bc a"], "a bc ", "a bc a");
+        assert_streamed_text(&["it is abc", "ab!"], "it is <S>!", "it is <S>!");
+        assert_streamed_text(&["it is abcab"], "it is ", "it is <S>");
+        assert_streamed_text(&["it is abcab", "-lo", "ng."], "it is <L>.", "it is <L>.");
+        assert_streamed_text(&["it is abcab-", "lot"], "it is <S>-lot", "it is <S>-lot");
+        assert_streamed_text(&["a", "b", "c", "a", "b", "c"], "<S>c", "<S>c");
+        assert_streamed_text(&["a", "b", "ä"], "abä", "abä");
+        assert_streamed_text(&["a bc a"], "a bc ", "a bc a");
     }
 
     #[tokio::test]
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(fields(early.next().await), (3, 4, "two three".to_owned()));
         let mut late = broadcast.subscribe(run);
         assert_eq!(fields(late.next().await), (3, 0, "one two three".to_owned()));
-        assert_eq!(&*sink.complete_text(), "one two three");
+        assert_eq!(&*sink.flush_and_get_text(), "one two three");
         drop(sink);
         assert_eq!(broadcast.partial_reply(run), None);
         let sink = broadcast.sink_without_redaction(run, 4);
@@ -386,11 +386,11 @@ mod tests {
         for _ in 0..100 {
             sink.on_text(&"x".repeat(8 * 1024));
         }
-        assert_eq!(sink.complete_text().len(), REPLY_BYTES_MAX);
+        assert_eq!(sink.flush_and_get_text().len(), REPLY_BYTES_MAX);
         let sink = broadcast.sink_without_redaction(RunId::from_bits(8), 1);
         sink.on_text("one");
         sink.on_text(&"x".repeat(REPLY_BYTES_MAX));
         sink.on_text("two");
-        assert_eq!(&*sink.complete_text(), "one", "no text is published after a gap");
+        assert_eq!(&*sink.flush_and_get_text(), "one", "no text is published after a gap");
     }
 }

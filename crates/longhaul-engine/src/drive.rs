@@ -18,14 +18,14 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures_util::FutureExt as _;
 use longhaul_core::port::tool::ClaimId;
-use longhaul_run::{Input, Step, next};
+use longhaul_run::{EngineStep, RunInput, next_engine_step};
 
 pub use crate::drive::assignment::{DriveOutcome, RunAssignment};
 
 use crate::drive::compact::compact_conversation;
 use crate::drive::context::{DriveContext, DriverSetupOutcome};
 use crate::drive::model_call::run_model_turn;
-use crate::drive::perception::{prepare_run, refresh_perception};
+use crate::drive::perception::{prepare_run_prompt, refresh_perception};
 use crate::drive::tool_calls::run_tool_calls;
 use crate::error::Error;
 use crate::redaction::Redaction;
@@ -52,29 +52,33 @@ async fn run_drive_loop(
 ) -> Result<DriveOutcome, Error> {
     let (mut ctx, arrived) = DriveContext::open_claimed_run(services, assignment).await?;
     let mut input = match arrived {
-        DriverSetupOutcome::Ready => Some(Input::Advance),
-        DriverSetupOutcome::Blocked(blocker) => Some(blocker.into_input()),
-        DriverSetupOutcome::CrashLoop => Some(Input::CrashLoop),
+        DriverSetupOutcome::Ready => Some(RunInput::Advance),
+        DriverSetupOutcome::Blocked(blocker) => Some(blocker.into_run_input()),
+        DriverSetupOutcome::CrashLoop => Some(RunInput::CrashLoop),
         DriverSetupOutcome::Lost => None,
     };
     while let Some(mut current_input) = input.take() {
         // These messages come from code outside the engine, such as external tool sources, so they
         // are redacted.
-        if let Input::MissingDependency(message) | Input::Unrunnable(message) = &mut current_input {
+        if let RunInput::MissingDependency(message) | RunInput::Unrunnable(message) =
+            &mut current_input
+        {
             *message = Redaction(&*services.redact).redact_text(std::mem::take(message));
         }
-        if ctx.session.commit(current_input).await? == CommitOutcome::Lost {
+        if ctx.session.commit_input(current_input).await? == CommitOutcome::Lost {
             return Ok(DriveOutcome::Lost);
         }
         ctx.release_crash_permits();
-        input = match next(ctx.session.run(), ctx.session.now()) {
-            Step::Prepare => prepare_run(&mut ctx).await?,
-            Step::RefreshPerception => refresh_perception(&mut ctx).await?,
-            Step::AskModel(request) => run_model_turn(&mut ctx, request).await?,
-            Step::Compact(request) => compact_conversation(&mut ctx, request).await?,
-            Step::UseTools(todos) => run_tool_calls(&mut ctx, todos).await?,
-            Step::Park(_) | Step::Finish(_) | Step::Advance => Some(Input::Advance),
-            Step::Idle => return Ok(DriveOutcome::Idle),
+        input = match next_engine_step(ctx.session.run(), ctx.session.now()) {
+            EngineStep::Prepare => prepare_run_prompt(&mut ctx).await?,
+            EngineStep::RefreshPerception => refresh_perception(&mut ctx).await?,
+            EngineStep::AskModel(request) => run_model_turn(&mut ctx, request).await?,
+            EngineStep::Compact(request) => compact_conversation(&mut ctx, request).await?,
+            EngineStep::UseTools(todos) => run_tool_calls(&mut ctx, todos).await?,
+            EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance => {
+                Some(RunInput::Advance)
+            }
+            EngineStep::Idle => return Ok(DriveOutcome::Idle),
         };
     }
     Ok(ctx.give_up_run().await)

@@ -33,9 +33,13 @@ pub(crate) fn event_kind<'a>(agent: &Agent, task: &'a TaskSpec) -> Option<&'a st
 
 /// Returns the text of a task as the agent reads it: the text for an event, or the input of an
 /// ordinary task.
-pub(crate) fn task_text(agent: &Agent, task: &TaskSpec, values: &Value) -> Result<String, String> {
+pub(crate) fn render_task_text(
+    agent: &Agent,
+    task: &TaskSpec,
+    values: &Value,
+) -> Result<String, String> {
     let Some(kind) = event_kind(agent, task) else {
-        return Ok(input_text(&task.input));
+        return Ok(task_input_text(&task.input));
     };
     let actor = task.actor.as_ref().map(RawJson::to_value);
     let Some(written) = agent.events.get(kind) else {
@@ -50,7 +54,7 @@ pub(crate) fn task_text(agent: &Agent, task: &TaskSpec, values: &Value) -> Resul
 }
 
 /// Returns the input as text: a string as it is, anything else as JSON.
-fn input_text(input: &RawJson) -> String {
+fn task_input_text(input: &RawJson) -> String {
     match input.to_value() {
         Value::String(text) => text,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
@@ -73,7 +77,7 @@ fn default_event_text(kind: &str, input: &Value, actor: Option<&Value>) -> Strin
         Value::String(text) if text.is_empty() => {}
         Value::String(text) if kind == PLAYER_ACTION => sentences.push(format!("They say: {text}")),
         Value::String(text) => sentences.push(text.clone()),
-        Value::Object(fields) => sentences.extend(detail_sentences(fields)),
+        Value::Object(fields) => sentences.extend(event_data_sentences(fields)),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) => sentences.push(input.to_string()),
     }
     sentences.join("\n\n")
@@ -92,7 +96,7 @@ fn describe_player(input: &Value, actor: Option<&Value>) -> String {
 }
 
 /// Returns sentences about the data of an event: the message in it, and the other fields as JSON.
-fn detail_sentences(fields: &Map<String, Value>) -> Vec<String> {
+fn event_data_sentences(fields: &Map<String, Value>) -> Vec<String> {
     const TEXT_KEYS: [&str; 2] = ["message", "text"];
     let quoted_field =
         TEXT_KEYS.iter().find_map(|name| Some((*name, fields.get(*name)?.as_str()?)));
@@ -117,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    fn check_task_text(kind: Option<&str>, input: Value, expect: Result<&str, &str>) {
+    fn assert_task_text(kind: Option<&str>, input: Value, expect: Result<&str, &str>) {
         let mut agent = Agent::new(AgentName::new("smith").unwrap());
         let template = "{{ actor.name }} ({{ kind }}) buys {{ input.item }}.";
         agent.events.insert("trade".into(), template.into());
@@ -131,7 +135,7 @@ mod tests {
         task.kind = kind.map(str::to_owned);
         task.actor = Some(RawJson::from_serialize(&json!({ "name": "Ada" })));
         let values = template::template_values(&task.input, &task.context);
-        match (task_text(&agent, &task, &values), expect) {
+        match (render_task_text(&agent, &task, &values), expect) {
             (Ok(text), Ok(expect)) => assert_eq!(text, expect),
             (Err(why), Err(expect)) => assert!(why.contains(expect), "{why}"),
             (got, _) => panic!("{kind:?}: {got:?}"),
@@ -140,35 +144,35 @@ mod tests {
 
     #[test]
     fn an_event_is_rendered_as_text() {
-        check_task_text(None, json!("Do it."), Ok("Do it."));
-        check_task_text(None, json!({ "a": 1 }), Ok(r#"{"a":1}"#));
-        check_task_text(
+        assert_task_text(None, json!("Do it."), Ok("Do it."));
+        assert_task_text(None, json!({ "a": 1 }), Ok(r#"{"a":1}"#));
+        assert_task_text(
             Some("idle_tick"),
             Value::Null,
             Ok("You have a moment to yourself. What do you do?"),
         );
-        check_task_text(
+        assert_task_text(
             Some("player_proximity"),
             json!({}),
             Ok("A player named Ada has approached."),
         );
-        check_task_text(
+        assert_task_text(
             Some("player_action"),
             json!("Hello"),
             Ok("A player named Ada is talking to you.\n\nThey say: Hello"),
         );
-        check_task_text(
+        assert_task_text(
             Some("player_action"),
             json!({ "message": "Hi", "item": "sword" }),
             Ok("A player named Ada is talking to you.\n\nThey say: Hi\n\n{\"item\":\"sword\"}"),
         );
-        check_task_text(
+        assert_task_text(
             Some("trade"),
             json!({ "item": "{{ nothing }}" }),
             Ok("Ada (trade) buys {{ nothing }}."),
         );
-        check_task_text(Some("trade"), json!({}), Err("`input.item` is missing"));
-        check_task_text(
+        assert_task_text(Some("trade"), json!({}), Err("`input.item` is missing"));
+        assert_task_text(
             Some("quake"),
             json!({ "strength": 6 }),
             Ok("Something has happened: `quake`.\n\n{\"strength\":6}"),
@@ -176,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_field_alone_is_not_an_event() {
+    fn a_task_with_an_unknown_type_is_not_an_event() {
         let agent = Agent::new(AgentName::new("plain").unwrap());
         assert!(!is_event_task(&agent, Some("report"), false));
         assert!(is_event_task(&agent, Some("report"), true));

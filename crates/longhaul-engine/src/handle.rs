@@ -39,7 +39,7 @@ pub use crate::handle::model_calls::ModelCallOutcome;
 pub use crate::handle::submit::SubmitOutcome;
 pub use crate::handle::watch::JournalStream;
 
-use crate::agent::{Agent, AgentRegistry, PolicyDefaults};
+use crate::agent::{Agent, AgentRegistry, RunPolicyDefaults};
 use crate::error::{Error, Rejection};
 use crate::redaction::Redaction;
 use crate::services::EngineServices;
@@ -49,7 +49,7 @@ use crate::services::EngineServices;
 pub struct Longhaul {
     services: EngineServices,
     agents: Arc<RwLock<AgentRegistry>>,
-    defaults: PolicyDefaults,
+    defaults: RunPolicyDefaults,
     request: Option<IdempotencyKey>,
 }
 
@@ -58,7 +58,7 @@ impl Longhaul {
     pub fn new(
         services: EngineServices,
         registry: AgentRegistry,
-        defaults: PolicyDefaults,
+        defaults: RunPolicyDefaults,
     ) -> Self {
         let registry = Redaction(&*services.redact).redact_agents(&registry);
         Self { services, agents: Arc::new(RwLock::new(registry)), defaults, request: None }
@@ -103,7 +103,7 @@ impl Longhaul {
     }
 
     /// Returns the agent with this name. The error is the most similar agent name, if there is one.
-    pub fn agent(&self, name: &str) -> Result<Arc<Agent>, Option<String>> {
+    pub fn get_agent(&self, name: &str) -> Result<Arc<Agent>, Option<String>> {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         match agents.find_agent(name) {
             Some(agent) => Ok(Arc::clone(agent)),

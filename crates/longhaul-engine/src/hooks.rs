@@ -9,25 +9,25 @@ use longhaul_core::port::store::RunRow;
 
 /// Callbacks that a worker invokes. Every method has an empty default implementation.
 #[async_trait]
-pub trait Hooks: Send + Sync + std::fmt::Debug {
+pub trait WorkerHooks: Send + Sync + std::fmt::Debug {
     /// Called when the worker has claimed a run, before it drives the run.
-    async fn on_start(&self, _run: RunId) {}
+    async fn on_run_claimed(&self, _run: RunId) {}
 
     /// Called when a run has completed.
-    async fn on_complete(&self, _run: &RunRow) {}
+    async fn on_run_completed(&self, _run: &RunRow) {}
 
     /// Called when a run has failed or was cancelled.
-    async fn on_error(&self, _run: &RunRow) {}
+    async fn on_run_failed(&self, _run: &RunRow) {}
 
     /// Called when a run was parked, paused or released and no longer occupies this worker.
-    async fn on_idle(&self, _run: &RunRow) {}
+    async fn on_run_idle(&self, _run: &RunRow) {}
 
     /// Called when the worker found no run to claim.
-    async fn on_empty(&self) {}
+    async fn on_no_run_found(&self) {}
 }
 
-/// [`Hooks`] that do nothing.
+/// [`WorkerHooks`] that do nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoHooks;
 
-impl Hooks for NoHooks {}
+impl WorkerHooks for NoHooks {}

@@ -73,7 +73,7 @@ impl DriverNotifier {
     }
 
     /// Whether no driver is registered in this process.
-    pub fn is_empty(&self) -> bool {
+    pub fn has_no_drivers(&self) -> bool {
         self.with_drivers(|drivers| drivers.is_empty())
     }
 }

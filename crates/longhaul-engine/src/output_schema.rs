@@ -2,7 +2,7 @@
 //!
 //! An invalid answer is never repaired: the model is told what is wrong.
 
-use longhaul_core::event::turn::{OutputCheck, ToolCallClassification};
+use longhaul_core::event::turn::{OutputCheckResult, ToolCallClassification};
 use longhaul_core::message::StopReason;
 use longhaul_core::port::model::ModelResponse;
 use longhaul_core::raw::RawJson;
@@ -54,12 +54,12 @@ impl OutputSchema {
 
     /// Checks a reply that would end the run against the output schema. `None` if the reply does
     /// not end the run.
-    pub(crate) async fn check_reply(
+    pub(crate) async fn validate_final_reply(
         &self,
         response: &ModelResponse,
         calls: &[ToolCallClassification],
         clock: &dyn Clock,
-    ) -> Option<OutputCheck> {
+    ) -> Option<OutputCheckResult> {
         let ends = match response.stop {
             StopReason::PauseTurn | StopReason::MaxTokens | StopReason::Refusal => false,
             StopReason::EndTurn | StopReason::ToolUse | StopReason::Other(_) => true,
@@ -68,7 +68,7 @@ impl OutputSchema {
             return None;
         }
         if response.reply.tool_calls().next().is_none() {
-            return Some(self.check_text(&response.reply.text(), clock).await);
+            return Some(self.validate_answer_text(&response.reply.text(), clock).await);
         }
         // The input was checked against the schema when the call was classified.
         let finish = response.reply.tool_calls().zip(calls);
@@ -76,24 +76,24 @@ impl OutputSchema {
             .filter(|(_, found)| found.tool.as_str() == FINISH_TOOL && found.problem.is_none());
         let (call, _) = finish.last()?;
         let output = call.input.to_value().get("output").map(RawJson::from_serialize)?;
-        Some(OutputCheck::Valid(output))
+        Some(OutputCheckResult::Valid(output))
     }
 
-    async fn check_text(&self, text: &str, clock: &dyn Clock) -> OutputCheck {
+    async fn validate_answer_text(&self, text: &str, clock: &dyn Clock) -> OutputCheckResult {
         if text.len() > ANSWER_BYTES_MAX {
             let why = format!("the answer is longer than {ANSWER_BYTES_MAX} bytes");
-            return OutputCheck::Invalid(why);
+            return OutputCheckResult::Invalid(why);
         }
         let inner = strip_code_fence(text);
         let Ok(value) = serde_json::from_str::<Value>(inner) else {
             if let Some(output) = self.text_as_json_string(text, clock).await {
-                return OutputCheck::Valid(output);
+                return OutputCheckResult::Valid(output);
             }
             let why = "the answer is not JSON, but the result must be data that matches the schema";
-            return OutputCheck::Invalid(why.to_owned());
+            return OutputCheckResult::Invalid(why.to_owned());
         };
-        let Err(why) = self.validator.check_value(&value, "the answer", clock).await else {
-            return OutputCheck::Valid(RawJson::from_serialize(&value));
+        let Err(why) = self.validator.validate_value(&value, "the answer", clock).await else {
+            return OutputCheckResult::Valid(RawJson::from_serialize(&value));
         };
         let is_plain = !value.is_object() && !value.is_array();
         let output = match is_plain {
@@ -101,8 +101,10 @@ impl OutputSchema {
             false => None,
         };
         match output {
-            Some(output) => OutputCheck::Valid(output),
-            None => OutputCheck::Invalid(format!("the answer does not match the schema: {why}")),
+            Some(output) => OutputCheckResult::Valid(output),
+            None => {
+                OutputCheckResult::Invalid(format!("the answer does not match the schema: {why}"))
+            }
         }
     }
 
@@ -116,7 +118,8 @@ impl OutputSchema {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
         };
         let value = Value::String(text.trim().to_owned());
-        let fits = may_be && self.validator.check_value(&value, "the answer", clock).await.is_ok();
+        let fits =
+            may_be && self.validator.validate_value(&value, "the answer", clock).await.is_ok();
         fits.then(|| RawJson::from_serialize(&value))
     }
 
@@ -188,25 +191,27 @@ mod tests {
         }))
     }
 
-    async fn check_answer_text(text: &str, expect: Result<&str, &str>) {
-        match (title_schema().check_text(text, &SystemClock).await, expect) {
-            (OutputCheck::Valid(data), Ok(expect)) => assert_eq!(data.as_str(), expect),
-            (OutputCheck::Invalid(why), Err(expect)) => assert!(why.contains(expect), "{why}"),
+    async fn assert_answer_validation(text: &str, expect: Result<&str, &str>) {
+        match (title_schema().validate_answer_text(text, &SystemClock).await, expect) {
+            (OutputCheckResult::Valid(data), Ok(expect)) => assert_eq!(data.as_str(), expect),
+            (OutputCheckResult::Invalid(why), Err(expect)) => {
+                assert!(why.contains(expect), "{why}")
+            }
             (got, _) => panic!("{text}: {got:?}"),
         }
     }
 
     #[tokio::test]
     async fn an_invalid_output_says_what_is_wrong() {
-        check_answer_text(r#"{"title": "A"}"#, Ok(r#"{"title":"A"}"#)).await;
-        check_answer_text("```json\n{\"title\": \"A\"}\n```", Ok(r#"{"title":"A"}"#)).await;
-        check_answer_text("Here it is.", Err("not JSON")).await;
-        check_answer_text("{}", Err("title")).await;
-        check_answer_text(r#"{"title": 7}"#, Err("/title")).await;
+        assert_answer_validation(r#"{"title": "A"}"#, Ok(r#"{"title":"A"}"#)).await;
+        assert_answer_validation("```json\n{\"title\": \"A\"}\n```", Ok(r#"{"title":"A"}"#)).await;
+        assert_answer_validation("Here it is.", Err("not JSON")).await;
+        assert_answer_validation("{}", Err("title")).await;
+        assert_answer_validation(r#"{"title": 7}"#, Err("/title")).await;
         let long = format!("{{\"title\": [\"{}\"]}}", "x".repeat(10_000));
-        match title_schema().check_text(&long, &SystemClock).await {
-            OutputCheck::Invalid(why) => assert!(why.len() < 1_000, "{}", why.len()),
-            OutputCheck::Valid(_) => panic!("a list is not a valid title"),
+        match title_schema().validate_answer_text(&long, &SystemClock).await {
+            OutputCheckResult::Invalid(why) => assert!(why.len() < 1_000, "{}", why.len()),
+            OutputCheckResult::Valid(_) => panic!("a list is not a valid title"),
         }
     }
 

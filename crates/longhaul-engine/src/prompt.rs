@@ -54,7 +54,7 @@ impl PromptSections<'_> {
             text.push_str(&format!("{gap}## {heading}\n\n{content}"));
         };
         if let Some(world) = self.world {
-            add("The world around you", &format_world_state(world));
+            add("The world around you", &format_perceived_state(world));
         }
         if !self.skills.is_empty() {
             add("Skills", &skills_text(self.skills));
@@ -68,7 +68,7 @@ impl PromptSections<'_> {
         let gap = if text.is_empty() { "" } else { "\n\n" };
         text.push_str(gap);
         text.push_str(CURRENT_STATE_HEADING);
-        for line in self.state_lines(run) {
+        for line in self.run_state_lines(run) {
             text.push('\n');
             text.push_str(&line);
         }
@@ -77,7 +77,7 @@ impl PromptSections<'_> {
 
     /// Returns the lines of the prompt about the state of the run: agent, conversation, limits,
     /// time.
-    fn state_lines(&self, run: &Run) -> Vec<String> {
+    fn run_state_lines(&self, run: &Run) -> Vec<String> {
         let task = run.task();
         let mut lines = vec![
             format!("- Now: {}.", format_time(self.now)),
@@ -109,7 +109,7 @@ const MEMORY_INSTRUCTIONS: &str = "Your notes outlive this run: `remember` saves
 
 /// Formats the state of the world for the model: text as it is, anything else as JSON. The field
 /// `summary` of an object comes first.
-pub(crate) fn format_world_state(world: &RawJson) -> String {
+pub(crate) fn format_perceived_state(world: &RawJson) -> String {
     let whole = match world.to_value() {
         Value::String(text) => text,
         Value::Object(fields) => match fields.get("summary").and_then(Value::as_str) {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_rendered_as_text() {
+    fn run_limits_are_rendered_as_text() {
         let text = limits_text(&Budget::PROJECT_DEFAULT, Some(6));
         assert_eq!(text.as_deref(), Some("6 turns, $5.00, 4 h of work"));
         assert_eq!(limits_text(&Budget::default(), None), None);
@@ -222,12 +222,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_world_state_is_truncated() {
-        let render = |world: Value| format_world_state(&RawJson::from_serialize(&world));
+    fn a_long_perceived_state_is_truncated() {
+        let render = |world: Value| format_perceived_state(&RawJson::from_serialize(&world));
         assert_eq!(render("It rains.".into()), "It rains.");
         let cave = RawJson::parse(r#"{"exits":2,"summary":"A cave."}"#).unwrap();
         let expected = "A cave.\n\n{\"exits\":2,\"summary\":\"A cave.\"}";
-        assert_eq!(format_world_state(&cave), expected);
+        assert_eq!(format_perceived_state(&cave), expected);
         let long = render("ü".repeat(WORLD_BYTES_MAX).into());
         assert!(long.ends_with("[longhaul] 32768 more bytes are left out here."));
     }

@@ -11,8 +11,8 @@ use longhaul_core::usage::ModelPricing;
 use longhaul_run::Run;
 use serde_json::{Value, json};
 
-use crate::blocker::Blocker;
-use crate::compactor::resolve_compactor;
+use crate::blocker::RunBlocker;
+use crate::compactor::resolve_compaction_model;
 use crate::error::Error;
 use crate::event_text;
 use crate::prompt::PromptSections;
@@ -34,12 +34,12 @@ const IDENTICAL_CALLS_MAX: u32 = 16;
 const SCRIPTED_PREFIX: &str = "scripted/";
 
 /// Builds the event that prepares a run for its first turn. The inner error says what is missing.
-pub(crate) async fn prepare_prompt(
+pub(crate) async fn build_run_prepared_event(
     services: &EngineServices,
     env: &RunEnv,
     run: &Run,
     perception: Option<Perception>,
-) -> Result<Result<(RunPrepared, Vec<Blob>), Blocker>, Error> {
+) -> Result<Result<(RunPrepared, Vec<Blob>), RunBlocker>, Error> {
     let memory = load_thread_window(services, run).await?;
     let texts = match render_prompt(services, env, run, (&memory, perception.as_ref())) {
         Ok(texts) => texts,
@@ -76,7 +76,7 @@ pub(crate) async fn prepare_prompt(
         tools,
         initial_messages: messages,
         fallbacks: names.collect(),
-        compactor: resolve_compactor(&*services.models, &request),
+        compactor: resolve_compaction_model(&*services.models, &request),
         identical_calls: identical_calls_limit(env, &request.model),
         model: request.model,
         pricing,
@@ -98,7 +98,7 @@ fn render_prompt(
     env: &RunEnv,
     run: &Run,
     (memory, perception): (&[Message], Option<&Perception>),
-) -> Result<PromptTexts, Blocker> {
+) -> Result<PromptTexts, RunBlocker> {
     let (agent, task) = (&env.agent, run.task());
     let mut values =
         template::template_values(&task.input, &env.merge_perceived_context(perception));
@@ -106,26 +106,26 @@ fn render_prompt(
     if let Some(perception) = perception {
         values["perception"] = perception.world.to_value();
     }
-    let wrong = |what: &str, why: &str| {
+    let render_blocker = |template: &str, why: &str| {
         let name = &agent.name;
-        let wrong = format!("{what} of agent `{name}` can't be rendered: {why}.");
-        let again = "fix the agent's file, cancel this run, which keeps the agent version it started \
-                     with, and submit the task again";
+        let problem = format!("{template} of agent `{name}` can't be rendered: {why}.");
+        let remedy = "fix the agent's file, cancel this run, which keeps the agent version it started \
+                      with, and submit the task again";
         match perception {
             // The next answer of the context provider may contain the missing value.
-            Some(_) => Blocker::from(format!(
-                "{wrong} If the context provider should have returned it, fix the provider, then answer \
-                 here to retry. Otherwise {again}."
+            Some(_) => RunBlocker::from(format!(
+                "{problem} If the context provider should have returned it, fix the provider, then answer \
+                 here to retry. Otherwise {remedy}."
             )),
-            None => Blocker::permanent(format!("{wrong} To continue, {again}.")),
+            None => RunBlocker::permanent(format!("{problem} To continue, {remedy}.")),
         }
     };
     let identity = template::render_template(&agent.prompt, &values)
-        .map_err(|why| wrong("The prompt", &why))?;
+        .map_err(|why| render_blocker("The prompt", &why))?;
     let event = event_text::event_kind(agent, task);
-    let user = event_text::task_text(agent, task, &values).map_err(|why| {
+    let user = event_text::render_task_text(agent, task, &values).map_err(|why| {
         let event = event.unwrap_or_default();
-        wrong(&format!("The text for the event `{event}`"), &why)
+        render_blocker(&format!("The text for the event `{event}`"), &why)
     })?;
     let speaks_of = |name| template::template_uses_value(&agent.prompt, name);
     let world = perception.map(|perception| &perception.world);

@@ -100,7 +100,8 @@ impl ReadOutputTool {
                 return Err(ToolFailure::new(format!("the call {call} has no result yet")));
             };
             after = last.seq;
-            let found = page.entries.into_iter().find_map(|entry| call_output(entry.event, call));
+            let found =
+                page.entries.into_iter().find_map(|entry| output_from_event(entry.event, call));
             if let Some(output) = found {
                 return Ok(output);
             }
@@ -124,7 +125,7 @@ fn store_read_failure(error: longhaul_core::port::store::StoreError) -> ToolFail
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "only events that end a call have results")]
-fn call_output(event: Event, call: CallId) -> Option<ToolOutput> {
+fn output_from_event(event: Event, call: CallId) -> Option<ToolOutput> {
     match event {
         Event::ToolCompleted(ended) | Event::ToolFailed(ended) | Event::ToolInterrupted(ended)
             if ended.call == call =>
@@ -150,7 +151,7 @@ impl Tool for ReadOutputTool {
             .map_err(|why| ToolFailure::new(format!("the input is invalid: {why}")))?;
         let text = self.load_output_text(ctx.run, input.call).await?;
         let excerpt = match &input.grep {
-            None => format_page(&text, input.offset),
+            None => format_output_page(&text, input.offset),
             Some(needle) => matching_lines(&text, needle),
         };
         Ok(ToolOutput::text(excerpt))
@@ -158,7 +159,7 @@ impl Tool for ReadOutputTool {
 }
 
 /// Returns one page of the text, cut at character boundaries, with the offset of the next page.
-fn format_page(text: &str, offset: usize) -> String {
+fn format_output_page(text: &str, offset: usize) -> String {
     if offset >= text.len() {
         return match text.len() {
             0 => "[longhaul] The result is empty: it has 0 bytes.".to_owned(),
@@ -207,7 +208,7 @@ mod tests {
         let mut read = String::new();
         let mut offset = 0;
         loop {
-            let shown_page = format_page(&text, offset);
+            let shown_page = format_output_page(&text, offset);
             let (piece, note) = shown_page.rsplit_once("\n\n[longhaul] ").expect("a note");
             read.push_str(piece);
             match note.rsplit_once("offset ") {
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_past_the_end_reports_the_length() {
+    fn an_offset_past_the_end_reports_the_output_length() {
         let far = usize::try_from(OFFSET_MAX).unwrap();
         for (text, offset, expected) in [
             ("", 0, "[longhaul] The result is empty: it has 0 bytes."),
@@ -236,7 +237,7 @@ mod tests {
             // An offset inside a character is moved to the next one.
             ("äb", 1, "b\n\n[longhaul] End of the result at byte 3."),
         ] {
-            assert_eq!(format_page(text, offset), expected);
+            assert_eq!(format_output_page(text, offset), expected);
         }
     }
 

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::failure::Failure;
 use longhaul_core::message::{Block, Message, Part, Reply, TextBlock, ToolCall};
-use longhaul_core::policy::gate::RuleAction;
+use longhaul_core::policy::gate::GateRuleAction;
 use longhaul_core::port::context::Perception;
 use longhaul_core::port::model::ModelResponse;
-use longhaul_core::port::redact::{Redact, find_placeholder, placeholder_name, secret_placeholder};
+use longhaul_core::port::redact::{
+    Redact, find_secret_placeholder, placeholder_secret_name, secret_placeholder,
+};
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunOutput;
 
@@ -24,10 +26,10 @@ use crate::template;
 /// already contained are not counted.
 fn removed_secret_name(text: &str, redacted: &str) -> String {
     let mut rest = redacted;
-    while let Some(found) = find_placeholder(rest) {
+    while let Some(found) = find_secret_placeholder(rest) {
         let marker = &rest[found.clone()];
         if redacted.matches(marker).count() > text.matches(marker).count() {
-            return placeholder_name(marker).unwrap_or(UNNAMED_SECRET).to_owned();
+            return placeholder_secret_name(marker).unwrap_or(UNNAMED_SECRET).to_owned();
         }
         rest = &rest[found.end..];
     }
@@ -104,7 +106,7 @@ impl Redaction<'_> {
         };
         let mut written = String::with_capacity(clean.len());
         let mut rest = clean.as_str();
-        while let Some(found) = find_placeholder(rest) {
+        while let Some(found) = find_secret_placeholder(rest) {
             written.push_str(&rest[..found.start]);
             if ends_inside_template_tag(&written) {
                 return secret_placeholder(&removed_secret_name(&source, &clean));
@@ -142,7 +144,7 @@ impl Redaction<'_> {
     }
 
     /// Redacts secrets in the output of a tool call.
-    pub(crate) fn redact_output(self, mut output: ToolOutput) -> ToolOutput {
+    pub(crate) fn redact_tool_output(self, mut output: ToolOutput) -> ToolOutput {
         output.content = self.redact_parts(output.content);
         for artifact in &mut output.artifacts {
             *artifact = self.redact_json(artifact);
@@ -186,7 +188,7 @@ impl Redaction<'_> {
     pub(crate) fn redact_response(self, response: ModelResponse) -> ModelResponse {
         ModelResponse {
             reply: self.redact_reply(&response.reply),
-            stop: response.stop.map_text(|text| self.redact_text(text)),
+            stop: response.stop.map_unknown_text(|text| self.redact_text(text)),
             model: self.redact_text(response.model),
             output: response.output.map(|output| self.redact_run_output(output)),
             ..response
@@ -225,10 +227,10 @@ impl Redaction<'_> {
     pub fn redact_agent(self, mut agent: Agent) -> Agent {
         for rule in &mut agent.rules {
             match &mut rule.action {
-                RuleAction::Ask(message) | RuleAction::Deny(message) => {
+                GateRuleAction::Ask(message) | GateRuleAction::Deny(message) => {
                     *message = self.redact_text(std::mem::take(message));
                 }
-                RuleAction::Allow => {}
+                GateRuleAction::Allow => {}
             }
         }
         if let Some(gate) = &mut agent.result_gate {

@@ -16,12 +16,12 @@ use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::agent::config::{IsolationLevel, SandboxConfig, Skill};
-use crate::blocker::Blocker;
+use crate::blocker::RunBlocker;
 use crate::control_tools;
 use crate::error::Error;
 use crate::event_text::{IDLE_TICK, event_kind};
 use crate::output_schema::{FINISH_TOOL, OutputSchema};
-use crate::services::{EngineServices, ModelError, ResolvedModel};
+use crate::services::{EngineServices, ResolveModelError, ResolvedModel};
 use crate::tool_registry::RegisteredTool;
 
 /// Name of the tool that pages through long results. Every agent with tools may use it.
@@ -47,7 +47,7 @@ pub(crate) struct RunEnv {
 }
 
 /// The environment of a run, or the reason why it can't be built.
-pub(crate) type RunEnvResult = Result<RunEnv, Blocker>;
+pub(crate) type RunEnvResult = Result<RunEnv, RunBlocker>;
 
 /// External tools, by the name in the agent file that stands for them, such as `mcp:github`.
 pub(crate) type ExternalTools = BTreeMap<String, Vec<RegisteredTool>>;
@@ -129,10 +129,10 @@ impl RunEnv {
         let task = run.task();
         let models = resolve_models(services, &model_names(services, run, &agent))
             .map_err(|none| none.to_string())?;
-        let (mut tools, external_names) = collect_tools(services, run, &agent, external_tools)?;
+        let (mut tools, external_names) = collect_run_tools(services, run, &agent, external_tools)?;
         let output_schema = compile_output_schema(&agent)?;
         if let Some(output_schema) = &output_schema {
-            let finish_tool = control_tools::finish_tool_spec(output_schema)
+            let finish_tool = control_tools::build_finish_tool_spec(output_schema)
                 .map(RegisteredTool::new_control_tool);
             let finish = finish_tool.transpose().map_err(|bad| bad.to_string())?;
             tools.extend(finish.map(|finish| (FINISH_TOOL.to_owned(), finish)));
@@ -141,7 +141,7 @@ impl RunEnv {
         let looks = !run.is_prepared() || task.policy.refresh_perception_each_turn;
         let perception = agent.perception.as_ref().filter(|_| looks);
         let provider = perception
-            .map(|perception| services.context_providers.resolve(&perception.source))
+            .map(|perception| services.context_providers.resolve_provider(&perception.source))
             .transpose()?;
         let context = task
             .context
@@ -266,7 +266,7 @@ impl RunEnv {
 /// the configured one or these, for any other agent that of the provider of its own model. All
 /// other runs get the agent's models.
 fn model_names(services: &EngineServices, run: &Run, agent: &Agent) -> Vec<String> {
-    let perceived = run.transcript().models();
+    let perceived = run.transcript().models_by_preference();
     if perceived.iter().any(|name| !name.is_empty()) {
         return perceived.to_vec();
     }
@@ -297,12 +297,12 @@ fn tool_names<'a>(services: &EngineServices, agent: &'a Agent) -> Vec<&'a str> {
 
 /// Returns the tools of a run, and the names of those that are external. Once the model was told
 /// its tools, no tools are added. Calls of external tools that no longer exist fail.
-fn collect_tools(
+fn collect_run_tools(
     services: &EngineServices,
     run: &Run,
     agent: &Agent,
     mut external_tools: ExternalTools,
-) -> Result<(BTreeMap<String, RegisteredTool>, Vec<String>), Blocker> {
+) -> Result<(BTreeMap<String, RegisteredTool>, Vec<String>), RunBlocker> {
     let mut tools = BTreeMap::new();
     let mut external_names = Vec::new();
     for name in tool_names(services, agent) {
@@ -323,10 +323,10 @@ fn collect_tools(
     Ok((tools, external_names))
 }
 
-fn compile_output_schema(agent: &Agent) -> Result<Option<OutputSchema>, Blocker> {
+fn compile_output_schema(agent: &Agent) -> Result<Option<OutputSchema>, RunBlocker> {
     let compiled = agent.output.as_ref().map(OutputSchema::new).transpose();
     compiled.map_err(|why| {
-        Blocker::permanent(format!(
+        RunBlocker::permanent(format!(
             "The output schema of agent `{}` is invalid: {why}. Fix it, cancel this run, which \
              keeps the agent version it started with, and submit the task again.",
             agent.name
@@ -344,12 +344,12 @@ fn tool_names_by_wire_name(tools: &BTreeMap<String, RegisteredTool>) -> BTreeMap
 }
 
 /// Rejects a tool that runs without a sandbox, unless the agent file allows it explicitly.
-fn check_sandbox_requirement(agent: &Agent, tool: &RegisteredTool) -> Result<(), Blocker> {
+fn check_sandbox_requirement(agent: &Agent, tool: &RegisteredTool) -> Result<(), RunBlocker> {
     let is_open = |config: &SandboxConfig| config.isolation == IsolationLevel::None;
     if !tool.is_unsandboxed() || agent.sandbox.as_ref().is_some_and(is_open) {
         return Ok(());
     }
-    Err(Blocker::permanent(format!(
+    Err(RunBlocker::permanent(format!(
         "Agent `{}` uses the tool `{}`, which runs unsandboxed on this machine: this build has \
          no sandboxes yet. To allow this, write `sandbox: {{ isolation: none }}` into \
          the agent's file, cancel this run, which keeps the agent version it started with, and submit the \
@@ -364,13 +364,13 @@ fn check_sandbox_requirement(agent: &Agent, tool: &RegisteredTool) -> Result<(),
 fn resolve_models(
     services: &EngineServices,
     names: &[String],
-) -> Result<Vec<ResolvedModel>, ModelError> {
+) -> Result<Vec<ResolvedModel>, ResolveModelError> {
     if names.is_empty() {
-        return Ok(vec![services.models.resolve(None)?]);
+        return Ok(vec![services.models.resolve_model_name(None)?]);
     }
     let mut models: Vec<ResolvedModel> = Vec::new();
     for name in names {
-        let found = services.models.resolve(Some(name))?;
+        let found = services.models.resolve_model_name(Some(name))?;
         // Two aliases may refer to the same model.
         if models.iter().all(|model| model.name != found.name) {
             models.push(found);

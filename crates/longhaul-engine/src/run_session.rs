@@ -13,15 +13,15 @@ use longhaul_core::event::tool::LateToolResultEvent;
 use longhaul_core::id::{RunId, Seq, WorkerId};
 use longhaul_core::message::Part;
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Author, Claim, JournalPage, JournalReadRequest, RefusalReason,
-    StoreError,
+    AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, JournalPage,
+    JournalReadRequest, StoreError,
 };
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_core::usage::RemainingBudget;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
 use longhaul_run::state::ReplayError;
-use longhaul_run::{DecideContext, Input, Run, decide};
+use longhaul_run::{DecideContext, Run, RunInput, decide};
 
 use crate::error::Error;
 use crate::notifier::DriverRegistration;
@@ -111,7 +111,7 @@ impl RunSession {
     /// Reads and folds the journal entries that other writers have appended.
     pub(crate) async fn apply_new_entries(&mut self) -> Result<(), Error> {
         loop {
-            let page = self.read_next_page().await?;
+            let page = self.read_next_journal_page().await?;
             for entry in &page.entries {
                 self.run.apply(entry)?;
             }
@@ -125,7 +125,7 @@ impl RunSession {
 
     /// Reads the next journal entries, retrying while the store is busy: calls are running, and
     /// giving up now would leave their outcome unknown.
-    async fn read_next_page(&self) -> Result<JournalPage, Error> {
+    async fn read_next_journal_page(&self) -> Result<JournalPage, Error> {
         loop {
             match read_journal_page(&self.services, self.run.id(), self.run.seq()).await {
                 Err(Error::Store(StoreError::Busy { .. })) => {
@@ -138,7 +138,7 @@ impl RunSession {
     }
 
     /// Decides an input and appends the resulting events. On a conflict the input is decided again.
-    pub(crate) async fn commit(&mut self, input: Input) -> Result<CommitOutcome, Error> {
+    pub(crate) async fn commit_input(&mut self, input: RunInput) -> Result<CommitOutcome, Error> {
         loop {
             // Entries read meanwhile may show that the run is lost before an append does.
             if !self.holds_claim() {
@@ -152,20 +152,20 @@ impl RunSession {
             };
             let batch = match decide(&self.run, input.clone(), ctx) {
                 Ok(batch) if batch.is_empty() => {
-                    return self.count_rejection("the input has no effect");
+                    return self.count_rejected_input("the input has no effect");
                 }
                 Ok(batch) => batch,
                 // For example, a result that was surfaced meanwhile.
-                Err(refusal) => return self.count_rejection(&refusal.to_string()),
+                Err(refusal) => return self.count_rejected_input(&refusal.to_string()),
             };
-            match self.append(batch).await? {
-                AppendOutcome::Committed => {
+            match self.append_batch(batch).await? {
+                AppendAttemptOutcome::Committed => {
                     self.rejections = 0;
                     return Ok(CommitOutcome::Applied);
                 }
-                AppendOutcome::Conflict => self.apply_new_entries().await?,
-                AppendOutcome::OverBudget(left) => self.remaining_budget = Some(left),
-                AppendOutcome::Fenced => {
+                AppendAttemptOutcome::Conflict => self.apply_new_entries().await?,
+                AppendAttemptOutcome::OverBudget(left) => self.remaining_budget = Some(left),
+                AppendAttemptOutcome::Fenced => {
                     self.submit_late_results(input).await?;
                     return Ok(CommitOutcome::Lost);
                 }
@@ -175,8 +175,8 @@ impl RunSession {
 
     /// Returns a random number for the jitter of a retry that may follow the input. 0 if none can
     /// follow.
-    fn random_for(&self, input: &Input) -> u64 {
-        if !matches!(input, Input::ModelFailed { .. } | Input::ToolsDone(_)) {
+    fn random_for(&self, input: &RunInput) -> u64 {
+        if !matches!(input, RunInput::ModelFailed { .. } | RunInput::ToolsDone(_)) {
             return 0;
         }
         let bytes = self.services.ids.random_bytes().unwrap_or_default();
@@ -190,7 +190,10 @@ impl RunSession {
 
     /// Decides and appends an input that must not be lost, such as durable progress of a call. An
     /// input that the state machine rejects, because the call has ended meanwhile, is dropped.
-    pub(crate) async fn commit_durably(&mut self, input: Input) -> Result<CommitOutcome, Error> {
+    pub(crate) async fn commit_input_durably(
+        &mut self,
+        input: RunInput,
+    ) -> Result<CommitOutcome, Error> {
         loop {
             if !self.holds_claim() {
                 return Ok(CommitOutcome::Lost);
@@ -201,19 +204,22 @@ impl RunSession {
             if batch.is_empty() {
                 return Ok(CommitOutcome::Applied);
             }
-            match self.append(batch).await? {
-                AppendOutcome::Committed | AppendOutcome::OverBudget(_) => {
+            match self.append_batch(batch).await? {
+                AppendAttemptOutcome::Committed | AppendAttemptOutcome::OverBudget(_) => {
                     return Ok(CommitOutcome::Applied);
                 }
-                AppendOutcome::Conflict => self.apply_new_entries().await?,
-                AppendOutcome::Fenced => return Ok(CommitOutcome::Lost),
+                AppendAttemptOutcome::Conflict => self.apply_new_entries().await?,
+                AppendAttemptOutcome::Fenced => return Ok(CommitOutcome::Lost),
             }
         }
     }
 
     /// Tries once to append an input that may be lost, such as the progress of a call. Does not
     /// wait for a busy store.
-    pub(crate) async fn try_commit(&mut self, input: Input) -> Result<CommitOutcome, Error> {
+    pub(crate) async fn try_commit_input_once(
+        &mut self,
+        input: RunInput,
+    ) -> Result<CommitOutcome, Error> {
         if !self.holds_claim() {
             return Ok(CommitOutcome::Lost);
         }
@@ -224,7 +230,7 @@ impl RunSession {
             return Ok(CommitOutcome::Applied);
         }
         let append = self.driver_append_request(batch);
-        match self.services.store.append(append.clone()).await {
+        match self.services.store.append_to_journal(append.clone()).await {
             Ok(AppendResult::Committed { seq, now }) => {
                 self.apply_appended_events(append.batch.events, seq, now)?;
                 Ok(CommitOutcome::Applied)
@@ -247,7 +253,7 @@ impl RunSession {
     }
 
     /// Counts an input that the state machine rejected. Fails after too many rejections in a row.
-    fn count_rejection(&mut self, reason: &str) -> Result<CommitOutcome, Error> {
+    fn count_rejected_input(&mut self, reason: &str) -> Result<CommitOutcome, Error> {
         self.rejections += 1;
         if self.rejections > REJECTIONS_MAX {
             return Err(Error::Internal { run: self.run.id(), reason: reason.to_owned() });
@@ -257,24 +263,27 @@ impl RunSession {
 
     /// Builds an append request that fails if another writer has appended since the last fold.
     fn driver_append_request(&self, batch: Batch) -> AppendRequest {
-        let author =
-            Author::Driver { worker: self.worker, epoch: self.claim.epoch, after: self.run.seq() };
+        let author = JournalAuthor::Driver {
+            worker: self.worker,
+            epoch: self.claim.epoch,
+            after: self.run.seq(),
+        };
         let run = self.run.id();
         AppendRequest { run, author, batch }
     }
 
-    async fn append(&mut self, batch: Batch) -> Result<AppendOutcome, Error> {
+    async fn append_batch(&mut self, batch: Batch) -> Result<AppendAttemptOutcome, Error> {
         let append = self.driver_append_request(batch);
         match self.append_with_retries(&append).await? {
             AppendResult::Committed { seq, now } => {
                 self.apply_appended_events(append.batch.events, seq, now)?;
-                Ok(AppendOutcome::Committed)
+                Ok(AppendAttemptOutcome::Committed)
             }
-            AppendResult::Conflict => Ok(AppendOutcome::Conflict),
-            AppendResult::Refused(RefusalReason::OverBudget(left)) => {
-                Ok(AppendOutcome::OverBudget(left))
+            AppendResult::Conflict => Ok(AppendAttemptOutcome::Conflict),
+            AppendResult::Refused(AppendRefusalReason::OverBudget(left)) => {
+                Ok(AppendAttemptOutcome::OverBudget(left))
             }
-            AppendResult::Fenced | AppendResult::RunEnded => Ok(AppendOutcome::Fenced),
+            AppendResult::Fenced | AppendResult::RunEnded => Ok(AppendAttemptOutcome::Fenced),
             other @ (AppendResult::RunNotFound | AppendResult::Refused(_)) => {
                 Err(Error::Internal {
                     run: self.run.id(),
@@ -289,7 +298,7 @@ impl RunSession {
     async fn append_with_retries(&self, append: &AppendRequest) -> Result<AppendResult, Error> {
         let mut tries: u32 = 0;
         loop {
-            match self.services.store.append(append.clone()).await {
+            match self.services.store.append_to_journal(append.clone()).await {
                 Err(error @ (StoreError::Busy { .. } | StoreError::DiskFull { .. })) => {
                     if tries.is_multiple_of(TRIES_PER_WARNING) {
                         let run = append.run;
@@ -338,8 +347,8 @@ impl RunSession {
 
     /// Submits the tool results of a driver that has lost its claim on the run. Like an outsider,
     /// the driver submits them without a claim, so that they are not lost.
-    async fn submit_late_results(&self, input: Input) -> Result<(), Error> {
-        let Input::ToolsDone(done) = input else {
+    async fn submit_late_results(&self, input: RunInput) -> Result<(), Error> {
+        let RunInput::ToolsDone(done) = input else {
             return Ok(());
         };
         for tool in done {
@@ -359,7 +368,7 @@ impl RunSession {
             return Ok(());
         };
         let call = result.call;
-        let text = output_text(&result.output.content);
+        let text = tool_output_text(&result.output.content);
         let surfaced = LateToolResultEvent {
             call,
             is_error: result.status == ToolCallStatus::Failed,
@@ -376,7 +385,7 @@ impl RunSession {
             Ok(mut batch) => {
                 let blobs = result.blobs.into_iter();
                 batch.changes.extend(blobs.map(Change::PutBlob));
-                let author = Author::Outsider;
+                let author = JournalAuthor::Outsider;
                 self.append_with_retries(&AppendRequest { run, author, batch }).await?
             }
         };
@@ -389,7 +398,7 @@ impl RunSession {
 }
 
 /// Outcome of one attempt to append to the journal.
-enum AppendOutcome {
+enum AppendAttemptOutcome {
     Committed,
     Conflict,
     /// The budget does not cover the append. The value is what is left of the budget.
@@ -398,7 +407,7 @@ enum AppendOutcome {
 }
 
 /// Returns the text of an output, with a placeholder for each image.
-fn output_text(parts: &[Part]) -> String {
+fn tool_output_text(parts: &[Part]) -> String {
     let texts = parts.iter().map(|part| match part {
         Part::Text(text) => &**text,
         Part::Image(_) => "(an image)",

@@ -58,7 +58,7 @@ impl Calendar {
                 to_timestamp(&cron.find_next_occurrence(&to_zoned(at, tz)?, false).ok()?)
             }
             Self::Every { every, anchor } => {
-                let next = last_multiple(*anchor, *every, at).plus(*every);
+                let next = last_interval_start(*anchor, *every, at).plus(*every);
                 Some(next).filter(|next| *next > at)
             }
         }
@@ -70,13 +70,13 @@ impl Calendar {
             Self::Cron(cron, tz) => {
                 to_timestamp(&cron.find_previous_occurrence(&to_zoned(at, tz)?, true).ok()?)
             }
-            Self::Every { every, anchor } => Some(last_multiple(*anchor, *every, at)),
+            Self::Every { every, anchor } => Some(last_interval_start(*anchor, *every, at)),
         }
     }
 }
 
 /// Returns the last time at or before `at` that is a multiple of `every` away from `anchor`.
-fn last_multiple(anchor: Timestamp, every: Millis, at: Timestamp) -> Timestamp {
+fn last_interval_start(anchor: Timestamp, every: Millis, at: Timestamp) -> Timestamp {
     let every = i64::try_from(every.0).unwrap_or(i64::MAX).saturating_mul(1_000).max(1);
     let passed = at.as_micros().saturating_sub(anchor.as_micros());
     Timestamp::from_micros(at.as_micros().saturating_sub(passed.rem_euclid(every)))
@@ -183,7 +183,7 @@ mod tests {
     }
 
     /// Checks that a calendar has exactly these times after `from`, forwards and backwards.
-    fn check_times(calendar: &Calendar, from: &str, times: &[&str]) {
+    fn assert_next_times(calendar: &Calendar, from: &str, times: &[&str]) {
         let times: Vec<Timestamp> = times.iter().map(|text| time(text)).collect();
         let mut at = time(from);
         for expected in &times {
@@ -233,12 +233,12 @@ mod tests {
             ("0 9 * * MON-FRI", "2026-01-02T12:00:00Z", &["2026-01-05T08:00:00Z"]),
             ("@daily", "2026-01-02T12:00:00Z", &["2026-01-02T23:00:00Z"]),
         ] {
-            check_times(&cron(pattern, "Europe/Berlin").unwrap(), from, times);
+            assert_next_times(&cron(pattern, "Europe/Berlin").unwrap(), from, times);
         }
     }
 
     #[test]
-    fn no_last_time_is_in_the_future() {
+    fn the_last_firing_time_is_never_in_the_future() {
         let calendar = cron("0 * * * *", "Europe/Berlin").unwrap();
         // Half a second before the repeated hour begins.
         let at = time("2026-10-25T00:59:59.5Z");
@@ -250,7 +250,7 @@ mod tests {
     fn an_interval_is_counted_from_its_anchor() {
         let timing = ScheduleTiming::Every(Millis::from_secs(30));
         let calendar = Calendar::parse(&timing, time("2026-01-01T00:00:10Z")).unwrap();
-        check_times(
+        assert_next_times(
             &calendar,
             "2026-01-01T00:00:10Z",
             &["2026-01-01T00:00:40Z", "2026-01-01T00:01:10Z"],

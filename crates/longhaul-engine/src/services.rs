@@ -23,7 +23,7 @@ use longhaul_core::time::{Clock, Millis};
 
 use crate::agent::Agent;
 use crate::agent::config::PerceptionSource;
-use crate::changes::ChangeFeed;
+use crate::changes::JournalChangeFeed;
 use crate::counters::EngineCounters;
 use crate::deltas::DeltaBroadcast;
 use crate::error::Error;
@@ -33,7 +33,7 @@ use crate::tool_registry::{RegisteredTool, ToolRegistry};
 
 /// Error when a model can't be resolved. The message says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ModelError {
+pub enum ResolveModelError {
     /// A key or a setting of the model is missing.
     #[error("{0}")]
     NotConfigured(String),
@@ -42,13 +42,13 @@ pub enum ModelError {
     InvalidScript(String),
 }
 
-impl From<String> for ModelError {
+impl From<String> for ResolveModelError {
     fn from(message: String) -> Self {
         Self::NotConfigured(message)
     }
 }
 
-impl ModelError {
+impl ResolveModelError {
     /// Returns the stable error code for programs.
     pub const fn code(&self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl ModelError {
 pub trait ModelResolver: Send + Sync + fmt::Debug {
     /// Returns the model with this name (`provider/model` or alias). The name `None` means the
     /// project's default model.
-    fn resolve(&self, name: Option<&str>) -> Result<ResolvedModel, ModelError>;
+    fn resolve_model_name(&self, name: Option<&str>) -> Result<ResolvedModel, ResolveModelError>;
 
     /// Returns the name of a model that replaces the `idle_models` of every agent that sets them.
     /// `None` means that the agent files decide.
@@ -164,7 +164,10 @@ impl ExternalToolSource for NoExternalTools {
 pub trait ContextProviders: Send + Sync + fmt::Debug {
     /// Returns the context provider for the source that an agent file names. The error is a message
     /// that says what to configure.
-    fn resolve(&self, source: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String>;
+    fn resolve_provider(
+        &self,
+        source: &PerceptionSource,
+    ) -> Result<Arc<dyn ContextProvider>, String>;
 }
 
 /// A [`ContextProviders`] that knows no provider.
@@ -172,7 +175,10 @@ pub trait ContextProviders: Send + Sync + fmt::Debug {
 pub struct NoContextProviders;
 
 impl ContextProviders for NoContextProviders {
-    fn resolve(&self, _source: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String> {
+    fn resolve_provider(
+        &self,
+        _source: &PerceptionSource,
+    ) -> Result<Arc<dyn ContextProvider>, String> {
         Err("This worker has no context providers. \
              Start a worker that has the one named in the agent's file."
             .to_owned())
@@ -207,7 +213,7 @@ pub struct EngineServices {
     /// Broadcast of model output while it is generated.
     pub deltas: DeltaBroadcast,
     /// Change feed, which notifies subscribers of runs whose journals have grown.
-    pub changes: ChangeFeed,
+    pub changes: JournalChangeFeed,
     /// Notifier that tells the drivers in this process when their runs have changed.
     pub notifier: DriverNotifier,
     /// Cache of parsed agent definitions, by hash.
@@ -238,7 +244,7 @@ impl EngineServices {
             context_providers: Arc::new(NoContextProviders),
             redact: Arc::new(NoRedaction),
             deltas: DeltaBroadcast::default(),
-            changes: ChangeFeed::default(),
+            changes: JournalChangeFeed::default(),
             notifier: DriverNotifier::default(),
             definitions: AgentDefinitionCache::default(),
             counters: EngineCounters::default(),
@@ -255,7 +261,7 @@ const DEFINITIONS_MAX: usize = 1_024;
 pub struct AgentDefinitionCache(Arc<Mutex<BTreeMap<Hash, Arc<Agent>>>>);
 
 impl AgentDefinitionCache {
-    fn with_entries<T>(&self, f: impl FnOnce(&mut BTreeMap<Hash, Arc<Agent>>) -> T) -> T {
+    fn with_locked_agents<T>(&self, f: impl FnOnce(&mut BTreeMap<Hash, Arc<Agent>>) -> T) -> T {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -266,17 +272,17 @@ impl AgentDefinitionCache {
         records: &dyn RecordStore,
         hash: Hash,
     ) -> Result<Option<Arc<Agent>>, Error> {
-        if let Some(cached) = self.with_entries(|cached| cached.get(&hash).cloned()) {
+        if let Some(cached) = self.with_locked_agents(|cached| cached.get(&hash).cloned()) {
             return Ok(Some(cached));
         }
         let Some(bytes) = records.agent_definition(hash).await? else {
             return Ok(None);
         };
-        let Ok(agent) = Agent::parse(&bytes) else {
+        let Ok(agent) = Agent::parse_definition(&bytes) else {
             return Ok(None);
         };
         let agent = Arc::new(agent);
-        self.with_entries(|cached| {
+        self.with_locked_agents(|cached| {
             if cached.len() >= DEFINITIONS_MAX {
                 cached.clear();
             }

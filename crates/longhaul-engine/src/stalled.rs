@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_core::change::{Batch, Change, SchedulingUpdate};
+use longhaul_core::change::{Batch, Change, RunSchedulingUpdate};
 use longhaul_core::id::{RunId, Seq, WorkerId};
-use longhaul_core::port::store::{AppendRequest, AppendResult, Author, WorkerLiveness};
+use longhaul_core::port::store::{AppendRequest, AppendResult, JournalAuthor, WorkerLiveness};
 use longhaul_core::time::Millis;
 
 use crate::error::Error;
@@ -74,11 +74,14 @@ async fn release_if_stalled(
     }
     // Without an event: like a crash, the takeover counts towards the crash limit of the run. The
     // store refuses the release if the driver has appended something meanwhile.
-    let author =
-        Author::Driver { worker: seen.worker, epoch: folded.control().epoch, after: seen.last_seq };
-    let changes = vec![Change::UpdateScheduling(SchedulingUpdate::Release)];
+    let author = JournalAuthor::Driver {
+        worker: seen.worker,
+        epoch: folded.control().epoch,
+        after: seen.last_seq,
+    };
+    let changes = vec![Change::UpdateScheduling(RunSchedulingUpdate::Release)];
     let batch = Batch { events: Vec::new(), changes };
-    let appended = services.store.append(AppendRequest { run, author, batch }).await?;
+    let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
     if let AppendResult::Committed { .. } = appended {
         services.counters.count_stalled_run();
         tracing::error!(

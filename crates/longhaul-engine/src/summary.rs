@@ -11,7 +11,7 @@ use longhaul_core::message::{Block, Message, Part, Reply, ToolResult};
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::raw::StoredText;
 
-use crate::identifiers::{TextKind, find_identifiers, truncate_str};
+use crate::identifiers::{SearchedTextKind, find_identifiers, truncate_str};
 use crate::prompt::WORLD_UPDATE_HEADING;
 
 /// Number of the newest messages that are not summarized.
@@ -67,7 +67,7 @@ pub(crate) struct ConversationSplit<'a> {
 }
 
 /// Builds the request for a summary from the model request whose conversation is too long.
-pub(crate) fn summary_request(request: ModelRequest) -> ModelRequest {
+pub(crate) fn to_summary_request(request: ModelRequest) -> ModelRequest {
     let older = &request.messages[..count_messages_to_summarize(&request.messages)];
     let mut messages: Vec<Arc<Message>> = older.iter().map(truncate_tool_results).collect();
     messages.push(Arc::new(Message::user(SUMMARY_INSTRUCTION)));
@@ -138,7 +138,7 @@ pub(crate) fn build_summary(
     if text.is_empty() {
         return Err("the summary is empty");
     }
-    let mut parts = task_parts(split);
+    let mut parts = summarized_task_parts(split);
     if let Some(texts) = format_user_texts(split) {
         parts.push(Part::Text(texts.into()));
     }
@@ -155,7 +155,7 @@ pub(crate) fn build_summary(
 }
 
 /// Returns the parts of the task, if its message is among those that are summarized.
-fn task_parts(split: ConversationSplit<'_>) -> Vec<Part> {
+fn summarized_task_parts(split: ConversationSplit<'_>) -> Vec<Part> {
     let Some((index, first)) = find_task_message(split) else {
         return Vec::new();
     };
@@ -301,7 +301,7 @@ fn message_identifiers(message: &Message, source: IdentifierSource) -> Vec<Strin
     match (message, source) {
         (Message::User(parts), IdentifierSource::Conversation) => {
             let texts = part_texts(parts);
-            texts.flat_map(|text| find_identifiers(text, TextKind::Prose)).collect()
+            texts.flat_map(|text| find_identifiers(text, SearchedTextKind::Prose)).collect()
         }
         (Message::Assistant(reply), IdentifierSource::Conversation) => {
             let blocks = reply.blocks.iter();
@@ -309,7 +309,7 @@ fn message_identifiers(message: &Message, source: IdentifierSource) -> Vec<Strin
         }
         (Message::Results(results), IdentifierSource::Results) => {
             let texts = results.iter().flat_map(|result| part_texts(&result.content));
-            texts.flat_map(|text| find_identifiers(text, TextKind::Data)).collect()
+            texts.flat_map(|text| find_identifiers(text, SearchedTextKind::Data)).collect()
         }
         (Message::Results(_), IdentifierSource::Conversation)
         | (Message::User(_) | Message::Assistant(_), IdentifierSource::Results) => Vec::new(),
@@ -318,8 +318,8 @@ fn message_identifiers(message: &Message, source: IdentifierSource) -> Vec<Strin
 
 fn block_identifiers(block: &Block) -> Vec<String> {
     match block {
-        Block::Text(text_block) => find_identifiers(&text_block.text, TextKind::Prose),
-        Block::ToolCall(call) => find_identifiers(call.input.as_str(), TextKind::Data),
+        Block::Text(text_block) => find_identifiers(&text_block.text, SearchedTextKind::Prose),
+        Block::ToolCall(call) => find_identifiers(call.input.as_str(), SearchedTextKind::Data),
         Block::Thinking(_) | Block::Other(_) => Vec::new(),
     }
 }

@@ -3,11 +3,13 @@
 
 use longhaul_core::change::{Change, TimerUpdate};
 use longhaul_core::port::records::DueTimer;
-use longhaul_core::port::store::{AppendRequest, AppendResult, Author, PruneRequest, StoreWatcher};
+use longhaul_core::port::store::{
+    AppendRequest, AppendResult, JournalAuthor, PruneRequest, StoreWatcher,
+};
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command, timer_cancel_reason};
-use longhaul_run::{DecideContext, Input, decide};
+use longhaul_run::{DecideContext, RunInput, decide};
 
 use crate::error::Error;
 use crate::run_session::replay_run;
@@ -51,11 +53,11 @@ pub struct Retention {
 }
 
 /// Fires timers, repairs and prunes in a loop, until the store fails.
-pub(crate) async fn run_sweep(
+pub(crate) async fn run_sweep_until_error(
     services: &EngineServices,
     retention: Retention,
 ) -> Result<(), Error> {
-    let mut watch = services.store.watch();
+    let mut watch = services.store.watch_for_changes();
     let clock = &*services.clock;
     let mut repair_at = clock.monotonic_time();
     let mut prune_at = repair_at;
@@ -153,8 +155,8 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
     else {
         return Ok(false);
     };
-    let author = Author::Outsider;
-    let appended = services.store.append(AppendRequest { run, author, batch }).await?;
+    let author = JournalAuthor::Outsider;
+    let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
     let spent = matches!(appended, AppendResult::Committed { .. });
     if spent {
         services.notifier.notify_run_changed(run);
@@ -173,13 +175,13 @@ async fn cancel_undriven_run(services: &EngineServices, due: &DueTimer) -> Resul
     let Ok((folded, now)) = replay_run(services, run).await else {
         return Ok(false);
     };
-    let input = Input::CancelNow { by: "longhaul".to_owned(), reason };
+    let input = RunInput::CancelNow { by: "longhaul".to_owned(), reason };
     let Ok(mut batch) = decide(&folded, input, DecideContext::new(now)) else {
         return Ok(false);
     };
     batch.changes.push(Change::SetTimer(TimerUpdate::Consume(due.timer)));
-    let author = Author::Closer { after: folded.seq() };
-    let appended = services.store.append(AppendRequest { run, author, batch }).await?;
+    let author = JournalAuthor::Closer { after: folded.seq() };
+    let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
     let cancelled = matches!(appended, AppendResult::Committed { .. });
     if cancelled {
         services.notifier.notify_run_changed(run);
@@ -188,7 +190,7 @@ async fn cancel_undriven_run(services: &EngineServices, due: &DueTimer) -> Resul
 }
 
 async fn repair_store_rows(services: &EngineServices) -> Result<(), Error> {
-    let repairs = services.records.repair_rows().await?;
+    let repairs = services.records.repair_inconsistent_rows().await?;
     if !repairs.is_all_zero() {
         tracing::error!(?repairs, "repaired inconsistent rows of the store");
         services.notifier.notify_work_available();
@@ -205,7 +207,7 @@ async fn prune_expired_data(
     let runs_older = retention.runs.unwrap_or(FOREVER);
     let pruned = services
         .store
-        .prune(PruneRequest {
+        .prune_old_data(PruneRequest {
             runs_older_than: runs_older,
             blobs_older_than: UNREFERENCED_BLOB_TTL,
             limit: PRUNED_RUNS_MAX,

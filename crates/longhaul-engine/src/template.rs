@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::raw::RawJson;
-use longhaul_core::template::{TemplateLimits, check_template, render};
+use longhaul_core::template::{TemplateLimits, check_template_is_bounded, render_within_limits};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, ErrorKind};
@@ -28,12 +28,10 @@ pub(crate) fn render_template(source: &str, values: &Value) -> Result<String, St
     }
     let text = |value: &minijinja::Value| Ok(value.to_string());
     let syntax = SyntaxConfig::default();
-    let filled =
-        render(source, Serde(values).into(), syntax, (&LIMITS, text)).map_err(|error| {
-            match error.kind() == ErrorKind::UndefinedError {
-                true => undefined_value_message(&error, values),
-                false => error.to_string(),
-            }
+    let filled = render_within_limits(source, Serde(values).into(), syntax, (&LIMITS, text))
+        .map_err(|error| match error.kind() == ErrorKind::UndefinedError {
+            true => undefined_value_message(&error, values),
+            false => error.to_string(),
         })?;
     if filled.len() > TEXT_BYTES_MAX {
         return Err(format!("the rendered text is longer than {TEXT_BYTES_MAX} bytes"));
@@ -43,7 +41,7 @@ pub(crate) fn render_template(source: &str, values: &Value) -> Result<String, St
 
 /// Whether the text is a valid template.
 pub(crate) fn is_valid_template(source: &str) -> bool {
-    check_template(source, &SyntaxConfig::default()).is_ok()
+    check_template_is_bounded(source, &SyntaxConfig::default()).is_ok()
         && Environment::new().template_from_str(source).is_ok()
 }
 
@@ -69,7 +67,7 @@ pub(crate) fn template_values(input: &RawJson, context: &BTreeMap<String, RawJso
 mod tests {
     use super::*;
 
-    fn check_rendered_text(source: &str, expect: Result<&str, &str>) {
+    fn assert_rendered_text(source: &str, expect: Result<&str, &str>) {
         let input = RawJson::from_serialize(&json!({ "repo": "a/b" }));
         let filled = render_template(source, &template_values(&input, &BTreeMap::new()));
         match (filled, expect) {
@@ -81,11 +79,11 @@ mod tests {
 
     #[test]
     fn undefined_template_values_are_errors() {
-        check_rendered_text("plain { text }", Ok("plain { text }"));
-        check_rendered_text("repo:{{ input.repo }}", Ok("repo:a/b"));
-        check_rendered_text("{{ input.branch }}", Err("line 1: `input.branch` is missing"));
-        check_rendered_text("{{ nothing }}", Err("line 1: `nothing` is missing"));
-        check_rendered_text("{% include 'x' %}", Err("template"));
+        assert_rendered_text("plain { text }", Ok("plain { text }"));
+        assert_rendered_text("repo:{{ input.repo }}", Ok("repo:a/b"));
+        assert_rendered_text("{{ input.branch }}", Err("line 1: `input.branch` is missing"));
+        assert_rendered_text("{{ nothing }}", Err("line 1: `nothing` is missing"));
+        assert_rendered_text("{% include 'x' %}", Err("template"));
     }
 
     #[test]
@@ -113,17 +111,17 @@ mod tests {
 
     #[test]
     fn template_rendering_terminates() {
-        check_rendered_text(
+        assert_rendered_text(
             "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}",
             Err("fuel"),
         );
-        check_rendered_text(
+        assert_rendered_text(
             "{% macro a() %}{{ a() }}{{ a() }}{% endmacro %}{{ a() }}",
             Err("recursion"),
         );
     }
 
-    fn check_missing_value(source: &str, expected: &str) {
+    fn assert_missing_value_error(source: &str, expected: &str) {
         let values = json!({
             "input": { "repo": "a/b", "branches": ["x"], "title": "t" },
             "context": {},
@@ -134,46 +132,46 @@ mod tests {
 
     #[test]
     fn a_missing_value_is_reported_with_the_available_ones() {
-        check_missing_value(
+        assert_missing_value_error(
             "You.\n{{ input.repo }} {{ input.branch }}",
             "line 2: `input.branch` is missing; `input` has `branches`, `repo`, `title`",
         );
-        check_missing_value(
+        assert_missing_value_error(
             "{{ inptu }}",
             "line 1: `inptu` is missing; there is `input`, `context`, `memory`",
         );
-        check_missing_value(
+        assert_missing_value_error(
             "{{ context.user }}",
             "line 1: `context.user` is missing; `context` has no fields",
         );
-        check_missing_value(
+        assert_missing_value_error(
             "{{ input.repo.name|upper }}",
             "line 1: `input.repo.name` is missing; `input.repo` is a text",
         );
-        check_missing_value(
+        assert_missing_value_error(
             "{{ input.branches.4 }}",
             "line 1: `input.branches[4]` is missing; `input.branches` is a list of length 1",
         );
-        check_missing_value(
+        assert_missing_value_error(
             "{{ input['x'] }}",
             "line 1: `input['x']` is missing; `input` has `repo`, `branches`, `title`",
         );
-        check_missing_value(
+        assert_missing_value_error(
             "{{ input.no.deep }}",
             "line 1: `input.no` is missing; `input` has `branches`, `repo`, `title`",
         );
-        check_missing_value(
+        assert_missing_value_error(
             "{% if 'input.x' != input.repo and\n not input.no %}{% endif %}{{ input.no }}",
             "line 2: `input.no` is missing; `input` has `branches`, `repo`, `title`",
         );
-        check_missing_value("{{ range(3).x }}", "line 1: `(...).x` is missing");
+        assert_missing_value_error("{{ range(3).x }}", "line 1: `(...).x` is missing");
     }
 
     #[test]
     fn a_missing_attribute_of_a_loop_variable_is_reported() {
         let check = |line: &str, expected: &str| {
             let source = format!("{{% for m in memory %}}\n{line}\n{{% endfor %}}");
-            check_missing_value(&source, &format!("line 2: {expected}"));
+            assert_missing_value_error(&source, &format!("line 2: {expected}"));
         };
         check("{{ m.role }}: {{ m.content }}", "`m.content` is missing");
         check("{{ m.role }} {{ m['text'] }}", "`m['text']` is missing");

@@ -45,7 +45,7 @@ fn describe_available_values(values: &Value, expression: &str) -> Option<String>
 
 /// Describes the value in which the missing name was looked up.
 fn describe_parent_value(value: &Value, path: &str, missing_name: &str) -> String {
-    let kind = match value {
+    let value_type = match value {
         Value::Object(fields) => return list_field_names(fields, path, missing_name),
         Value::Array(list) => return format!("`{path}` is a list of length {}", list.len()),
         Value::Null => "null",
@@ -53,7 +53,7 @@ fn describe_parent_value(value: &Value, path: &str, missing_name: &str) -> Strin
         Value::Number(_) => "a number",
         Value::String(_) => "a text",
     };
-    format!("`{path}` is {kind}")
+    format!("`{path}` is {value_type}")
 }
 
 fn list_field_names(fields: &Map<String, Value>, path: &str, missing_name: &str) -> String {

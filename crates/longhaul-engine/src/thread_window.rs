@@ -43,7 +43,7 @@ pub(crate) fn trim_thread(mut messages: Vec<Message>, max_tokens: u64) -> Vec<Me
     let parts = SHARES_MIN..=chars_max / TRUNCATED_CHARS_MIN;
     let mut shares = parts.map(|parts| chars_max / parts).chain([u64::MAX]);
     let start = shares.find_map(|share| {
-        let from = first_fitting_index(&sizes, chars_max, share);
+        let from = oldest_fitting_message_index(&sizes, chars_max, share);
         let mut window = messages[from..].iter();
         let offset = window.position(|message| matches!(message, Message::User(_)))?;
         Some((from + offset, share))
@@ -75,7 +75,10 @@ struct MessageSize {
 
 impl MessageSize {
     fn measure(message: &Message) -> Self {
-        Self { chars: message_char_count(message), can_truncate: single_text(message).is_some() }
+        Self {
+            chars: message_char_count(message),
+            can_truncate: text_of_text_only_message(message).is_some(),
+        }
     }
 
     /// Returns the minimum number of characters that the message needs: its share if it can be
@@ -90,7 +93,7 @@ impl MessageSize {
 
 /// Returns the index of the oldest message that fits into `chars_max`, if each message takes at
 /// most its share.
-fn first_fitting_index(sizes: &[MessageSize], chars_max: u64, share_chars: u64) -> usize {
+fn oldest_fitting_message_index(sizes: &[MessageSize], chars_max: u64, share_chars: u64) -> usize {
     let mut total: u64 = 0;
     let fits = sizes.iter().rev().take_while(|size| {
         total = total.saturating_add(size.min_chars_to_keep(share_chars));
@@ -101,7 +104,7 @@ fn first_fitting_index(sizes: &[MessageSize], chars_max: u64, share_chars: u64) 
 
 /// Returns the text of a message that consists of a single text. Other messages are shown in full
 /// or not at all: part of a tool call or of an image is useless.
-fn single_text(message: &Message) -> Option<&str> {
+fn text_of_text_only_message(message: &Message) -> Option<&str> {
     match message {
         Message::User(parts) => match &parts[..] {
             [Part::Text(text)] => Some(text),
@@ -117,7 +120,7 @@ fn single_text(message: &Message) -> Option<&str> {
 
 /// Truncates the text of a message to a number of characters.
 fn truncate_message(message: &Message, chars_max: u64) -> Message {
-    let Some(text) = single_text(message) else {
+    let Some(text) = text_of_text_only_message(message) else {
         return message.clone();
     };
     let text = truncate_middle(text, chars_max);
@@ -197,7 +200,7 @@ mod tests {
 
     /// Builds messages from a short notation: `u` for a person or `m` for the model, followed by
     /// the number of characters.
-    fn parse_short_notation(script: &str, fill: char) -> Vec<Message> {
+    fn messages_from_notation(script: &str, fill: char) -> Vec<Message> {
         let messages = script.split_whitespace().map(|word| {
             let (who, count) = word.split_at(1);
             let text: String = std::iter::repeat_n(fill, count.parse().unwrap()).collect();
@@ -214,8 +217,8 @@ mod tests {
         let check = |script: &str, tokens: u64, expected: &str| {
             // A character counts once, however many bytes it has.
             for fill in ['a', 'é', '東', '🦀'] {
-                let all = parse_short_notation(script, fill);
-                let expect = parse_short_notation(expected, fill);
+                let all = messages_from_notation(script, fill);
+                let expect = messages_from_notation(expected, fill);
                 assert_eq!(trim_thread(all, tokens), expect, "{script} in {tokens}");
             }
         };
@@ -233,13 +236,13 @@ mod tests {
     }
 
     /// Formats messages in the short notation; `*` marks truncated messages.
-    fn format_short_notation(messages: &[Message]) -> String {
+    fn messages_to_notation(messages: &[Message]) -> String {
         let labels = messages.iter().map(|message| {
             let who = match message {
                 Message::User(_) => "u",
                 Message::Assistant(_) | Message::Results(_) => "m",
             };
-            let text = single_text(message).unwrap();
+            let text = text_of_text_only_message(message).unwrap();
             let mark = text.split_once(" characters are left out here.");
             match mark.and_then(|(before, _)| before.rsplit_once(" of ")) {
                 Some((_, whole)) => format!("{who}{whole}*"),
@@ -253,12 +256,8 @@ mod tests {
     fn a_long_message_is_truncated_before_others_are_dropped() {
         let check = |script: &str, tokens: u64, expected: &str| {
             for fill in ['a', 'é', '東', '🦀'] {
-                let some = trim_thread(parse_short_notation(script, fill), tokens);
-                assert_eq!(
-                    format_short_notation(&some),
-                    expected,
-                    "{script} in {tokens} of {fill}"
-                );
+                let some = trim_thread(messages_from_notation(script, fill), tokens);
+                assert_eq!(messages_to_notation(&some), expected, "{script} in {tokens} of {fill}");
                 let chars_max = tokens * CHARS_PER_TOKEN;
                 let taken: u64 = some.iter().map(message_char_count).sum();
                 assert!(taken <= chars_max, "{taken}: {script} in {tokens}");
@@ -314,17 +313,17 @@ mod tests {
         let call = Block::Other(longhaul_core::raw::RawJson::from_serialize(&"x".repeat(9_000)));
         let odd =
             Message::Assistant(Arc::new(Reply { api: "scripted".into(), blocks: vec![call] }));
-        let mut messages = parse_short_notation("u40 m40", 'x');
+        let mut messages = messages_from_notation("u40 m40", 'x');
         messages.push(odd);
-        messages.extend(parse_short_notation("u40 m9000", 'x'));
-        assert_eq!(format_short_notation(&trim_thread(messages, 2_000)), "u40 m9000*");
+        messages.extend(messages_from_notation("u40 m9000", 'x'));
+        assert_eq!(messages_to_notation(&trim_thread(messages, 2_000)), "u40 m9000*");
     }
 
     #[test]
     fn the_number_of_thread_messages_is_limited() {
         let script = "u1 m1 ".repeat(40);
-        let trimmed = trim_thread(parse_short_notation(&script, 'x'), 2_000);
-        assert_eq!(trimmed, parse_short_notation(&"u1 m1 ".repeat(25), 'x'));
+        let trimmed = trim_thread(messages_from_notation(&script, 'x'), 2_000);
+        assert_eq!(trimmed, messages_from_notation(&"u1 m1 ".repeat(25), 'x'));
         assert_eq!(trimmed.len(), MESSAGES_MAX);
     }
 }

@@ -84,8 +84,8 @@ impl RegisteredTool {
 
     /// Validates the input of a call. Returns an error message for the model, or `None` if the
     /// input is valid.
-    pub async fn input_error(&self, input: &Value, clock: &dyn Clock) -> Option<String> {
-        let checked = self.validator.check_value(input, "the input", clock).await;
+    pub async fn find_input_error(&self, input: &Value, clock: &dyn Clock) -> Option<String> {
+        let checked = self.validator.validate_value(input, "the input", clock).await;
         let name = &self.spec.name;
         let message = |why| format!("the input of {name} does not match its schema: {why}");
         checked.err().map(message)

@@ -76,7 +76,7 @@ impl SchemaValidator {
     ///
     /// # Errors
     /// Returns what is invalid, or that the check did not finish in time.
-    pub async fn check_value(
+    pub async fn validate_value(
         &self,
         value: &Value,
         value_name: &str,
@@ -84,7 +84,7 @@ impl SchemaValidator {
     ) -> Result<(), String> {
         let work = self.shape.validation_cost(value);
         if work <= INLINE_WORK_MAX && !self.backtracks {
-            return validate(&self.validator, value, (value_name, work));
+            return validate_against_schema(&self.validator, value, (value_name, work));
         }
         if work > WORK_MAX {
             return Err(format!(
@@ -94,7 +94,7 @@ impl SchemaValidator {
         }
         tokio::select! {
             biased;
-            checked = self.check_value_on_thread(value.clone(), value_name.to_owned(), work) => checked,
+            checked = self.validate_value_on_thread(value.clone(), value_name.to_owned(), work) => checked,
             () = clock.sleep(CHECK_TIMEOUT) => Err(format!(
                 "{value_name} could not be checked within {} s; make it smaller, or the schema simpler",
                 CHECK_TIMEOUT.0 / 1_000
@@ -102,7 +102,7 @@ impl SchemaValidator {
         }
     }
 
-    async fn check_value_on_thread(
+    async fn validate_value_on_thread(
         &self,
         value: Value,
         value_name: String,
@@ -118,7 +118,8 @@ impl SchemaValidator {
         let spawned = thread.spawn(move || {
             let _permit = permit;
             // The receiver is gone if the check timed out.
-            let _ignored = sender.send(validate(&validator, &value, (&value_name, work)));
+            let _ignored =
+                sender.send(validate_against_schema(&validator, &value, (&value_name, work)));
         });
         if let Err(error) = spawned {
             return Err(format!("could not start a thread for the check: {error}"));
@@ -127,7 +128,11 @@ impl SchemaValidator {
     }
 }
 
-fn validate(validator: &Validator, value: &Value, (name, work): (&str, u64)) -> Result<(), String> {
+fn validate_against_schema(
+    validator: &Validator,
+    value: &Value,
+    (name, work): (&str, u64),
+) -> Result<(), String> {
     if work > DETAIL_WORK_MAX {
         return match validator.is_valid(value) {
             true => Ok(()),
@@ -196,13 +201,13 @@ mod tests {
         let validator = SchemaValidator::new(&schema).unwrap();
         let mut large = Value::Array(vec![json!(1); 1_200_000]);
         // The clock ends the wait before the thread can have answered.
-        let late = validator.check_value(&large, "the answer", &NoWaitClock).await;
+        let late = validator.validate_value(&large, "the answer", &NoWaitClock).await;
         let expect =
             "the answer could not be checked within 5 s; make it smaller, or the schema simpler";
         assert_eq!(late.unwrap_err(), expect);
-        assert_eq!(validator.check_value(&large, "the answer", &SystemClock).await, Ok(()));
+        assert_eq!(validator.validate_value(&large, "the answer", &SystemClock).await, Ok(()));
         large[7] = json!("seven");
-        let why = validator.check_value(&large, "the answer", &SystemClock).await;
+        let why = validator.validate_value(&large, "the answer", &SystemClock).await;
         assert_eq!(why.unwrap_err(), "the answer is invalid (too large to report the position)");
         // A check that cannot end in time takes no thread.
         let again = json!({ "$ref": "#" });
@@ -210,15 +215,15 @@ mod tests {
         let branching = SchemaValidator::new(&json!({ "patternProperties": patterns })).unwrap();
         let nested = |deep: usize| (0..deep).fold(json!(1), |inner, _| json!({ "a": inner }));
         for _ in 0..8 {
-            let why = branching.check_value(&nested(40), "it", &SystemClock).await;
+            let why = branching.validate_value(&nested(40), "it", &SystemClock).await;
             let expect = "it is nested too deeply, or too large, to be checked in time; make it \
                           smaller, or the schema simpler";
             assert_eq!(why.unwrap_err(), expect);
         }
-        let fits = branching.check_value(&nested(7), "it", &SystemClock).await;
+        let fits = branching.validate_value(&nested(7), "it", &SystemClock).await;
         assert_eq!(fits, Ok(()));
         // A small value needs neither thread nor clock.
-        let why = validator.check_value(&json!(["x"]), "it", &NoWaitClock).await;
+        let why = validator.validate_value(&json!(["x"]), "it", &NoWaitClock).await;
         assert_eq!(why.unwrap_err(), "/0: \"x\" is not of type \"integer\"");
     }
 }

@@ -7,7 +7,7 @@ use longhaul_api::run::{BudgetView, OutputView, RetriesView, RunView, micro_usd_
 use longhaul_core::change::NewRun;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{Epoch, Seq};
-use longhaul_core::policy::gate::{Decision, GateRow};
+use longhaul_core::policy::gate::{GateDecision, GateRow};
 use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunError, RunOutcome, RunOutput, Status};
@@ -15,7 +15,7 @@ use longhaul_core::task::EarliestStart;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::{MicroUsd, Usage};
 use longhaul_run::Run;
-use longhaul_run::commands::{allowed_decisions, current_digest, current_input};
+use longhaul_run::commands::{allowed_decisions, current_gate_digest, current_gate_input};
 use longhaul_run::explain::explain_run_state;
 
 use crate::agent::Agent;
@@ -27,7 +27,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
     let control = run.control();
     let until = row.finished_at.unwrap_or(now);
     let elapsed = row.started_at.map_or(0, |started| until.duration_since(started).0);
-    let model = Some(run.transcript().model()).filter(|name| !name.is_empty());
+    let model = Some(run.transcript().current_model()).filter(|name| !name.is_empty());
     RunView {
         id: row.id,
         agent: task.agent.to_string(),
@@ -40,8 +40,8 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         context: task.context.clone(),
         turns: row.turns,
         tools_called: run.tools_called().to_vec(),
-        output: run_output(run, row.usage),
-        error: run_error(run),
+        output: completed_run_output(run, row.usage),
+        error: error_of_ended_run(run),
         usage: row.usage.into(),
         cost_usd: row.cost.map(micro_usd_to_usd),
         budget: BudgetView {
@@ -162,7 +162,7 @@ fn min_cap(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     }
 }
 
-fn run_output(run: &Run, usage: Usage) -> Option<OutputView> {
+fn completed_run_output(run: &Run, usage: Usage) -> Option<OutputView> {
     let Some(RunOutcome::Completed(RunOutput { text, data, confidence, artifacts })) =
         run.outcome().cloned()
     else {
@@ -178,7 +178,7 @@ fn run_output(run: &Run, usage: Usage) -> Option<OutputView> {
     })
 }
 
-fn run_error(run: &Run) -> Option<RunError> {
+fn error_of_ended_run(run: &Run) -> Option<RunError> {
     match run.outcome()? {
         RunOutcome::Failed(error) => Some(error.clone()),
         RunOutcome::Cancelled(why) => {
@@ -194,7 +194,7 @@ fn last_input_editor(gate: &GateRow) -> Option<String> {
     let newest = gate.answers.iter().rev();
     newest
         .map(|given| &given.answer)
-        .find(|answer| matches!(answer.decision, Decision::Edit(_)))
+        .find(|answer| matches!(answer.decision, GateDecision::Edit(_)))
         .map(|answer| answer.by.clone())
 }
 
@@ -209,11 +209,11 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         ask: spec.ask.clone(),
         reason: None,
         tool: spec.tool.clone(),
-        input: current_input(gate).cloned(),
+        input: current_gate_input(gate).cloned(),
         injected_subjects: spec.injected_subjects.clone(),
         facts: None,
         diff: None,
-        digest: current_digest(gate),
+        digest: current_gate_digest(gate),
         decisions: allowed_decisions(&spec.kind)
             .iter()
             .map(|decision| (*decision).to_owned())
@@ -234,7 +234,7 @@ pub fn gate_view(gate: &GateRow) -> GateView {
 pub fn agent_view(agent: &Agent) -> AgentView {
     AgentView {
         name: agent.name.to_string(),
-        version: agent.version(),
+        version: agent.definition_hash(),
         description: agent.description.clone(),
         models: agent.models.clone(),
         tools: agent.tools.clone(),

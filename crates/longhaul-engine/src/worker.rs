@@ -23,11 +23,11 @@ use crate::claim_release::release_run;
 use crate::drive_permit::DrivePermit;
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::hooks::{Hooks, NoHooks};
+use crate::hooks::{NoHooks, WorkerHooks};
 use crate::scheduler::run_scheduler;
 use crate::services::EngineServices;
 use crate::shutdown::Shutdown;
-use crate::sweep::{Retention, run_sweep};
+use crate::sweep::{Retention, run_sweep_until_error};
 use crate::worker::filter::FilteredQueue;
 use crate::worker::identity::HeartbeatSender;
 use crate::worker::pool::DriverPool;
@@ -49,7 +49,7 @@ const ABORT_GRACE: Millis = Millis::from_secs(12);
 pub struct Worker {
     services: EngineServices,
     options: WorkerOptions,
-    hooks: Arc<dyn Hooks>,
+    hooks: Arc<dyn WorkerHooks>,
     filter: Option<TaskFilter>,
     scheduler: Option<Longhaul>,
 }
@@ -79,7 +79,7 @@ impl Worker {
 
     /// Sets the callbacks into the embedding program.
     #[must_use]
-    pub fn with_hooks(self, hooks: Arc<dyn Hooks>) -> Self {
+    pub fn with_hooks(self, hooks: Arc<dyn WorkerHooks>) -> Self {
         Self { hooks, ..self }
     }
 
@@ -97,17 +97,20 @@ impl Worker {
 
     /// Claims and drives runs until shutdown is requested, then drains and releases all runs.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Error> {
-        let heartbeats = HeartbeatSender::start(&self.services, &self.options).await?;
+        let heartbeats =
+            HeartbeatSender::new_with_first_heartbeat(&self.services, &self.options).await?;
         let mut background_tasks = JoinSet::new();
         background_tasks.spawn(send_heartbeats(heartbeats.clone(), shutdown.clone()));
-        background_tasks.spawn(watch_store(self.services.clone(), heartbeats.clone()));
-        background_tasks.spawn(run_sweeper(self.services.clone(), self.options.retention));
+        background_tasks
+            .spawn(notify_drivers_of_changes(self.services.clone(), heartbeats.clone()));
+        background_tasks
+            .spawn(run_sweep_with_restarts(self.services.clone(), self.options.retention));
         if let Some(longhaul) = self.scheduler.clone() {
             background_tasks.spawn(run_scheduler(longhaul));
         }
         let mut pool =
             DriverPool::new(&self.services, self.options.concurrency, self.hooks.clone());
-        let result = self.claim_loop(&mut pool, &heartbeats, &shutdown).await;
+        let result = self.claim_runs_until_shutdown(&mut pool, &heartbeats, &shutdown).await;
         // Running drivers are drained after an error, too.
         shutdown.request_drain();
         let clock = &self.services.clock;
@@ -135,7 +138,7 @@ impl Worker {
     }
 
     /// Claims runs until shutdown is requested.
-    async fn claim_loop(
+    async fn claim_runs_until_shutdown(
         &self,
         pool: &mut DriverPool,
         heartbeats: &HeartbeatSender,
@@ -161,7 +164,7 @@ impl Worker {
             if !permits.is_empty() {
                 let requested = permits.len();
                 match self.claim_runs(pool, (heartbeats, shutdown), &mut state, permits).await {
-                    Ok(got) if got == requested || state.has_unread_runs() => continue,
+                    Ok(got) if got == requested || state.has_unread_queued_runs() => continue,
                     Ok(0) if pool.is_empty() && std::mem::take(&mut state.has_claimed) => {
                         pool.start_empty_hook();
                     }
@@ -173,7 +176,7 @@ impl Worker {
                     }
                 }
             }
-            let rest = state.filtered.as_ref().map(FilteredQueue::rest_time);
+            let rest = state.filtered.as_ref().map(FilteredQueue::delay_before_next_read);
             let wait_for_change = async {
                 if let Some(rest) = rest {
                     clock.sleep(rest).await;
@@ -191,7 +194,7 @@ impl Worker {
                 is_changed = wait_for_change => is_changed,
             };
             if let Some(filtered) = &mut state.filtered {
-                filtered.resume(clock.monotonic_time(), is_changed);
+                filtered.prepare_next_page(clock.monotonic_time(), is_changed);
             }
         }
         Ok(())
@@ -223,7 +226,7 @@ impl Worker {
         let mut only = None;
         if let Some(filtered) = &mut state.filtered {
             let from = (&self.options, inboxes.as_slice());
-            let accepted = filtered.next_accepted(&self.services, from, permits.len()).await?;
+            let accepted = filtered.next_accepted_runs(&self.services, from, permits.len()).await?;
             if accepted.is_empty() {
                 return Ok(0);
             }
@@ -290,7 +293,7 @@ impl Worker {
 
 impl ClaimState {
     /// Returns whether there are queued runs that the filter has not seen.
-    fn has_unread_runs(&self) -> bool {
+    fn has_unread_queued_runs(&self) -> bool {
         self.filtered.as_ref().is_some_and(|filtered| !filtered.is_at_end())
     }
 }
@@ -306,11 +309,11 @@ async fn send_heartbeats(heartbeats: HeartbeatSender, shutdown: Shutdown) {
 }
 
 /// Watches the store for changes by other processes and notifies the affected drivers.
-async fn watch_store(services: EngineServices, heartbeats: HeartbeatSender) {
-    let mut watch = services.store.watch();
+async fn notify_drivers_of_changes(services: EngineServices, heartbeats: HeartbeatSender) {
+    let mut watch = services.store.watch_for_changes();
     while watch.wait_for_change().await.is_ok() {
         services.notifier.notify_work_available();
-        if !services.notifier.is_empty() {
+        if !services.notifier.has_no_drivers() {
             match services.records.claimed_runs(heartbeats.current_identity().worker).await {
                 Ok(heads) => services.notifier.notify_outdated_drivers(&heads),
                 Err(error) => tracing::warn!(%error, "could not list the claimed runs"),
@@ -321,9 +324,9 @@ async fn watch_store(services: EngineServices, heartbeats: HeartbeatSender) {
 }
 
 /// Runs the sweep, restarting it after a delay if it fails.
-async fn run_sweeper(services: EngineServices, retention: Retention) {
+async fn run_sweep_with_restarts(services: EngineServices, retention: Retention) {
     loop {
-        if let Err(error) = run_sweep(&services, retention).await {
+        if let Err(error) = run_sweep_until_error(&services, retention).await {
             tracing::warn!(%error, "the background sweep failed");
         }
         let clock = &services.clock;

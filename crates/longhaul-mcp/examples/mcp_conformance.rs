@@ -73,14 +73,14 @@ async fn main() -> ExitCode {
             break ExitCode::FAILURE;
         }
     };
-    servers.close().await;
+    servers.close_all_servers().await;
     servers.finish_token_refreshes().await;
     ended
 }
 
 /// Lists the server's tools and calls all of them. The error says whether a login is required.
 async fn use_tools(servers: &Servers) -> Result<(), bool> {
-    let tools = servers.tools("conformance", None, RUN).await;
+    let tools = servers.server_tools("conformance", None, RUN).await;
     let tools = tools.map_err(|why| {
         log_line(&why.to_string());
         matches!(why, McpError::LoginRequired { .. })
@@ -114,10 +114,10 @@ fn oauth_config() -> OAuthConfig {
 async fn log_in(servers: &Servers) -> Result<(), String> {
     let server = CallbackServer::bind(None).await.map_err(|why| why.to_string())?;
     let visit = LoginRequest { redirect_uri: server.redirect_uri(), ..LoginRequest::default() };
-    let began = servers.login("conformance", &visit).await;
+    let began = servers.begin_login("conformance", &visit).await;
     let began = began.map_err(|why| why.to_string())?;
     let (callback_url, browsed) = tokio::join!(
-        server.wait_for_callback(began.state()),
+        server.wait_for_callback(began.oauth_state()),
         open_in_browser(began.authorization_url())
     );
     browsed?;

@@ -22,10 +22,10 @@ use tokio::time::timeout;
 
 use crate::client_handler::{self, McpClientHandler};
 use crate::error::McpError;
-use crate::exit::ServerExit;
+use crate::exit::ServerExitRecord;
 use crate::handshake::{
-    HandshakeMode, ServerInfo, http_rejection, http_request_error, perform_handshake, server_info,
-    start_error,
+    HandshakeMode, ServerInfo, http_rejection, http_to_request_error, perform_handshake,
+    server_info, server_start_error,
 };
 use crate::http;
 use crate::http_auth::HttpError;
@@ -87,7 +87,7 @@ pub(super) struct Connection {
     spec: ServerSpec,
     peer: Peer<RoleClient>,
     service: Mutex<Option<RunningService<RoleClient, McpClientHandler>>>,
-    exit: Arc<ServerExit>,
+    exit: Arc<ServerExitRecord>,
     observations: Arc<ObservedConnectionState>,
     server_info: ServerInfo,
     /// The cached tool list, with the number of list changes at the time it was requested.
@@ -103,7 +103,10 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Starts a server or connects to it, and performs the handshake.
-    pub(super) async fn start(spec: &ServerSpec, mode: HandshakeMode) -> Result<Self, McpError> {
+    pub(super) async fn connect_to_server(
+        spec: &ServerSpec,
+        mode: HandshakeMode,
+    ) -> Result<Self, McpError> {
         let config = |why: String| McpError::Config {
             server: spec.name.chars().take(64).collect(),
             reason: why,
@@ -112,14 +115,14 @@ impl Connection {
             let why = "the server name must be 1 to 64 letters, digits, `_`, `-` or `.`";
             return Err(config(why.to_owned()));
         }
-        let exit = Arc::new(ServerExit::new(&spec.transport.secret_values()));
+        let exit = Arc::new(ServerExitRecord::new(&spec.transport.secret_values()));
         let observations = Arc::new(ObservedConnectionState::default());
         let tap = (Arc::clone(&observations), Arc::clone(&exit));
         let handshake = match &spec.transport {
             ServerTransport::Stdio { .. } => {
-                let transport = StdioTransport::start(&spec.transport, &exit);
-                let transport =
-                    transport.map_err(|why| start_error(spec, &exit, &RequestError::new(why)))?;
+                let transport = StdioTransport::start_server_process(&spec.transport, &exit);
+                let transport = transport
+                    .map_err(|why| server_start_error(spec, &exit, &RequestError::new(why)))?;
                 perform_handshake(
                     ObservedTransport::new(transport, tap.0, tap.1),
                     mode,
@@ -137,21 +140,21 @@ impl Connection {
                 .await
             }
         };
-        let service = handshake.map_err(|error| start_error(spec, &exit, &error))?;
+        let service = handshake.map_err(|error| server_start_error(spec, &exit, &error))?;
         Ok(Self::from_running_service(spec, service, (observations, exit)))
     }
 
     fn from_running_service(
         spec: &ServerSpec,
         service: RunningService<RoleClient, McpClientHandler>,
-        (observations, exit): (Arc<ObservedConnectionState>, Arc<ServerExit>),
+        (observations, exit): (Arc<ObservedConnectionState>, Arc<ServerExitRecord>),
     ) -> Self {
         let peer = service.peer().clone();
         let (abandoned, queue) = mpsc::channel(CANCELLATIONS_MAX);
         let mut background_tasks = JoinSet::new();
-        background_tasks.spawn(send_cancellations(peer.clone(), queue));
-        if needs_change_subscription(&peer) {
-            background_tasks.spawn(watch_tool_list(peer.clone()));
+        background_tasks.spawn(cancel_abandoned_requests(peer.clone(), queue));
+        if needs_tool_list_subscription(&peer) {
+            background_tasks.spawn(subscribe_to_tool_list_changes(peer.clone()));
         }
         Self {
             spec: spec.clone(),
@@ -230,7 +233,7 @@ impl Connection {
             let page = serde_json::to_value(page).unwrap_or_default();
             let tools = page["tools"].as_array().map(Vec::as_slice);
             let Some(tools) = tools else {
-                listing.add_note("the server's tool list is invalid".to_owned());
+                listing.add_tool_list_note("the server's tool list is invalid".to_owned());
                 return Ok(listing);
             };
             listing.add_page(&self.spec, tools);
@@ -243,7 +246,9 @@ impl Connection {
             }
             cursor = next;
         }
-        listing.add_note("the tool list has too many pages; the rest is left out".to_owned());
+        listing.add_tool_list_note(
+            "the tool list has too many pages; the rest is left out".to_owned(),
+        );
         Ok(listing)
     }
 
@@ -318,7 +323,7 @@ impl Connection {
             PendingRequest { id: Some(pending.id.clone()), abandoned: self.abandoned.clone() };
         let answer = pending.await_response().await;
         waits.id = None;
-        self.count_rejection(&answer);
+        self.count_rejected_requests(&answer);
         answer.map_err(|error| {
             let lost = self.classify_error(&error, is_list_request);
             if let ServerRequestError::Disconnected { reason: why, .. } = &lost {
@@ -330,7 +335,7 @@ impl Connection {
 
     /// Counts consecutive requests that the server rejected. Some servers reject every request of
     /// an unknown session, and then only a new session helps.
-    fn count_rejection(&self, answer: &Result<ServerResult, ServiceError>) {
+    fn count_rejected_requests(&self, answer: &Result<ServerResult, ServiceError>) {
         match answer {
             Ok(_) | Err(ServiceError::McpError(_)) => {
                 self.consecutive_rejections.store(0, Ordering::Release)
@@ -352,7 +357,7 @@ impl Connection {
     fn classify_error(&self, error: &ServiceError, is_list_request: bool) -> ServerRequestError {
         if let ServiceError::McpError(rpc_error) = error {
             let code = rpc_error.code.0;
-            let message = self.exit.sanitize(&rpc_error.message);
+            let message = self.exit.sanitize_server_text(&rpc_error.message);
             return ServerRequestError::Rejected(format!("{message} (code {code})"));
         }
         if let Some(rejection) = http_rejection(error) {
@@ -372,8 +377,8 @@ impl Connection {
             && let Some(error) = error.error.downcast_ref::<HttpError>()
         {
             let RequestError { reason: why, may_have_been_sent: sent, required_credentials: wants } =
-                http_request_error(error);
-            let why = self.exit.sanitize(&why);
+                http_to_request_error(error);
+            let why = self.exit.sanitize_server_text(&why);
             return match wants {
                 RequiredCredentials::Login { is_transient } => {
                     ServerRequestError::LoginRequired { reason: why, is_transient }
@@ -464,7 +469,10 @@ impl Drop for PendingRequest {
 }
 
 /// Sends the server a cancellation for each abandoned request.
-async fn send_cancellations(peer: Peer<RoleClient>, mut abandoned: mpsc::Receiver<RequestId>) {
+async fn cancel_abandoned_requests(
+    peer: Peer<RoleClient>,
+    mut abandoned: mpsc::Receiver<RequestId>,
+) {
     while let Some(id) = abandoned.recv().await {
         let params = CancelledNotificationParam::new(Some(id), Some("no longer needed".to_owned()));
         let notification = CancelledNotification::new(params);
@@ -473,7 +481,7 @@ async fn send_cancellations(peer: Peer<RoleClient>, mut abandoned: mpsc::Receive
 }
 
 /// Returns whether a server reports changes of its tool list only to subscribers.
-fn needs_change_subscription(peer: &Peer<RoleClient>) -> bool {
+fn needs_tool_list_subscription(peer: &Peer<RoleClient>) -> bool {
     let needs_subscription = |info: &rmcp::model::ServerPeerInfo| {
         let tools = info.capabilities.tools.as_ref();
         !info.protocol_version.has_initialize()
@@ -483,7 +491,7 @@ fn needs_change_subscription(peer: &Peer<RoleClient>) -> bool {
 }
 
 /// Subscribes to changes of the tool list. The notifications are counted by the transport.
-async fn watch_tool_list(peer: Peer<RoleClient>) {
+async fn subscribe_to_tool_list_changes(peer: Peer<RoleClient>) {
     let mut filter = SubscriptionFilter::new();
     filter.tools_list_changed = Some(true);
     if let Ok(mut subscription) = peer.listen(filter).await {

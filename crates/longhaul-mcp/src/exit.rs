@@ -21,7 +21,7 @@ const REASON_CHARS_MAX: usize = 600;
 
 /// Records why a server is gone. Only the first recorded reason is kept.
 #[derive(Debug, Default)]
-pub(super) struct ServerExit {
+pub(super) struct ServerExitRecord {
     reason: Mutex<Option<ExitReason>>,
     stderr: Mutex<StderrTail>,
     redactor: Redactor,
@@ -47,7 +47,7 @@ pub(super) struct ExitReason {
     pub(super) is_violation: bool,
 }
 
-impl ServerExit {
+impl ServerExitRecord {
     pub(super) fn new(secrets: &[String]) -> Self {
         let hidden = secrets.iter().map(|secret| ("***".to_owned(), &**secret));
         Self {
@@ -70,7 +70,7 @@ impl ServerExit {
     fn record_reason(&self, why: &str, is_violation: bool) {
         let mut end = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         if end.is_none() {
-            let why = self.sanitize(why);
+            let why = self.sanitize_server_text(why);
             *end = Some(ExitReason { reason: why, is_violation });
         }
     }
@@ -103,19 +103,19 @@ impl ServerExit {
             false => &text,
         };
         // The rest of a secret may not have arrived yet.
-        let partial_len = self.redactor.partial_secret_len(text);
+        let partial_len = self.redactor.partial_secret_suffix_len(text);
         let text = match partial_len < PARTIAL_BYTES_MIN {
             true => text,
             false => &text[..text.len() - partial_len],
         };
         let mut lines = text.lines().rev().map(str::trim);
         let line = lines.find(|line| !line.is_empty())?;
-        Some(self.sanitize(line))
+        Some(self.sanitize_server_text(line))
     }
 
     /// Returns a reason, followed by the server's last stderr line if there is one.
     pub(super) fn reason_with_stderr(&self, why: &str) -> String {
-        let why = self.sanitize(why);
+        let why = self.sanitize_server_text(why);
         match self.last_stderr_line() {
             Some(line) => format!("{why}; last stderr line: {line}"),
             None => why,
@@ -129,7 +129,7 @@ impl ServerExit {
     }
 
     /// Returns the text on one line, truncated, and with secrets redacted.
-    pub(super) fn sanitize(&self, text: &str) -> String {
+    pub(super) fn sanitize_server_text(&self, text: &str) -> String {
         let text = self.redact_secrets(text);
         let printable = |c: char| if c.is_control() { ' ' } else { c };
         let mut short: String = text.chars().take(REASON_CHARS_MAX).map(printable).collect();
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_first_exit_reason_is_kept_and_redacted() {
-        let exit = ServerExit::new(&["hunter2hunter".into()]);
+        let exit = ServerExitRecord::new(&["hunter2hunter".into()]);
         exit.append_stderr(b"starting\nbad key hunter2hunter\n\n");
         exit.record_exit("it said hunter2hunter\nand left.");
         exit.record_limit_violation("later");
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn tokens_in_server_output_are_redacted() {
         crate::auth::redaction::register_token("t0ken-that-is-repeated");
-        let exit = ServerExit::default();
+        let exit = ServerExitRecord::default();
         exit.record_exit("bad: t0ken-that-is-repeated dDBrZW4tdGhhdC1pcy1yZXBlYXRlZA");
         let why = exit.reason().unwrap().reason;
         assert_eq!(why, "bad: {{secret:mcp-login}} {{secret:mcp-login}}");
@@ -171,7 +171,7 @@ mod tests {
         let secret = "hunter2hunter";
         // For every position of the truncation and of the end of a chunk.
         for over in 0..=2 * secret.len() {
-            let exit = ServerExit::new(&[secret.into(), "abc".into()]);
+            let exit = ServerExitRecord::new(&[secret.into(), "abc".into()]);
             exit.append_stderr(secret.as_bytes());
             exit.append_stderr(secret.as_bytes());
             exit.append_stderr(&vec![b' '; TAIL_BYTES_MAX - secret.len() + over]);
@@ -179,7 +179,7 @@ mod tests {
             assert!(!text.contains("unt"), "{over}: {text}");
         }
         for end in PARTIAL_BYTES_MIN..=secret.len() {
-            let exit = ServerExit::new(&[secret.into()]);
+            let exit = ServerExitRecord::new(&[secret.into()]);
             exit.append_stderr(b"the key is ");
             exit.append_stderr(&secret.as_bytes()[..end]);
             let text = exit.last_stderr_line().unwrap();
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn only_the_tail_of_stderr_is_kept() {
-        let exit = ServerExit::default();
+        let exit = ServerExitRecord::default();
         for _ in 0..100 {
             exit.append_stderr(&[b'x'; 1_000]);
         }

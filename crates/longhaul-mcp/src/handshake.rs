@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::client_handler::McpClientHandler;
 use crate::error::McpError;
-use crate::exit::ServerExit;
+use crate::exit::ServerExitRecord;
 use crate::http_auth::HttpError;
 use crate::observe::ObservedConnectionState;
 use crate::request_error::{RequestError, RequiredCredentials};
@@ -63,10 +63,10 @@ pub(super) struct ServerInfo {
 }
 
 /// Returns the name and version that a server reports about itself, redacted and truncated.
-pub(super) fn server_info(peer: &Peer<RoleClient>, exit: &ServerExit) -> ServerInfo {
+pub(super) fn server_info(peer: &Peer<RoleClient>, exit: &ServerExitRecord) -> ServerInfo {
     let info = peer.peer_info();
     let server = info.as_ref().and_then(|info| info.server_info.as_ref());
-    let sanitized = |text: Option<&str>| text.map(|text| exit.sanitize(text));
+    let sanitized = |text: Option<&str>| text.map(|text| exit.sanitize_server_text(text));
     ServerInfo {
         name: sanitized(server.map(|server| server.name.as_str())).unwrap_or_default(),
         title: sanitized(server.and_then(|server| server.title.as_deref())),
@@ -94,7 +94,7 @@ pub(super) async fn perform_handshake<T: Transport<RoleClient> + 'static>(
     let handshake = Box::pin(serve_client_with_lifecycle(host, transport, mode));
     match timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Ok(Ok(service)) => Ok(service),
-        Ok(Err(error)) => Err(handshake_error(&error)),
+        Ok(Err(error)) => Err(handshake_to_request_error(&error)),
         Err(_) => {
             let why = format!("the handshake took longer than {} s", HANDSHAKE_TIMEOUT.as_secs());
             Err(RequestError::new(why))
@@ -103,13 +103,14 @@ pub(super) async fn perform_handshake<T: Transport<RoleClient> + 'static>(
 }
 
 /// Converts an SDK error of the handshake into a [`RequestError`].
-fn handshake_error(error: &ClientInitializeError) -> RequestError {
+fn handshake_to_request_error(error: &ClientInitializeError) -> RequestError {
     if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
-        return handshake_error(fallback);
+        return handshake_to_request_error(fallback);
     }
     if let ClientInitializeError::TransportError { error, .. } = error {
         let http = error.error.downcast_ref::<HttpError>();
-        return http.map_or_else(|| RequestError::new(error.error.to_string()), http_request_error);
+        return http
+            .map_or_else(|| RequestError::new(error.error.to_string()), http_to_request_error);
     }
     if let ClientInitializeError::ConnectionClosed(_) = error {
         let why = "the server closed the connection during the handshake";
@@ -123,7 +124,7 @@ fn handshake_error(error: &ClientInitializeError) -> RequestError {
 }
 
 /// Converts an error of the HTTP transport into a [`RequestError`].
-pub(super) fn http_request_error(error: &HttpError) -> RequestError {
+pub(super) fn http_to_request_error(error: &HttpError) -> RequestError {
     if let HttpError::Client(error) = error {
         return error.clone();
     }
@@ -167,7 +168,8 @@ pub(super) fn http_rejection(error: &ServiceError) -> Option<HttpRejection> {
     } else {
         None
     };
-    let RequestError { reason: why, required_credentials: wants, .. } = http_request_error(error);
+    let RequestError { reason: why, required_credentials: wants, .. } =
+        http_to_request_error(error);
     let is_it = wants == RequiredCredentials::Key
         || status.is_some_and(|status| (400..500).contains(&status));
     is_it.then(|| HttpRejection {
@@ -179,10 +181,14 @@ pub(super) fn http_rejection(error: &ServiceError) -> Option<HttpRejection> {
 const KEY_REQUIRED: &str = "the server requires a valid key";
 
 /// Creates the error for a server that could not be started, with a hint for the user.
-pub(super) fn start_error(spec: &ServerSpec, exit: &ServerExit, error: &RequestError) -> McpError {
+pub(super) fn server_start_error(
+    spec: &ServerSpec,
+    exit: &ServerExitRecord,
+    error: &RequestError,
+) -> McpError {
     let server = spec.name.clone();
     if let RequiredCredentials::Login { is_transient } = error.required_credentials {
-        let why = exit.sanitize(&error.reason);
+        let why = exit.sanitize_server_text(&error.reason);
         return McpError::LoginRequired { server, reason: why, is_transient };
     }
     let reason = match exit.reason() {

@@ -82,7 +82,7 @@ pub(super) fn build_transport(
     retry.max_times = Some(RESUMES_MAX);
     retry.max_delay = Some(RESUME_DELAY_MAX);
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.clone())
-        .custom_headers(custom_headers(headers)?)
+        .custom_headers(parse_custom_headers(headers)?)
         .max_sse_event_size(MESSAGE_BYTES_MAX)
         .max_concurrent_requests(REQUESTS_MAX);
     config.retry_config = Arc::new(retry);
@@ -94,7 +94,7 @@ pub(super) fn build_transport(
     Ok(WorkerTransport::spawn(worker))
 }
 
-fn custom_headers(
+fn parse_custom_headers(
     headers: &BTreeMap<String, String>,
 ) -> Result<HashMap<HeaderName, HeaderValue>, String> {
     let mut made = HashMap::new();
@@ -149,7 +149,7 @@ fn follow_same_origin_redirect(attempt: redirect::Attempt<'_>) -> redirect::Acti
 }
 
 /// Adds the MCP session id and the given headers to a request.
-fn add_headers(
+fn add_session_and_headers(
     mut request: RequestBuilder,
     session: Option<&str>,
     headers: HashMap<HeaderName, HeaderValue>,
@@ -328,7 +328,10 @@ impl StreamableHttpClient for AuthorizedClient {
         let request = self.client.post(&*uri).header(ACCEPT, ACCEPTED_TYPES);
         let request = request.header(CONTENT_TYPE, "application/json").body(json);
         let patience = self.token_timeout(&message);
-        let sent = self.send(add_headers(request, session.as_deref(), headers), patience);
+        let sent = self.send_with_token(
+            add_session_and_headers(request, session.as_deref(), headers),
+            patience,
+        );
         read_response(sent.await?, &message, session.is_some()).await
     }
 
@@ -340,9 +343,9 @@ impl StreamableHttpClient for AuthorizedClient {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), HttpError> {
         let request = self.client.delete(&*uri);
-        let request = add_headers(request, Some(&session), headers);
+        let request = add_session_and_headers(request, Some(&session), headers);
         // Whatever the server answers, the session is over.
-        self.send(request, self.login_timeout).await.map(|_| ())
+        self.send_with_token(request, self.login_timeout).await.map(|_| ())
     }
 
     async fn get_stream(
@@ -357,8 +360,8 @@ impl StreamableHttpClient for AuthorizedClient {
         if let Some(last) = last_event {
             request = request.header("last-event-id", last);
         }
-        let request = add_headers(request, session.as_deref(), headers);
-        let sent = self.send(request, self.login_timeout);
+        let request = add_session_and_headers(request, session.as_deref(), headers);
+        let sent = self.send_with_token(request, self.login_timeout);
         let response = sent.await.map_err(map_permanent_login_error)?;
         let status = response.status();
         if status == StatusCode::METHOD_NOT_ALLOWED {

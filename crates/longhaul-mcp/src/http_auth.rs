@@ -69,7 +69,7 @@ impl AuthorizedClient {
     /// Sends a request with the access token, if there is one. After a 401 response the token is
     /// refreshed and the request is repeated once, which is safe because a rejected request has had
     /// no effect.
-    pub(super) async fn send(
+    pub(super) async fn send_with_token(
         &self,
         request: RequestBuilder,
         max_wait: Duration,
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_abandoned_only_for_permanent_login_errors() {
+    fn an_event_stream_is_abandoned_only_for_permanent_login_errors() {
         for (wants, is_given_up) in [
             (RequiredCredentials::Login { is_transient: false }, true),
             (RequiredCredentials::Login { is_transient: true }, false),

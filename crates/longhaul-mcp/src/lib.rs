@@ -156,7 +156,7 @@ impl Servers {
 
     /// Returns the tools of a server, or only the named tool. Starts the server and fetches its
     /// tool list if that has not happened yet.
-    pub async fn tools(
+    pub async fn server_tools(
         &self,
         server: &str,
         tool: Option<&str>,
@@ -208,12 +208,12 @@ impl Servers {
 
     /// Starts a server, reads its identity and tool list, and closes it again unless its shared
     /// connection was already open.
-    pub async fn check(&self, server: &str) -> Result<ServerCheck, McpError> {
+    pub async fn check_server(&self, server: &str) -> Result<ServerCheck, McpError> {
         let found = self.find_server(server)?;
         let started = self.0.clock.monotonic_nanos();
         let (link, alone) = match found.shared.current_connection() {
             Some(link) => (link, false),
-            None => (Arc::new(connect_with_fallback(&found.spec, &found.known_mode).await?), true),
+            None => (Arc::new(connect_in_either_mode(&found.spec, &found.known_mode).await?), true),
         };
         let listing = link.tool_listing().await;
         let who = link.server_info().clone();
@@ -240,7 +240,7 @@ impl Servers {
         let anonymous =
             ServerSpec { transport: spec.transport.without_login(), ..ServerSpec::clone(spec) };
         let attempt = async {
-            let link = connect_with_fallback(&anonymous, known_mode).await?;
+            let link = connect_in_either_mode(&anonymous, known_mode).await?;
             let listing = link.tool_listing().await;
             link.close().await;
             listing.map_err(|lost| link.to_mcp_error(&lost))
@@ -262,7 +262,7 @@ impl Servers {
 
     /// Starts a login at a server. The caller has to open the returned authorization URL in a
     /// browser.
-    pub async fn login(
+    pub async fn begin_login(
         &self,
         server: &str,
         visit: &LoginRequest,
@@ -274,7 +274,7 @@ impl Servers {
 
     /// Returns the status of the login at a server. `None` means nobody is logged in.
     pub fn login_status(&self, server: &str) -> Result<Option<LoginStatus>, LoginError> {
-        Ok(self.token_provider(server)?.status()?)
+        Ok(self.token_provider(server)?.stored_login_status()?)
     }
 
     /// Deletes the login at a server. If the authorization server may be contacted, the login is
@@ -320,8 +320,8 @@ impl Servers {
         join_all(mine.iter().map(|slot| slot.close())).await;
     }
 
-    /// Closes all servers permanently. Call [`Servers::finish_refreshes`] afterwards.
-    pub async fn close(&self) {
+    /// Closes all servers permanently. Call [`Servers::finish_token_refreshes`] afterwards.
+    pub async fn close_all_servers(&self) {
         let mut all = Vec::new();
         for server in self.0.servers.values() {
             all.push(Arc::clone(&server.shared));
@@ -331,7 +331,7 @@ impl Servers {
     }
 
     /// Waits a limited time for token refreshes that are in flight: only their responses hold the
-    /// next refresh token. Call it after [`Servers::close`], because closing may start a refresh.
+    /// next refresh token. Call it after [`Servers::close_all_servers`], because closing may start a refresh.
     pub async fn finish_token_refreshes(&self) {
         let servers = self.0.servers.values();
         let logins = servers.filter_map(|server| server.spec.transport.login_context());
@@ -346,18 +346,18 @@ impl Servers {
 
 /// Starts a server for a check. If that fails, the start is tried once more with the other
 /// handshake mode.
-async fn connect_with_fallback(
+async fn connect_in_either_mode(
     spec: &ServerSpec,
     known_mode: &HandshakeModeCache,
 ) -> Result<Connection, McpError> {
     let mode = known_mode.get().unwrap_or(HandshakeMode::Auto);
-    let started = match Connection::start(spec, mode).await {
+    let started = match Connection::connect_to_server(spec, mode).await {
         Err(error) if error.may_need_other_handshake() => {
             let other = match mode {
                 HandshakeMode::Auto => HandshakeMode::Legacy,
                 HandshakeMode::Legacy => HandshakeMode::Auto,
             };
-            Connection::start(spec, other).await.map_err(|_| error)
+            Connection::connect_to_server(spec, other).await.map_err(|_| error)
         }
         started => started,
     };

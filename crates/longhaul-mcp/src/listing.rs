@@ -50,32 +50,33 @@ impl ToolListing {
             self.tools.iter().map(|listed| listed.spec.name.as_str().to_owned()).collect();
         for tool in page {
             if self.tools.len() >= TOOLS_MAX {
-                self.add_note(format!("tools after the first {TOOLS_MAX} are left out"));
+                self.add_tool_list_note(format!("tools after the first {TOOLS_MAX} are left out"));
                 return;
             }
             match parse_tool(spec, tool, &mut self.schema_checker) {
                 Ok((listed, unused)) if names.insert(listed.spec.name.as_str().to_owned()) => {
                     self.tools.push(listed);
                     if let Some(why) = unused {
-                        self.add_note(format!(
+                        self.add_tool_list_note(format!(
                             "the output schema of `{}` is not used: {why}",
-                            display_name(tool)
+                            tool_display_name(tool)
                         ));
                     }
                 }
-                Ok(_) => self.add_note(format!(
+                Ok(_) => self.add_tool_list_note(format!(
                     "`{}` is listed twice; the second is left out",
-                    display_name(tool)
+                    tool_display_name(tool)
                 )),
-                Err(why) => {
-                    self.add_note(format!("the tool `{}` is left out: {why}", display_name(tool)))
-                }
+                Err(why) => self.add_tool_list_note(format!(
+                    "the tool `{}` is left out: {why}",
+                    tool_display_name(tool)
+                )),
             }
         }
     }
 
     /// Adds a note about the tool list, up to a limit and without duplicates.
-    pub(super) fn add_note(&mut self, note: String) {
+    pub(super) fn add_tool_list_note(&mut self, note: String) {
         if self.notes.len() < NOTES_MAX && !self.notes.contains(&note) {
             self.notes.push(note);
         }
@@ -83,7 +84,7 @@ impl ToolListing {
 }
 
 /// Returns the name of a tool for a message, escaped and truncated.
-fn display_name(tool: &Value) -> String {
+fn tool_display_name(tool: &Value) -> String {
     match tool["name"].as_str() {
         Some(name) => name.escape_debug().take(80).collect(),
         None => "(no name)".to_owned(),
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_counted_before_any_is_compiled() {
+    fn schema_patterns_are_counted_before_any_is_compiled() {
         let named = |count: usize| {
             let field = |at: usize| (format!("f{at}"), json!({ "pattern": format!("^{at}$") }));
             let fields: Map<String, Value> = (0..count).map(field).collect();
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn effect_classes_follow_hints_and_per_run_tools_are_once() {
+    fn hints_set_the_effect_class_and_per_run_tools_are_class_once() {
         for (hints, class) in [
             (json!({ "readOnlyHint": true }), EffectClass::Pure),
             (json!({ "idempotentHint": true }), EffectClass::Keyed),

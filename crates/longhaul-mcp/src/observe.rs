@@ -17,7 +17,7 @@ use rmcp::model::{
 };
 use rmcp::transport::Transport;
 
-use crate::exit::ServerExit;
+use crate::exit::ServerExitRecord;
 
 /// Maximum number of requests of a server that are not answered yet.
 const SERVER_REQUESTS_MAX: usize = 64;
@@ -127,7 +127,7 @@ impl ObservedConnectionState {
     }
 
     /// Handles an outgoing message. Returns the id of the message if the message is a tool call.
-    fn on_outgoing_message(&self, message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    fn track_outgoing_message(&self, message: &ClientJsonRpcMessage) -> Option<RequestId> {
         match message {
             JsonRpcMessage::Request(request) => {
                 let ClientRequest::CallToolRequest(call) = &request.request else {
@@ -165,7 +165,7 @@ impl ObservedConnectionState {
 
     /// Handles an incoming message. Returns whether to pass the message on to the SDK; `None` means
     /// the server has too many open requests.
-    fn on_incoming_message(&self, message: &ServerJsonRpcMessage) -> Option<bool> {
+    fn track_incoming_message(&self, message: &ServerJsonRpcMessage) -> Option<bool> {
         match message {
             JsonRpcMessage::Request(_) => {
                 let pending = self.pending_server_requests.fetch_add(1, Ordering::AcqRel);
@@ -183,12 +183,12 @@ impl ObservedConnectionState {
                 Some(!self.is_abandoned_discover_response(id))
             }
             JsonRpcMessage::Notification(notification) => {
-                Some(self.on_notification(&notification.notification))
+                Some(self.track_notification(&notification.notification))
             }
         }
     }
 
-    fn on_notification(&self, notification: &ServerNotification) -> bool {
+    fn track_notification(&self, notification: &ServerNotification) -> bool {
         if let ServerNotification::ProgressNotification(progress) = notification {
             self.report_progress(&progress.params);
             return false;
@@ -210,14 +210,14 @@ impl ObservedConnectionState {
 pub(super) struct ObservedTransport<T> {
     inner: T,
     observations: Arc<ObservedConnectionState>,
-    exit: Arc<ServerExit>,
+    exit: Arc<ServerExitRecord>,
 }
 
 impl<T> ObservedTransport<T> {
     pub(super) const fn new(
         inner: T,
         observations: Arc<ObservedConnectionState>,
-        exit: Arc<ServerExit>,
+        exit: Arc<ServerExitRecord>,
     ) -> Self {
         Self { inner, observations, exit }
     }
@@ -230,7 +230,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for ObservedTransport<T> {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let call = self.observations.on_outgoing_message(&message);
+        let call = self.observations.track_outgoing_message(&message);
         let sent = self.inner.send(message);
         let observations = Arc::clone(&self.observations);
         async move {
@@ -249,7 +249,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for ObservedTransport<T> {
                 self.exit.record_exit("the server closed the connection");
                 return None;
             };
-            match self.observations.on_incoming_message(&message) {
+            match self.observations.track_incoming_message(&message) {
                 Some(true) => return Some(message),
                 Some(false) => {}
                 None => {

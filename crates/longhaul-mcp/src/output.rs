@@ -28,7 +28,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Converts the response of a server into the result of a call. Images are added to the image sink.
-pub(super) fn parse_output(answer: &Value, sink: &ImageSink) -> Result<ToolOutput, ToolFailure> {
+pub(super) fn parse_tool_output(
+    answer: &Value,
+    sink: &ImageSink,
+) -> Result<ToolOutput, ToolFailure> {
     let blocks = answer["content"].as_array().map(Vec::as_slice);
     let blocks = blocks.unwrap_or_default();
     let failed = answer["isError"] == true;
@@ -53,7 +56,7 @@ pub(super) fn parse_output(answer: &Value, sink: &ImageSink) -> Result<ToolOutpu
         }
         return Err(ToolFailure::new(all));
     }
-    Ok(ToolOutput { content: truncate_parts(parts), ..ToolOutput::default() })
+    Ok(ToolOutput { content: truncate_output_parts(parts), ..ToolOutput::default() })
 }
 
 /// Returns a response as truncated JSON text.
@@ -62,7 +65,7 @@ pub(super) fn truncated_json(answer: &Value) -> String {
 }
 
 /// Truncates the parts of a result to the maximum size of a result.
-fn truncate_parts(parts: Vec<Part>) -> Vec<Part> {
+fn truncate_output_parts(parts: Vec<Part>) -> Vec<Part> {
     let mut left = TEXT_BYTES_MAX;
     let mut content = Vec::new();
     for part in parts {
@@ -194,9 +197,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn check_output_text(answer: Value, expect: &str) {
+    fn assert_output_text(answer: Value, expect: &str) {
         let sink = ImageSink::default();
-        let rendered = match parse_output(&answer, &sink) {
+        let rendered = match parse_tool_output(&answer, &sink) {
             Ok(output) => output
                 .content
                 .iter()
@@ -217,42 +220,42 @@ mod tests {
     #[test]
     fn every_content_type_is_rendered_as_text() {
         let text = |text: &str| json!({ "type": "text", "text": text });
-        check_output_text(json!({ "content": [text("a"), text("b")] }), "a|b");
-        check_output_text(json!({ "content": [] }), "(done, no output)");
-        check_output_text(json!({ "content": [text("no")], "isError": true }), "failed: no");
-        check_output_text(
+        assert_output_text(json!({ "content": [text("a"), text("b")] }), "a|b");
+        assert_output_text(json!({ "content": [] }), "(done, no output)");
+        assert_output_text(json!({ "content": [text("no")], "isError": true }), "failed: no");
+        assert_output_text(
             json!({ "content": [], "isError": true }),
             "failed: the tool failed without a message",
         );
-        check_output_text(
+        assert_output_text(
             json!({ "content": [text("{\"a\": 1}")], "structuredContent": { "a": 1 } }),
             "{\"a\": 1}",
         );
-        check_output_text(
+        assert_output_text(
             json!({ "content": [text("one")], "structuredContent": { "a": "one" } }),
             "one",
         );
-        check_output_text(
+        assert_output_text(
             json!({ "content": [text("one")], "structuredContent": { "a": 1 } }),
             "one|{\"a\":1}",
         );
-        check_output_text(
+        assert_output_text(
             json!({ "content": [{ "type": "resource", "resource": { "uri": "a:b", "text": "t" } }] }),
             "(resource a:b)\nt",
         );
-        check_output_text(
+        assert_output_text(
             json!({ "content": [{ "type": "resource", "resource": { "uri": "a:b", "blob": "AA==" } }] }),
             "(resource a:b, type unknown, 1 bytes, not shown)",
         );
-        check_output_text(
+        assert_output_text(
             json!({ "content": [{ "type": "resource_link", "uri": "a:b", "name": "n" }] }),
             "(link to n: a:b)",
         );
-        check_output_text(
+        assert_output_text(
             json!({ "content": [{ "type": "smell", "of": "rain" }] }),
             "{\"type\":\"smell\",\"of\":\"rain\"}",
         );
-        check_output_text(json!({ "sum": 5 }), "{\"sum\":5}");
+        assert_output_text(json!({ "sum": 5 }), "{\"sum\":5}");
     }
 
     #[test]
@@ -267,33 +270,33 @@ mod tests {
             ("R0lGODlhAQABAAAAADs=", "image/png"),
         ] {
             let content = [text.clone(), image(data, media), text.clone()];
-            check_output_text(json!({ "content": content }), "a|<image/gif>|a");
+            assert_output_text(json!({ "content": content }), "a|<image/gif>|a");
         }
-        check_output_text(
+        assert_output_text(
             json!({ "content": [image("AAAA", "image/png")] }),
             "(image of type image/png, 3 bytes, not shown: the data is not a complete PNG, JPEG, GIF or WebP)",
         );
-        check_output_text(
+        assert_output_text(
             json!({ "content": [image("not base64 of an image", "")] }),
             "(image of type unknown, 16 bytes, not shown: the data is not a complete PNG, JPEG, GIF or WebP)",
         );
-        check_output_text(
+        assert_output_text(
             json!({ "content": [image("R0lGODlhAQABAAAAADs=", "image/gif")], "isError": true }),
             "failed: (image of type image/gif, 14 bytes, not shown)",
         );
-        check_output_text(
+        assert_output_text(
             json!({ "content": [{ "type": "audio", "data": "AAAA", "mimeType": "audio/wav" }] }),
             "(audio of type audio/wav, 3 bytes, not shown)",
         );
         let long = "A".repeat(ImageSink::BYTES_MAX / 3 * 4 + 8);
-        check_output_text(
+        assert_output_text(
             json!({ "content": [image(&long, "image/png")] }),
             "(image of type image/png, 3750006 bytes, not shown: the image has 3750006 bytes, \
              but at most 3750000 are allowed)",
         );
         let many = vec![image("R0lGODlhAQABAAAAADs=", "image/gif"); ImageSink::IMAGES_MAX + 1];
         let sink = ImageSink::default();
-        let output = parse_output(&json!({ "content": many }), &sink).unwrap();
+        let output = parse_tool_output(&json!({ "content": many }), &sink).unwrap();
         assert_eq!(sink.drain().len(), ImageSink::IMAGES_MAX);
         assert!(matches!(&output.content[8], Part::Text(why) if why.contains("at most 8 images")));
     }
@@ -303,7 +306,7 @@ mod tests {
         let long = "é".repeat(TEXT_BYTES_MAX / 2 + 1);
         let block = json!({ "type": "text", "text": long });
         let answer = json!({ "content": [block.clone(), block] });
-        let output = parse_output(&answer, &ImageSink::default()).unwrap();
+        let output = parse_tool_output(&answer, &ImageSink::default()).unwrap();
         let Part::Text(first) = &output.content[0] else {
             panic!("no text");
         };

@@ -18,7 +18,7 @@ const ERROR_CHARS_MAX: usize = 300;
 
 /// Returns whether checking a response against the output schema may take so long that the check
 /// needs a thread of its own.
-pub(super) fn is_check_expensive(answer: &Value, output_schema: Option<&Value>) -> bool {
+pub(super) fn is_validation_expensive(answer: &Value, output_schema: Option<&Value>) -> bool {
     output_schema.is_some_and(|output_schema| {
         has_backtracking_pattern(output_schema)
             || validation_cost(output_schema, answer).is_some_and(|work| work > INLINE_WORK_MAX)
@@ -34,7 +34,10 @@ fn validation_cost(output_schema: &Value, value: &Value) -> Option<u64> {
 
 /// Returns how a response violates the protocol or its output schema. `None` means the response is
 /// valid or too expensive to check.
-pub(super) fn output_error(answer: &Value, output_schema: Option<&Value>) -> Option<String> {
+pub(super) fn output_schema_violation(
+    answer: &Value,
+    output_schema: Option<&Value>,
+) -> Option<String> {
     match answer.get("content") {
         Some(Value::Array(blocks)) if blocks.iter().all(Value::is_object) => {}
         Some(Value::Array(_)) => {
@@ -64,39 +67,42 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn check_output_error(answer: Value, expect: Option<&str>) {
+    fn assert_schema_violation(answer: Value, expect: Option<&str>) {
         let output_schema = json!({
             "type": "object",
             "properties": { "a": { "type": "string" } },
             "required": ["a"]
         });
-        let found = output_error(&answer, Some(&output_schema));
+        let found = output_schema_violation(&answer, Some(&output_schema));
         assert_eq!(found.as_deref(), expect, "{answer}");
     }
 
     #[test]
     fn structured_content_is_checked_against_the_output_schema() {
         let text = json!([{ "type": "text", "text": "a" }]);
-        check_output_error(json!({ "content": text, "structuredContent": { "a": "b" } }), None);
-        check_output_error(json!({ "content": text, "isError": true }), None);
-        check_output_error(
+        assert_schema_violation(
+            json!({ "content": text, "structuredContent": { "a": "b" } }),
+            None,
+        );
+        assert_schema_violation(json!({ "content": text, "isError": true }), None);
+        assert_schema_violation(
             json!({ "content": text, "structuredContent": { "a": 5 } }),
             Some("the response violates the output schema at /a: 5 is not of type \"string\""),
         );
-        check_output_error(
+        assert_schema_violation(
             json!({ "content": text }),
             Some("`structuredContent` is missing, which the output schema requires"),
         );
-        check_output_error(json!({ "content": "nope" }), Some("`content` is not a list"));
-        check_output_error(
+        assert_schema_violation(json!({ "content": "nope" }), Some("`content` is not a list"));
+        assert_schema_violation(
             json!({ "content": ["nope"] }),
             Some("`content` has an item that is not an object"),
         );
         let large = json!({ "structuredContent": vec!["a"; 10_000_000 / 3] });
         let output_schema = json!({ "allOf": vec![json!({ "type": "object" }); 10] });
-        assert!(is_check_expensive(&large, Some(&output_schema)));
-        assert_eq!(output_error(&large, Some(&output_schema)), None);
-        assert_eq!(output_error(&json!({ "sum": 5 }), None), None);
-        assert_eq!(output_error(&json!({ "content": [] }), None), None);
+        assert!(is_validation_expensive(&large, Some(&output_schema)));
+        assert_eq!(output_schema_violation(&large, Some(&output_schema)), None);
+        assert_eq!(output_schema_violation(&json!({ "sum": 5 }), None), None);
+        assert_eq!(output_schema_violation(&json!({ "content": [] }), None), None);
     }
 }

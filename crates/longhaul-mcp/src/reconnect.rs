@@ -47,7 +47,7 @@ type ConnectResult = Result<Arc<Connection>, McpError>;
 
 /// A server with at most one connection, which is opened when needed and reopened when it is lost.
 pub(super) struct ReconnectingServer {
-    connector: Arc<Connector>,
+    connector: Arc<ServerConnector>,
     /// The request for the tool list in flight. It is cancelled when nobody waits for it.
     pending_listing: std::sync::Mutex<Option<WeakShared<ListingFuture>>>,
     pending_connect: std::sync::Mutex<PendingConnection>,
@@ -62,7 +62,7 @@ struct PendingConnection {
 }
 
 /// Opens connections to one server and counts its failures.
-struct Connector {
+struct ServerConnector {
     spec: Arc<ServerSpec>,
     known_mode: HandshakeModeCache,
     clock: Arc<dyn Clock>,
@@ -94,7 +94,7 @@ impl ReconnectingServer {
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
-            connector: Arc::new(Connector {
+            connector: Arc::new(ServerConnector {
                 spec,
                 known_mode,
                 clock,
@@ -124,7 +124,7 @@ impl ReconnectingServer {
 
     /// Returns the connection to the server, opening one if needed. Dropping the future does not
     /// stop the attempt.
-    pub(super) async fn connection(&self) -> ConnectResult {
+    pub(super) async fn get_or_open_connection(&self) -> ConnectResult {
         match self.current_connection().filter(|_| !*self.connector.closed.borrow()) {
             Some(link) => Ok(link),
             None => self.join_or_start_connect().await,
@@ -146,7 +146,7 @@ impl ReconnectingServer {
         let connector = Arc::clone(&self.connector);
         pending.tasks.spawn(async move {
             // The receiver may be gone. The connection is kept in any case.
-            _ = tell.send(connector.connect().await);
+            _ = tell.send(connector.connect_unless_closed().await);
         });
         let ending = self.connector.closed_error();
         let waited = receiver.map(|result| result.unwrap_or(Err(ending)));
@@ -199,7 +199,7 @@ impl ReconnectingServer {
     async fn fetch_tools_with_retry(&self) -> ListingResult {
         let mut again = true;
         loop {
-            let link = self.connection().await?;
+            let link = self.get_or_open_connection().await?;
             match link.tool_listing().await {
                 Ok(listing) => return Ok(listing),
                 // The server was already gone, or it exited on this request.
@@ -221,9 +221,9 @@ impl ReconnectingServer {
     }
 }
 
-impl Connector {
+impl ServerConnector {
     /// Opens a connection if there is none. Fails as soon as this server is closed.
-    async fn connect(&self) -> ConnectResult {
+    async fn connect_unless_closed(&self) -> ConnectResult {
         let mut closed = self.closed.subscribe();
         let opened = async {
             let mut state = self.state.lock().await;
@@ -258,7 +258,7 @@ impl Connector {
                 _ => HandshakeMode::Legacy,
             };
             let mode = self.known_mode.get().unwrap_or(guess);
-            let started = Connection::start(&self.spec, mode).await;
+            let started = Connection::connect_to_server(&self.spec, mode).await;
             self.known_mode.set(started.as_ref().ok().map(Connection::handshake_mode));
             match started {
                 Ok(link) => {
@@ -272,7 +272,7 @@ impl Connector {
                 Err(error @ (McpError::Config { .. } | McpError::LoginRequired { .. })) => {
                     return Err(error);
                 }
-                Err(error) => self.record_failure(state, error)?,
+                Err(error) => self.record_connect_failure(state, error)?,
             }
         }
     }
@@ -284,7 +284,7 @@ impl Connector {
             return Ok(());
         };
         match &state.last_error {
-            Some(last) if state.failures >= self.max_failures() => {
+            Some(last) if state.failures >= self.max_connect_failures() => {
                 Err(to_repeated_failure_error(last.clone(), state.failures))
             }
             Some(_) | None => {
@@ -294,18 +294,22 @@ impl Connector {
         }
     }
 
-    fn record_failure(&self, state: &mut ConnectorState, error: McpError) -> Result<(), McpError> {
+    fn record_connect_failure(
+        &self,
+        state: &mut ConnectorState,
+        error: McpError,
+    ) -> Result<(), McpError> {
         state.failures = state.failures.saturating_add(1);
         state.retry_at = Some(self.clock.monotonic_time().plus(restart_delay(state.failures)));
         state.last_error = Some(error.clone());
-        match state.failures >= self.max_failures() {
+        match state.failures >= self.max_connect_failures() {
             true => Err(to_repeated_failure_error(error, state.failures)),
             false => Ok(()),
         }
     }
 
     /// Returns how many consecutive failures the server may have before it is reported as failing.
-    fn max_failures(&self) -> u32 {
+    fn max_connect_failures(&self) -> u32 {
         match self.spec.transport {
             ServerTransport::Stdio { .. } => FAILURES_MAX,
             ServerTransport::Http { .. } => REMOTE_FAILURES_MAX,

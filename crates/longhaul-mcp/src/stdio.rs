@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::exit::ServerExit;
+use crate::exit::ServerExitRecord;
 use crate::guard::ProcessGroupGuard;
 use crate::lines::{BoundedLineReader, LineReadOutcome, MESSAGE_BYTES_MAX};
 use crate::spec::ServerTransport;
@@ -45,7 +45,7 @@ pub(super) struct StdioTransport {
     lines: BoundedLineReader<ChildStdout>,
     writer: Option<mpsc::Sender<Vec<u8>>>,
     process: ServerProcess,
-    exit: Arc<ServerExit>,
+    exit: Arc<ServerExitRecord>,
     /// Tasks that write to the server's stdin and read its stderr. They end with the transport.
     tasks: JoinSet<()>,
     invalid_lines: u32,
@@ -107,16 +107,17 @@ impl Drop for ServerProcess {
 
 impl StdioTransport {
     /// Starts the server process. The error says why it could not be started.
-    pub(super) fn start(
+    pub(super) fn start_server_process(
         transport: &ServerTransport,
-        exit: &Arc<ServerExit>,
+        exit: &Arc<ServerExitRecord>,
     ) -> Result<Self, String> {
-        let mut child = build_command(transport)?.spawn().map_err(|why| match transport {
-            ServerTransport::Stdio { command, .. } => {
-                format!("`{}` could not be run: {why}", escaped_command(command))
-            }
-            ServerTransport::Http { .. } => why.to_string(),
-        })?;
+        let mut child =
+            build_server_command(transport)?.spawn().map_err(|why| match transport {
+                ServerTransport::Stdio { command, .. } => {
+                    format!("`{}` could not be run: {why}", escaped_command(command))
+                }
+                ServerTransport::Http { .. } => why.to_string(),
+            })?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let process = ServerProcess::new(child);
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
@@ -124,7 +125,7 @@ impl StdioTransport {
         };
         let (out, queue) = mpsc::channel(WRITE_QUEUE_MAX);
         let mut tasks = JoinSet::new();
-        tasks.spawn(write_lines(stdin, queue));
+        tasks.spawn(write_stdin_lines(stdin, queue));
         tasks.spawn(read_stderr(stderr, Arc::clone(exit)));
         Ok(Self {
             lines: BoundedLineReader::new(stdout, MESSAGE_BYTES_MAX),
@@ -139,7 +140,7 @@ impl StdioTransport {
 
     /// Returns the next line of the server's stdout. `None` at the end of the output; the reason is
     /// then recorded.
-    async fn next_line(&mut self) -> Option<Vec<u8>> {
+    async fn next_stdout_line(&mut self) -> Option<Vec<u8>> {
         let line = match self.process.status {
             None => tokio::select! {
                 biased;
@@ -176,7 +177,7 @@ impl StdioTransport {
 
     /// Parses a line of the server. The inner `None` means the line is not a message; the outer
     /// `None` means the server exceeded a limit.
-    fn parse_line(&mut self, line: &[u8]) -> Option<Option<ServerJsonRpcMessage>> {
+    fn parse_line_within_limits(&mut self, line: &[u8]) -> Option<Option<ServerJsonRpcMessage>> {
         let message = parse_message(line);
         self.unsolicited_bytes += line.len();
         match &message {
@@ -215,7 +216,7 @@ fn parse_message(line: &[u8]) -> Option<ServerJsonRpcMessage> {
 
 /// Creates the command that starts a server. The command inherits only `PATH`, so that `npx` and
 /// `uvx` are found. The spec has to pass keys and home directories.
-fn build_command(transport: &ServerTransport) -> Result<Command, String> {
+fn build_server_command(transport: &ServerTransport) -> Result<Command, String> {
     let ServerTransport::Stdio { command, args, env, cwd } = transport else {
         return Err("the server is not a stdio server".to_owned());
     };
@@ -245,7 +246,7 @@ fn escaped_command(command: &str) -> String {
 }
 
 /// Writes queued lines to the server's stdin until the queue or the pipe is closed.
-async fn write_lines(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Vec<u8>>) {
+async fn write_stdin_lines(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Vec<u8>>) {
     while let Some(line) = queue.recv().await {
         if stdin.write_all(&line).await.is_err() || stdin.flush().await.is_err() {
             return;
@@ -254,7 +255,7 @@ async fn write_lines(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Vec<u8>>) 
 }
 
 /// Reads and records what a server writes to stderr.
-async fn read_stderr(mut stderr: ChildStderr, exit: Arc<ServerExit>) {
+async fn read_stderr(mut stderr: ChildStderr, exit: Arc<ServerExitRecord>) {
     let mut some = [0; 4096];
     while let Ok(count @ 1..) = stderr.read(&mut some).await {
         exit.append_stderr(&some[..count]);
@@ -285,8 +286,8 @@ impl Transport<RoleClient> for StdioTransport {
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
-            let line = self.next_line().await?;
-            if let Some(message) = self.parse_line(&line)? {
+            let line = self.next_stdout_line().await?;
+            if let Some(message) = self.parse_line_within_limits(&line)? {
                 return Some(message);
             }
         }
@@ -319,7 +320,8 @@ mod tests {
             env: Default::default(),
             cwd: None,
         };
-        let mut process = ServerProcess::new(build_command(&transport).unwrap().spawn().unwrap());
+        let mut process =
+            ServerProcess::new(build_server_command(&transport).unwrap().spawn().unwrap());
         assert!(process.group.is_some());
         assert!(process.wait_for_exit().await.unwrap().success());
         assert_eq!(process.group, None);

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::connection::{Connection, ServerRequestError};
 use crate::listing::ListedTool;
 use crate::output;
-use crate::output_check::{is_check_expensive, output_error};
+use crate::output_check::{is_validation_expensive, output_schema_violation};
 use crate::reconnect::ReconnectingServer;
 use crate::spec::{ServerTransport, tool_name};
 
@@ -42,7 +42,7 @@ impl McpTool {
     async fn connect(&self) -> Result<Arc<Connection>, ToolFailure> {
         let spec = self.server.spec();
         let patience = spec.setup_timeout();
-        match timeout(patience, self.server.connection()).await {
+        match timeout(patience, self.server.get_or_open_connection()).await {
             Ok(connection) => connection.map_err(|error| ToolFailure::new(error.to_string())),
             Err(_) => {
                 let (server, secs) = (&spec.name, patience.as_secs_f32());
@@ -55,20 +55,20 @@ impl McpTool {
 
     /// Converts the response of a call and checks it against the output schema. For an invalid
     /// response, the failure includes the response, because the model may still be able to use it.
-    async fn check_output(
+    async fn parse_and_validate_output(
         &self,
         answer: &Value,
         ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure> {
-        let read = output::parse_output(answer, &ctx.images);
+        let read = output::parse_tool_output(answer, &ctx.images);
         let output_schema = self.listed.output_schema.as_ref();
-        let why = if is_check_expensive(answer, output_schema) {
+        let why = if is_validation_expensive(answer, output_schema) {
             let (answer, output_schema) = (answer.clone(), output_schema.cloned());
-            let check = move || output_error(&answer, output_schema.as_ref());
+            let check = move || output_schema_violation(&answer, output_schema.as_ref());
             let checked = tokio::task::spawn_blocking(check).await;
             checked.map_err(|_| ToolFailure::new("the check of the response panicked"))?
         } else {
-            output_error(answer, output_schema)
+            output_schema_violation(answer, output_schema)
         };
         let Some(why) = why else {
             return read;
@@ -160,7 +160,7 @@ impl Tool for McpTool {
             let called = connection.call_tool(&self.name, input.clone(), &ctx.progress).await;
             watch.is_answered = true;
             match called {
-                Ok(answer) => return self.check_output(&answer, ctx).await,
+                Ok(answer) => return self.parse_and_validate_output(&answer, ctx).await,
                 Err(ServerRequestError::Disconnected { can_retry: true, .. }) if again => {
                     again = false
                 }

@@ -18,13 +18,15 @@ use longhaul_core::usage::ModelPricing;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use crate::conversation::{EncodedConversation, EncodedMessage, EncodedPiece, MessageEncoder};
-use crate::exchange::{Endpoint, EventDecoder, UsageEstimator};
+use crate::conversation::{
+    EncodedConversation, EncodedMessage, EncodedMessagePiece, MessageEncoder,
+};
+use crate::exchange::{ProviderEndpoint, StreamEventDecoder, UsageEstimator};
 use crate::http::HttpClient;
 use crate::image_source::ImageSource;
 use crate::images::{self, EncodedImages};
 use crate::json_object::JsonObject;
-use crate::lenient_json::remove_deep_extra_fields;
+use crate::lenient_json::remove_too_deep_extra_fields;
 use crate::request_cache::{ByteSize, RequestCache};
 use crate::secrets;
 use crate::settings::{AuthScheme, ModelSettings, SettingsError};
@@ -70,15 +72,16 @@ pub(crate) trait ProviderApi: MessageEncoder + fmt::Debug + Send + Sync + 'stati
 
     /// Returns all request fields other than the conversation. They are sent before the
     /// conversation.
-    fn fields_before_conversation(&self, parts: &RequestParts<'_, Self::Kind>) -> JsonObject;
+    fn fields_before_conversation(&self, parts: &EncodedRequestParts<'_, Self::Kind>)
+    -> JsonObject;
 
     /// Returns the conversation in a form that serialises to the JSON of this API.
-    fn encode_conversation(&self, parts: &RequestParts<'_, Self::Kind>) -> impl Serialize;
+    fn encode_conversation(&self, parts: &EncodedRequestParts<'_, Self::Kind>) -> impl Serialize;
 }
 
 /// The encoded parts that a request body is assembled from.
 #[derive(Debug)]
-pub(crate) struct RequestParts<'a, K> {
+pub(crate) struct EncodedRequestParts<'a, K> {
     pub(crate) model: &'a str,
     pub(crate) max_tokens: u64,
     /// Additional request fields set by the user, as one JSON object.
@@ -87,14 +90,14 @@ pub(crate) struct RequestParts<'a, K> {
     pub(crate) tools: Option<&'a RawJson>,
     pub(crate) messages: &'a [EncodedMessage<K>],
     /// Placeholder results for tool calls without a result, sent after the last message.
-    pub(crate) placeholder_results: &'a [EncodedPiece<K>],
+    pub(crate) placeholder_results: &'a [EncodedMessagePiece<K>],
 }
 
-impl<'a, K> RequestParts<'a, K> {
+impl<'a, K> EncodedRequestParts<'a, K> {
     /// Iterates over all encoded pieces of the conversation, including the placeholder results.
     pub(crate) fn conversation_pieces(
         &self,
-    ) -> impl Iterator<Item = &'a EncodedPiece<K>> + use<'a, K> {
+    ) -> impl Iterator<Item = &'a EncodedMessagePiece<K>> + use<'a, K> {
         let pieces = self.messages.iter().flat_map(|entry| &entry.pieces);
         pieces.chain(self.placeholder_results)
     }
@@ -120,9 +123,9 @@ impl<T: Serialize> Serialize for RequestBody<T> {
 }
 
 /// Decoder of one response, which can return the complete reply at the end.
-pub(crate) trait ResponseDecoder: EventDecoder + Default {
+pub(crate) trait ResponseDecoder: StreamEventDecoder + Default {
     /// Returns the complete reply, with the given label of the API and provider that it came from.
-    fn finish(self, api_label: &str) -> DecodedReply;
+    fn into_decoded_reply(self, api_label: &str) -> DecodedReply;
 }
 
 /// Builds a reply from its blocks and the label of its API. The returned flag says whether the
@@ -133,7 +136,7 @@ pub(crate) fn build_reply(
 ) -> (Reply, bool) {
     let reply = Reply {
         api: api_label.to_owned(),
-        blocks: blocks.into_iter().filter_map(remove_deep_extra_fields).collect(),
+        blocks: blocks.into_iter().filter_map(remove_too_deep_extra_fields).collect(),
     };
     let has_calls = reply.tool_calls().next().is_some();
     (reply, has_calls)
@@ -152,7 +155,7 @@ pub(crate) struct DecodedReply {
 pub(crate) struct ModelAdapter<W: ProviderApi> {
     wire: W,
     model: String,
-    endpoint: Endpoint,
+    endpoint: ProviderEndpoint,
     fields: Option<RawJson>,
     pricing: ModelPricing,
     image_source: Option<Arc<dyn ImageSource>>,
@@ -203,14 +206,14 @@ impl<W: ProviderApi> ModelAdapter<W> {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SettingsError> {
         let headers = settings.request_headers(W::HEADERS, W::AUTH_SCHEME)?;
-        settings.reject_reserved_fields(W::RESERVED_FIELDS)?;
+        settings.reject_reserved_request_fields(W::RESERVED_FIELDS)?;
         let (version, path) = W::PATH;
-        let line = Endpoint {
+        let line = ProviderEndpoint {
             url: http.endpoint_url(version, path),
             provider: settings.provider,
             http,
             headers,
-            secrets: secrets::new_redactor(settings.key.as_ref(), &settings.headers),
+            secrets: secrets::redactor_for_credentials(settings.key.as_ref(), &settings.headers),
             clock,
             usage: W::USAGE,
         };
@@ -239,8 +242,9 @@ impl<W: ProviderApi> ModelAdapter<W> {
     }
 
     fn encode_prompt_and_tools(&self, request: &ModelRequest) -> Result<PromptAndTools, String> {
-        let prompt = inline_text(&request.system, "prompt")?;
-        let tools = tool_table::parse_tool_table(inline_text(&request.tools, "table of tools")?)?;
+        let prompt = require_inline_text(&request.system, "prompt")?;
+        let tools =
+            tool_table::parse_tool_table(require_inline_text(&request.tools, "table of tools")?)?;
         Ok(PromptAndTools {
             system: request.system.clone(),
             tools: request.tools.clone(),
@@ -249,9 +253,9 @@ impl<W: ProviderApi> ModelAdapter<W> {
         })
     }
 
-    fn serialize_body(
+    fn serialize_request_body(
         &self,
-        parts: &RequestParts<'_, W::Kind>,
+        parts: &EncodedRequestParts<'_, W::Kind>,
         capacity: usize,
     ) -> Result<Vec<u8>, Failure> {
         let whole = RequestBody {
@@ -266,8 +270,8 @@ impl<W: ProviderApi> ModelAdapter<W> {
 
     /// Builds the request body. Messages that the cache already has in encoded form are not encoded
     /// again.
-    async fn build_body(&self, request: &ModelRequest) -> Result<Bytes, Failure> {
-        let dropped_images = images::dropped_image_count(&request.messages);
+    async fn build_request_body(&self, request: &ModelRequest) -> Result<Bytes, Failure> {
+        let dropped_images = images::count_images_to_drop(&request.messages);
         let (head, mut conversation) = match self.cache.take(request.run) {
             Some(cached) if cached.dropped_images == dropped_images => {
                 (Some(cached.head), cached.conversation)
@@ -297,7 +301,7 @@ impl<W: ProviderApi> ModelAdapter<W> {
                 remaining_dropped.saturating_sub(images::sendable_image_count(message));
         }
         let placeholder_results = conversation.placeholder_results(&self.wire);
-        let parts = RequestParts {
+        let parts = EncodedRequestParts {
             model: &self.model,
             max_tokens: request.max_tokens,
             fields: self.fields.as_ref(),
@@ -306,7 +310,7 @@ impl<W: ProviderApi> ModelAdapter<W> {
             messages: &conversation.messages,
             placeholder_results: &placeholder_results,
         };
-        let body = self.serialize_body(&parts, conversation.byte_size() + BODY_OVERHEAD)?;
+        let body = self.serialize_request_body(&parts, conversation.byte_size() + BODY_OVERHEAD)?;
         self.cache.insert(request.run, CachedRequest { head, conversation, dropped_images });
         Ok(body.into())
     }
@@ -323,18 +327,18 @@ impl<W: ProviderApi> Model for ModelAdapter<W> {
         request: &ModelRequest,
         sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        let body = self.build_body(request).await?;
+        let body = self.build_request_body(request).await?;
         let sent = UsageEstimator {
             pricing: self.estimate(request).pricing,
             bytes: request.conversation_bytes(),
         };
         let mut decoder = W::Decoder::default();
-        self.endpoint.send_request((body, sent), &mut decoder, sink).await?;
+        self.endpoint.send_and_decode((body, sent), &mut decoder, sink).await?;
         let usage = decoder.token_counts().final_usage(W::USAGE, sent.estimated_usage(&decoder));
-        let DecodedReply { reply, stop, model } = decoder.finish(self.wire.api_label());
+        let DecodedReply { reply, stop, model } = decoder.into_decoded_reply(self.wire.api_label());
         Ok(ModelResponse {
             reply: Arc::new(reply),
-            stop: stop.map_text(|text| self.redact(&text)),
+            stop: stop.map_unknown_text(|text| self.redact(&text)),
             usage,
             cost: self.pricing.price.map(|price| price.cost(usage)),
             model: self.redacted_model_name(model),
@@ -347,7 +351,10 @@ fn invalid_request_failure(reason: String) -> Failure {
     Failure::new(FailureClass::InvalidRequest, reason)
 }
 
-fn inline_text<'a>(stored_text: &'a StoredText, text_name: &str) -> Result<&'a str, String> {
+fn require_inline_text<'a>(
+    stored_text: &'a StoredText,
+    text_name: &str,
+) -> Result<&'a str, String> {
     match stored_text {
         StoredText::Inline(text) => Ok(text),
         StoredText::Blob(_) => Err(format!("the {text_name} is a blob reference, not inline text")),

@@ -12,9 +12,9 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use serde::Serialize;
 
-use crate::adapter::{ModelAdapter, ProviderApi, RequestParts};
+use crate::adapter::{EncodedRequestParts, ModelAdapter, ProviderApi};
 use crate::anthropic::decode::StreamDecoder;
-use crate::anthropic::encode::{MessageRole, api_messages, text_block, with_cache_control};
+use crate::anthropic::encode::{MessageRole, build_api_messages, text_block, with_cache_control};
 use crate::anthropic::wire::{API_NAME, MessagesApi, NAME_MAX, USAGE};
 use crate::http::HttpClient;
 use crate::json_object::JsonObject;
@@ -37,7 +37,7 @@ pub fn new_model(
 /// Returns an error if the user has set a request field that only the adapter may set. Sends no
 /// request.
 pub fn check_request_fields(settings: &ModelSettings) -> Result<(), SettingsError> {
-    settings.reject_reserved_fields(MessagesApi::RESERVED_FIELDS)
+    settings.reject_reserved_request_fields(MessagesApi::RESERVED_FIELDS)
 }
 
 impl ProviderApi for MessagesApi {
@@ -76,7 +76,10 @@ impl ProviderApi for MessagesApi {
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
-    fn fields_before_conversation(&self, parts: &RequestParts<'_, MessageRole>) -> JsonObject {
+    fn fields_before_conversation(
+        &self,
+        parts: &EncodedRequestParts<'_, MessageRole>,
+    ) -> JsonObject {
         JsonObject::default()
             .with_field("model", parts.model)
             .with_field("max_tokens", &parts.max_tokens)
@@ -86,7 +89,7 @@ impl ProviderApi for MessagesApi {
             .with_optional_field("tools", parts.tools)
     }
 
-    fn encode_conversation(&self, parts: &RequestParts<'_, MessageRole>) -> impl Serialize {
-        api_messages(parts)
+    fn encode_conversation(&self, parts: &EncodedRequestParts<'_, MessageRole>) -> impl Serialize {
+        build_api_messages(parts)
     }
 }

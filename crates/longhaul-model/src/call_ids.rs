@@ -24,7 +24,7 @@ impl ToolCallIds {
         message_index: usize,
         call_index: usize,
     ) -> String {
-        let mut id = sanitize(original_id, ID_MAX);
+        let mut id = replace_invalid_chars(original_id, ID_MAX);
         let mut tries = 0;
         while id.is_empty() || self.0.contains_key(&id) {
             id = match tries {
@@ -65,13 +65,13 @@ impl ToolCallIds {
 
 /// Returns a tool name that is valid in a request, truncated to `max` characters.
 pub(crate) fn valid_tool_name(original_name: &str, max_chars: usize) -> String {
-    match sanitize(original_name, max_chars) {
+    match replace_invalid_chars(original_name, max_chars) {
         name if name.is_empty() => "unnamed".to_owned(),
         name => name,
     }
 }
 
-fn sanitize(text: &str, max_chars: usize) -> String {
+fn replace_invalid_chars(text: &str, max_chars: usize) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     text.chars().take(max_chars).map(|c| if fits(c) { c } else { '_' }).collect()
 }

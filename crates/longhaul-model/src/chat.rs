@@ -17,9 +17,9 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use serde::Serialize;
 
-use crate::adapter::{ModelAdapter, ProviderApi, RequestParts};
+use crate::adapter::{EncodedRequestParts, ModelAdapter, ProviderApi};
 use crate::chat::decode::StreamDecoder;
-use crate::chat::encode::{ChatMessageKind, chat_messages, message_with_role};
+use crate::chat::encode::{ChatMessageKind, build_chat_messages, message_with_role};
 use crate::chat::wire::{API_NAME, ChatCompletionsApi, NAME_MAX, USAGE};
 use crate::http::HttpClient;
 use crate::json_object::JsonObject;
@@ -45,7 +45,7 @@ pub fn new_model(
 /// Returns an error if the user has set a request field that only the adapter may set. Sends no
 /// request.
 pub fn check_request_fields(settings: &ModelSettings) -> Result<(), SettingsError> {
-    settings.reject_reserved_fields(ChatCompletionsApi::RESERVED_FIELDS)
+    settings.reject_reserved_request_fields(ChatCompletionsApi::RESERVED_FIELDS)
 }
 
 impl ProviderApi for ChatCompletionsApi {
@@ -89,12 +89,15 @@ impl ProviderApi for ChatCompletionsApi {
     fn encode_tools(&self, tools: &[ToolRow]) -> RawJson {
         let tools = tools.iter().map(|row| {
             let function = row.encode_tool(NAME_MAX, "parameters");
-            JsonObject::with_type("function").with_field("function", &function)
+            JsonObject::with_type_field("function").with_field("function", &function)
         });
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
-    fn fields_before_conversation(&self, parts: &RequestParts<'_, ChatMessageKind>) -> JsonObject {
+    fn fields_before_conversation(
+        &self,
+        parts: &EncodedRequestParts<'_, ChatMessageKind>,
+    ) -> JsonObject {
         let limit = match self.quirks.max_completion_tokens {
             true => "max_completion_tokens",
             false => "max_tokens",
@@ -110,8 +113,11 @@ impl ProviderApi for ChatCompletionsApi {
             .with_optional_field("tools", parts.tools)
     }
 
-    fn encode_conversation(&self, parts: &RequestParts<'_, ChatMessageKind>) -> impl Serialize {
+    fn encode_conversation(
+        &self,
+        parts: &EncodedRequestParts<'_, ChatMessageKind>,
+    ) -> impl Serialize {
         let prompt = parts.prompt.cloned().into_iter();
-        prompt.chain(chat_messages(parts)).collect::<Vec<_>>()
+        prompt.chain(build_chat_messages(parts)).collect::<Vec<_>>()
     }
 }

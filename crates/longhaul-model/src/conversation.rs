@@ -23,21 +23,29 @@ pub(crate) trait MessageEncoder {
     type Kind: Copy + fmt::Debug + Send + Sync;
 
     /// Encodes the parts of a user message.
-    fn encode_user_message(&self, target: &mut PieceCollector<'_, Self::Kind>, parts: &[Part]);
+    fn encode_user_message(
+        &self,
+        target: &mut MessagePieceCollector<'_, Self::Kind>,
+        parts: &[Part],
+    );
 
     /// Encodes the result of the tool call with this ID.
     fn encode_tool_result(
         &self,
-        target: &mut PieceCollector<'_, Self::Kind>,
+        target: &mut MessagePieceCollector<'_, Self::Kind>,
         call_id: &str,
         result: &ToolResult,
     );
 
     /// Encodes a placeholder result for a tool call without a result.
-    fn encode_placeholder_result(&self, target: &mut PieceCollector<'_, Self::Kind>, call_id: &str);
+    fn encode_placeholder_result(
+        &self,
+        target: &mut MessagePieceCollector<'_, Self::Kind>,
+        call_id: &str,
+    );
 
     /// Encodes a reply of the model as an assistant message.
-    fn encode_reply(&self, target: &mut PieceCollector<'_, Self::Kind>, reply: &Reply);
+    fn encode_reply(&self, target: &mut MessagePieceCollector<'_, Self::Kind>, reply: &Reply);
 
     /// Returns the parts of tool results that must be sent as user messages, after the results of
     /// all calls.
@@ -52,16 +60,16 @@ pub(crate) trait MessageEncoder {
 
 /// An encoded piece of the conversation, such as a content block or a complete message.
 #[derive(Debug)]
-pub(crate) struct EncodedPiece<K> {
+pub(crate) struct EncodedMessagePiece<K> {
     pub(crate) kind: K,
     pub(crate) json: RawJson,
 }
 
 /// Collects the encoded pieces of one message.
 #[derive(Debug)]
-pub(crate) struct PieceCollector<'a, K> {
+pub(crate) struct MessagePieceCollector<'a, K> {
     pub(crate) images: &'a EncodedImages,
-    pieces: Vec<EncodedPiece<K>>,
+    pieces: Vec<EncodedMessagePiece<K>>,
     /// Tool calls of the message, for which the next message must contain results.
     pending_calls: Vec<PendingToolCall>,
     ids: &'a mut ToolCallIds,
@@ -69,17 +77,17 @@ pub(crate) struct PieceCollector<'a, K> {
     message_index: usize,
 }
 
-impl<K> PieceCollector<'_, K> {
+impl<K> MessagePieceCollector<'_, K> {
     /// Adds a piece: the given value, encoded as JSON.
     pub(crate) fn add_piece(&mut self, kind: K, value: &impl Serialize) {
         let json = RawJson::from_serialize(value);
-        self.pieces.push(EncodedPiece { kind, json });
+        self.pieces.push(EncodedMessagePiece { kind, json });
     }
 
     /// Adds a piece that is already encoded as JSON. Its bytes are not changed.
     pub(crate) fn add_raw_piece(&mut self, kind: K, json: &RawJson) {
         let json = json.clone();
-        self.pieces.push(EncodedPiece { kind, json });
+        self.pieces.push(EncodedMessagePiece { kind, json });
     }
 
     /// Assigns an ID to a tool call and adds the call to the calls that need a result.
@@ -110,7 +118,7 @@ pub(crate) struct EncodedMessage<K> {
     /// The message that was encoded. Messages are compared by address, and the weak reference keeps
     /// the address from being reused.
     source: Weak<Message>,
-    pub(crate) pieces: Vec<EncodedPiece<K>>,
+    pub(crate) pieces: Vec<EncodedMessagePiece<K>>,
     pending_calls: Vec<PendingToolCall>,
     /// Total length in bytes of all pieces up to and including this message.
     cumulative_bytes: usize,
@@ -165,7 +173,7 @@ impl<K: Copy> EncodedConversation<K> {
         let last = self.messages.last();
         let (pending, before) =
             last.map_or((&[][..], 0), |last| (&last.pending_calls, last.cumulative_bytes));
-        let mut target = PieceCollector {
+        let mut target = MessagePieceCollector {
             images,
             pieces: Vec::new(),
             pending_calls: Vec::new(),
@@ -185,7 +193,7 @@ impl<K: Copy> EncodedConversation<K> {
                 encoder.encode_reply(&mut target, reply);
             }
         }
-        let PieceCollector { pieces, pending_calls: pending, .. } = target;
+        let MessagePieceCollector { pieces, pending_calls: pending, .. } = target;
         let lengths = pieces.iter().map(|piece| piece.json.as_str().len());
         self.messages.push(EncodedMessage {
             source: Arc::downgrade(message),
@@ -200,9 +208,9 @@ impl<K: Copy> EncodedConversation<K> {
     pub(crate) fn placeholder_results<T: MessageEncoder<Kind = K>>(
         &mut self,
         encoder: &T,
-    ) -> Vec<EncodedPiece<K>> {
+    ) -> Vec<EncodedMessagePiece<K>> {
         let images = EncodedImages::default();
-        let mut target = PieceCollector {
+        let mut target = MessagePieceCollector {
             images: &images,
             pieces: Vec::new(),
             pending_calls: Vec::new(),
@@ -219,7 +227,7 @@ impl<K: Copy> EncodedConversation<K> {
 /// Encodes placeholder results for the given tool calls.
 fn encode_placeholder_results<T: MessageEncoder>(
     encoder: &T,
-    target: &mut PieceCollector<'_, T::Kind>,
+    target: &mut MessagePieceCollector<'_, T::Kind>,
     pending: &[PendingToolCall],
 ) {
     for pending in pending {
@@ -230,7 +238,7 @@ fn encode_placeholder_results<T: MessageEncoder>(
 /// Encodes tool results in the order of their calls. Calls without a result stay pending.
 fn encode_tool_results<T: MessageEncoder>(
     encoder: &T,
-    target: &mut PieceCollector<'_, T::Kind>,
+    target: &mut MessagePieceCollector<'_, T::Kind>,
     pending: Vec<PendingToolCall>,
     results: &[ToolResult],
 ) {

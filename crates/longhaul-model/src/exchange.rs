@@ -24,20 +24,20 @@ use crate::sse::{SseEvent, SseStream};
 use crate::token_counts::{TokenCounts, UsageJsonPaths};
 
 /// Decoder that builds a reply from the events or the body of a provider's response.
-pub(crate) trait EventDecoder: Send {
+pub(crate) trait StreamEventDecoder: Send {
     /// Decodes one event of the stream. User-visible text is passed to the sink.
     fn decode_event(
         &mut self,
         event: &SseEvent,
         sink: &dyn DeltaSink,
-    ) -> Result<EventEffect, DecodeError>;
+    ) -> Result<StreamEventEffect, DecodeError>;
 
     /// Decodes a complete reply from a server that does not stream.
     fn decode_body(&mut self, body: &str, sink: &dyn DeltaSink) -> Result<(), DecodeError>;
 
     /// Whether the reply is complete if the stream ends now. True only for APIs whose servers may
     /// omit the final event.
-    fn is_complete(&self) -> bool {
+    fn is_complete_at_stream_end(&self) -> bool {
         false
     }
 
@@ -51,7 +51,7 @@ pub(crate) trait EventDecoder: Send {
 
 /// Effect of a stream event on the reply that is being decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EventEffect {
+pub(crate) enum StreamEventEffect {
     /// The event does not affect the reply, such as a keep-alive event.
     Ignored,
     /// The event contained a part of the reply.
@@ -61,7 +61,7 @@ pub(crate) enum EventEffect {
 }
 
 /// Passes text to the sink unless the text is empty.
-pub(crate) fn emit_text(text: &str, sink: &dyn DeltaSink) {
+pub(crate) fn emit_non_empty_text(text: &str, sink: &dyn DeltaSink) {
     if !text.is_empty() {
         sink.on_text(text);
     }
@@ -77,7 +77,7 @@ pub(crate) fn parse_event_objects(event: &SseEvent) -> Result<Vec<&RawValue>, De
     if event.data == DONE || event.data.is_empty() {
         return Ok(Vec::new());
     }
-    let objects: Vec<&RawValue> = event.parse_json().map_err(invalid_json_error)?;
+    let objects: Vec<&RawValue> = event.parse_json_data().map_err(invalid_json_error)?;
     match objects.iter().all(|raw| raw.get().starts_with('{')) {
         true => Ok(objects),
         false => Err(DecodeError::Malformed("an event is not an object".to_owned())),
@@ -87,14 +87,14 @@ pub(crate) fn parse_event_objects(event: &SseEvent) -> Result<Vec<&RawValue>, De
 /// Decodes the JSON objects of an event in order and stops at the end of the reply.
 pub(crate) fn decode_event_objects<'a>(
     event: &'a SseEvent,
-    mut decode: impl FnMut(&'a RawValue) -> Result<EventEffect, DecodeError>,
-) -> Result<EventEffect, DecodeError> {
-    let mut effect = EventEffect::Ignored;
+    mut decode: impl FnMut(&'a RawValue) -> Result<StreamEventEffect, DecodeError>,
+) -> Result<StreamEventEffect, DecodeError> {
+    let mut effect = StreamEventEffect::Ignored;
     for raw in parse_event_objects(event)? {
         match decode(raw)? {
-            EventEffect::Ignored => {}
-            EventEffect::Progress => effect = EventEffect::Progress,
-            EventEffect::Done => return Ok(EventEffect::Done),
+            StreamEventEffect::Ignored => {}
+            StreamEventEffect::Progress => effect = StreamEventEffect::Progress,
+            StreamEventEffect::Done => return Ok(StreamEventEffect::Done),
         }
     }
     Ok(effect)
@@ -122,7 +122,7 @@ pub(crate) fn invalid_json_error(error: serde_json::Error) -> DecodeError {
 
 /// One operation of a provider's API: the URL, and everything needed to send requests to that URL.
 #[derive(Debug)]
-pub(crate) struct Endpoint {
+pub(crate) struct ProviderEndpoint {
     pub(crate) provider: String,
     pub(crate) http: HttpClient,
     pub(crate) url: Url,
@@ -143,7 +143,7 @@ pub(crate) struct UsageEstimator {
 
 impl UsageEstimator {
     /// Estimates the usage of an exchange for which the provider reports no token counts.
-    pub(crate) fn estimated_usage(&self, decoder: &dyn EventDecoder) -> Usage {
+    pub(crate) fn estimated_usage(&self, decoder: &dyn StreamEventDecoder) -> Usage {
         self.pricing.estimate_usage(self.bytes, decoder.received_bytes())
     }
 }
@@ -162,12 +162,12 @@ impl From<HttpError> for ExchangeError {
     }
 }
 
-impl Endpoint {
+impl ProviderEndpoint {
     /// Sends a request and passes the response to the decoder until the reply is complete.
-    pub(crate) async fn send_request(
+    pub(crate) async fn send_and_decode(
         &self,
         (body, question): (Bytes, UsageEstimator),
-        decoder: &mut dyn EventDecoder,
+        decoder: &mut dyn StreamEventDecoder,
         sink: &dyn DeltaSink,
     ) -> Result<(), Failure> {
         let sent = self.http.post(&self.url, &self.headers, body).await;
@@ -179,8 +179,8 @@ impl Endpoint {
             return Err(self.error_mapper().map_error_status(status, &headers, &body));
         }
         let result = match answer.is_event_stream() {
-            true => self.read_stream(answer, decoder, sink).await,
-            false => self.read_body(answer, decoder, sink).await,
+            true => self.decode_event_stream(answer, decoder, sink).await,
+            false => self.decode_response_body(answer, decoder, sink).await,
         };
         result.map_err(|ended| {
             let mapper = self.error_mapper();
@@ -212,10 +212,10 @@ impl Endpoint {
         })
     }
 
-    async fn read_stream(
+    async fn decode_event_stream(
         &self,
         answer: BoundedResponse,
-        decoder: &mut dyn EventDecoder,
+        decoder: &mut dyn StreamEventDecoder,
         sink: &dyn DeltaSink,
     ) -> Result<(), ExchangeError> {
         let stall = self.http.limits().stall;
@@ -224,22 +224,22 @@ impl Endpoint {
             let moved =
                 tokio::time::timeout(stall, read_until_progress(&mut events, decoder, sink)).await;
             match moved.map_err(|_| HttpError::StallTimeout(stall))?? {
-                EventEffect::Done => break,
-                EventEffect::Progress | EventEffect::Ignored => {}
+                StreamEventEffect::Done => break,
+                StreamEventEffect::Progress | StreamEventEffect::Ignored => {}
             }
         }
         events.drain_body().await;
         Ok(())
     }
 
-    async fn read_body(
+    async fn decode_response_body(
         &self,
         mut answer: BoundedResponse,
-        decoder: &mut dyn EventDecoder,
+        decoder: &mut dyn StreamEventDecoder,
         sink: &dyn DeltaSink,
     ) -> Result<(), ExchangeError> {
         let Some(body) = answer.read_complete_body().await? else {
-            return self.read_stream(answer, decoder, sink).await;
+            return self.decode_event_stream(answer, decoder, sink).await;
         };
         let result = match std::str::from_utf8(&body) {
             Ok(text) => decoder.decode_body(text, sink),
@@ -261,13 +261,15 @@ impl Endpoint {
 /// Reads events until an event adds to the reply or ends the reply.
 async fn read_until_progress(
     events: &mut SseStream,
-    decoder: &mut dyn EventDecoder,
+    decoder: &mut dyn StreamEventDecoder,
     sink: &dyn DeltaSink,
-) -> Result<EventEffect, ExchangeError> {
+) -> Result<StreamEventEffect, ExchangeError> {
     while let Some(event) = events.next_event().await? {
         match decoder.decode_event(&event, sink) {
-            Ok(EventEffect::Ignored) => {}
-            Ok(effect @ (EventEffect::Progress | EventEffect::Done)) => return Ok(effect),
+            Ok(StreamEventEffect::Ignored) => {}
+            Ok(effect @ (StreamEventEffect::Progress | StreamEventEffect::Done)) => {
+                return Ok(effect);
+            }
             // A truncated event means that the stream ended early, not that the event is malformed.
             Err(DecodeError::Malformed(_)) if event.is_truncated => {
                 return Err(HttpError::UnexpectedEof.into());
@@ -275,8 +277,8 @@ async fn read_until_progress(
             Err(error) => return Err(ExchangeError::Decode(error)),
         }
     }
-    match decoder.is_complete() {
-        true => Ok(EventEffect::Done),
+    match decoder.is_complete_at_stream_end() {
+        true => Ok(StreamEventEffect::Done),
         false => Err(HttpError::UnexpectedEof.into()),
     }
 }

@@ -78,7 +78,7 @@ fn sendable_images(message: &Message) -> impl Iterator<Item = &ImageRef> {
 ///
 /// Images are dropped in steps of half a limit, because each change at the start of a conversation
 /// invalidates the provider's prompt cache.
-pub(crate) fn dropped_image_count(messages: &[Arc<Message>]) -> usize {
+pub(crate) fn count_images_to_drop(messages: &[Arc<Message>]) -> usize {
     let all = messages.iter().flat_map(|message| sendable_images(message));
     let sizes: Vec<u64> = all.map(|image| image.blob.size.div_ceil(3) * 4).collect();
     let bytes: u64 = sizes.iter().sum();
@@ -111,31 +111,31 @@ mod tests {
 
     use super::*;
 
-    fn check_dropped_image_count(sizes: &[u64], expected: usize) {
+    fn assert_dropped_image_count(sizes: &[u64], expected: usize) {
         let image_message = |size: &u64| {
             let blob = BlobRef { size: *size, ..BlobRef::for_content(b"") };
             let media_type = "image/png".to_owned();
             Arc::new(Message::User(vec![Part::Image(ImageRef { media_type, blob })]))
         };
         let messages: Vec<Arc<Message>> = sizes.iter().map(image_message).collect();
-        assert_eq!(dropped_image_count(&messages), expected, "{sizes:?}");
+        assert_eq!(count_images_to_drop(&messages), expected, "{sizes:?}");
     }
 
     #[test]
     fn the_oldest_images_are_dropped_in_steps_of_half_the_limit() {
-        check_dropped_image_count(&[], 0);
-        check_dropped_image_count(&[3; 20], 0);
-        check_dropped_image_count(&[3; 21], 10);
-        check_dropped_image_count(&[3; 30], 10);
-        check_dropped_image_count(&[3; 31], 20);
+        assert_dropped_image_count(&[], 0);
+        assert_dropped_image_count(&[3; 20], 0);
+        assert_dropped_image_count(&[3; 21], 10);
+        assert_dropped_image_count(&[3; 30], 10);
+        assert_dropped_image_count(&[3; 31], 20);
         // 3 MiB are 4 MiB in base64: five images fit, and images are dropped in steps of 10 MiB.
         let long = 3 * 1024 * 1024;
-        check_dropped_image_count(&[long; 5], 0);
-        check_dropped_image_count(&[long; 6], 3);
-        check_dropped_image_count(&[long; 7], 3);
-        check_dropped_image_count(&[long; 8], 5);
-        check_dropped_image_count(&[3, long, long, long, long, long, 3], 4);
+        assert_dropped_image_count(&[long; 5], 0);
+        assert_dropped_image_count(&[long; 6], 3);
+        assert_dropped_image_count(&[long; 7], 3);
+        assert_dropped_image_count(&[long; 8], 5);
+        assert_dropped_image_count(&[3, long, long, long, long, long, 3], 4);
         // Images that can't be sent don't count.
-        check_dropped_image_count(&[u64::MAX / 8; 30], 0);
+        assert_dropped_image_count(&[u64::MAX / 8; 30], 0);
     }
 }

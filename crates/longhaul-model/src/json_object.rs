@@ -18,7 +18,7 @@ pub(crate) struct JsonObject(Vec<(String, RawJson)>);
 
 impl JsonObject {
     /// Creates an object with the given value in the field `type`.
-    pub(crate) fn with_type(kind: &str) -> Self {
+    pub(crate) fn with_type_field(kind: &str) -> Self {
         Self::default().with_field("type", kind)
     }
 

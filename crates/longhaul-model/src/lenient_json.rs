@@ -37,7 +37,7 @@ const DEPTH_MAX: usize = 100;
 /// call. Text that is a JSON string already is wrapped once more, so that the model's text can
 /// always be restored. Empty text without a value becomes `{}`, because some servers parse the
 /// arguments again.
-pub(crate) fn parse_arguments(json_value: Option<RawJson>, text: &str) -> RawJson {
+pub(crate) fn parse_tool_arguments(json_value: Option<RawJson>, text: &str) -> RawJson {
     if text.trim().is_empty() {
         return match json_value {
             Some(input) if is_nested_too_deep(input.as_str()) => {
@@ -65,7 +65,7 @@ pub(crate) fn original_arguments_text(input: &RawJson) -> Cow<'_, str> {
 /// Object that wraps arguments which are not a JSON object. The name of its field lets the model
 /// recognise the mistake.
 #[derive(Serialize)]
-struct InvalidArguments<'a> {
+struct InvalidArgumentsObject<'a> {
     #[serde(rename = "INVALID_JSON")]
     input: &'a RawJson,
 }
@@ -75,7 +75,7 @@ struct InvalidArguments<'a> {
 pub(crate) fn arguments_as_object(input: &RawJson) -> RawJson {
     match input.as_str().starts_with('{') {
         true => input.clone(),
-        false => RawJson::from_serialize(&InvalidArguments { input }),
+        false => RawJson::from_serialize(&InvalidArgumentsObject { input }),
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn is_nested_too_deep(json: &str) -> bool {
 
 /// Removes the extra fields of a block, which are kept as raw JSON, if they are nested too deep.
 /// `None` means that the whole block is raw JSON that is nested too deep.
-pub(crate) fn remove_deep_extra_fields(block: Block) -> Option<Block> {
+pub(crate) fn remove_too_deep_extra_fields(block: Block) -> Option<Block> {
     let fits = |raw: &RawJson| !is_nested_too_deep(raw.as_str());
     Some(match block {
         Block::Text(text_block) => {
@@ -119,13 +119,13 @@ pub(crate) fn remove_deep_extra_fields(block: Block) -> Option<Block> {
 }
 
 /// Parses a count from a JSON number or from a JSON string that contains a number.
-pub(crate) fn parse_count(json: &str) -> Option<u64> {
+pub(crate) fn parse_lenient_u64(json: &str) -> Option<u64> {
     let parse_quoted = || serde_json::from_str::<String>(json).ok()?.trim().parse().ok();
     serde_json::from_str(json).ok().or_else(parse_quoted)
 }
 
 /// Whether a JSON value is neither null, false nor empty.
-pub(crate) fn is_non_empty_value(value: &RawValue) -> bool {
+pub(crate) fn is_non_empty_json_value(value: &RawValue) -> bool {
     !matches!(value.get(), "null" | "false" | r#""""# | "{}" | "[]")
 }
 
@@ -134,9 +134,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_round_trip() {
+    fn original_argument_text_is_restored() {
         let check = |text: &str, expected: &str| {
-            let input = parse_arguments(None, text);
+            let input = parse_tool_arguments(None, text);
             assert_eq!(input.as_str(), expected, "{text}");
             assert_eq!(original_arguments_text(&input), text.trim(), "{text}");
         };
@@ -152,8 +152,8 @@ mod tests {
     fn too_deep_arguments_are_kept_as_text() {
         let check = |json: String, deep: bool| {
             assert_eq!(is_nested_too_deep(&json), deep, "{json}");
-            let input = parse_arguments(RawJson::parse(json.clone()).ok(), "");
-            let parsed = parse_arguments(None, &json);
+            let input = parse_tool_arguments(RawJson::parse(json.clone()).ok(), "");
+            let parsed = parse_tool_arguments(None, &json);
             assert_eq!(input, parsed);
             assert_eq!(original_arguments_text(&input), input.as_str());
             assert_eq!(input.as_str().starts_with('"'), deep, "{json}");
@@ -172,7 +172,7 @@ mod tests {
     fn blank_argument_text_becomes_the_json_value_or_an_empty_object() {
         let check = |whole: Option<&str>, kept: &str| {
             let whole = whole.and_then(|json| RawJson::parse(json).ok());
-            assert_eq!(parse_arguments(whole, " \n").as_str(), kept);
+            assert_eq!(parse_tool_arguments(whole, " \n").as_str(), kept);
         };
         check(None, "{}");
         check(Some("null"), "{}");

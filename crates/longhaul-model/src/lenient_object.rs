@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::decode_error::DecodeError;
-use crate::lenient_json::parse_count;
+use crate::lenient_json::parse_lenient_u64;
 
 /// A JSON object with its fields by name. A field that is `null` counts as missing.
 #[derive(Debug, Default, Deserialize)]
@@ -54,7 +54,7 @@ impl<'a> LenientObject<'a> {
 
     /// Returns a number field. A string that contains a number is accepted too.
     pub(crate) fn number_field(&self, name: &str) -> Option<u64> {
-        parse_count(self.raw_field(name)?.get())
+        parse_lenient_u64(self.raw_field(name)?.get())
     }
 
     /// Returns an object field. `None` means that the field is missing or not an object.

@@ -126,13 +126,13 @@ impl MockProvider {
         delay: &mut Millis,
     ) -> Result<MockResponse, ApiError> {
         let number = increment_counter(&self.reply_requests);
-        let fault = request.fault.map(Fault::parse).transpose();
+        let fault = request.fault.map(Fault::parse_header_value).transpose();
         let fault = fault.map_err(|bad| ApiError::new(400, bad))?;
         let status = match fault {
             Some(Fault::Status(status)) => Some(status),
             Some(Fault::Cut | Fault::Stall | Fault::Garbage | Fault::Error) | None => None,
         };
-        if let Some(status) = status.or_else(|| self.faults.failure_status(number)) {
+        if let Some(status) = status.or_else(|| self.faults.failure_status_of_request(number)) {
             let message = format!("the mock provider injected a failure with status {status}");
             return Err(ApiError::new(status, message));
         }
@@ -158,10 +158,10 @@ impl MockProvider {
         *delay = line.delay;
         let rendered = reply::render_reply(line, &scripted_request, &self.renderer)
             .map_err(|fault| broken(&fault))?;
-        scripted_request.attempt = self.next_attempt(line, name, hash);
+        scripted_request.attempt = self.attempt_number_for_reply(line, name, hash);
         if let Some(failure) = line
             .failure
-            .and_then(|outage| reply::failure_of_attempt(outage, scripted_request.attempt))
+            .and_then(|outage| reply::scripted_failure_of_attempt(outage, scripted_request.attempt))
         {
             let status = failure.status.unwrap_or(500);
             return Err(ApiError::new(status, failure.message));
@@ -169,7 +169,7 @@ impl MockProvider {
         let rendered = Arc::new(rendered);
         let mock_reply = MockReply {
             request: &parsed,
-            stop: reply::stop_reason(&rendered),
+            stop: reply::stop_reason_of_reply(&rendered),
             usage: line
                 .usage
                 .unwrap_or_else(|| reply::estimate_usage(&scripted_request, &rendered)),
@@ -200,10 +200,17 @@ impl MockProvider {
 
     /// Returns the number of the current attempt at a request, from 1. Attempts are counted only
     /// for replies that are scripted to fail.
-    fn next_attempt(&self, reply: &ScriptedReply, script_name: &str, request_hash: Hash) -> u32 {
+    fn attempt_number_for_reply(
+        &self,
+        reply: &ScriptedReply,
+        script_name: &str,
+        request_hash: Hash,
+    ) -> u32 {
         match reply.failure {
             None => 1,
-            Some(outage) => self.attempts.next_attempt(script_name, request_hash, outage.times),
+            Some(outage) => {
+                self.attempts.next_attempt_number(script_name, request_hash, outage.times)
+            }
         }
     }
 

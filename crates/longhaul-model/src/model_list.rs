@@ -64,7 +64,7 @@ pub async fn fetch_model_names(
     http: &HttpClient,
     request: &ModelListRequest<'_>,
 ) -> Result<Vec<String>, Failure> {
-    let secrets = secrets::new_redactor(request.key, request.headers);
+    let secrets = secrets::redactor_for_credentials(request.key, request.headers);
     let mapper = ErrorMapper { provider: request.provider, secrets: &secrets, now: request.now };
     let url = match request.api {
         ModelListApi::Anthropic => {
@@ -118,5 +118,5 @@ fn request_headers(request: &ModelListRequest<'_>) -> Result<HeaderMap, Settings
         }
         ModelListApi::OpenAi => (&[accept][..], AuthScheme::Bearer),
     };
-    settings::build_headers(fixed, request.headers, request.key.map(|key| (login, key)))
+    settings::build_request_headers(fixed, request.headers, request.key.map(|key| (login, key)))
 }

@@ -87,11 +87,11 @@ impl PriceTable {
     pub fn load_built_in() -> Result<Self, PriceError> {
         // Parsed once, because a command loads its configuration several times.
         static BUILT_IN: LazyLock<Result<PriceTable, PriceError>> =
-            LazyLock::new(|| PriceTable::parse(TABLE_TOML));
+            LazyLock::new(|| PriceTable::parse_toml(TABLE_TOML));
         BUILT_IN.clone()
     }
 
-    fn parse(text: &str) -> Result<Self, PriceError> {
+    fn parse_toml(text: &str) -> Result<Self, PriceError> {
         let table: PriceTableFile =
             toml::from_str(text).map_err(|error| PriceError(error.to_string()))?;
         let mut providers = BTreeMap::new();
@@ -125,7 +125,7 @@ impl PriceTable {
 
     /// Returns the entry of a model: by its exact name, by the longest name of which it is a dated
     /// version, or else the entry for all other models of the provider.
-    pub fn find_entry(&self, provider: &str, model: &str) -> Option<&ModelEntry> {
+    pub fn find_model_entry(&self, provider: &str, model: &str) -> Option<&ModelEntry> {
         let table = self.providers.get(provider)?;
         let exact = table.models.get(model);
         let dated = || {
@@ -137,9 +137,9 @@ impl PriceTable {
     }
 
     /// Returns the entry of a model named as `provider/model`.
-    pub fn find_entry_by_name(&self, name: &str) -> Option<&ModelEntry> {
+    pub fn find_model_entry_by_name(&self, name: &str) -> Option<&ModelEntry> {
         let (provider, model) = name.split_once('/')?;
-        self.find_entry(provider, model)
+        self.find_model_entry(provider, model)
     }
 
     /// Iterates over the entries of all models in the table, sorted by name.
@@ -161,7 +161,7 @@ impl PriceTable {
             let message = "write the model as `provider/model`, such as `openai/gpt-5-mini`";
             return Err(PriceError(message.to_owned()));
         };
-        let current = self.find_entry(provider, model).cloned().unwrap_or_default();
+        let current = self.find_model_entry(provider, model).cloned().unwrap_or_default();
         let price = price_override.to_price()?;
         let entry = ModelEntry {
             name: name.to_owned(),
@@ -226,11 +226,11 @@ impl PriceOverride {
 fn is_dated_version(base_name: &str, model: &str) -> bool {
     let rest = model.strip_prefix(base_name);
     rest.and_then(|rest| rest.strip_prefix('-'))
-        .is_some_and(|rest| rest == "latest" || is_date(rest))
+        .is_some_and(|rest| rest == "latest" || is_version_date(rest))
 }
 
 /// Whether a text is a date such as `20250929`, `2025-08-07` or `0905`.
-fn is_date(text: &str) -> bool {
+fn is_version_date(text: &str) -> bool {
     let digits = |part: &str| part.chars().all(|c| c.is_ascii_digit());
     let mut parts = text.split('-');
     let first = parts.next().unwrap_or_default();

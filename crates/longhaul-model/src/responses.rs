@@ -17,7 +17,7 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use serde::Serialize;
 
-use crate::adapter::{ModelAdapter, ProviderApi, RequestParts};
+use crate::adapter::{EncodedRequestParts, ModelAdapter, ProviderApi};
 use crate::http::HttpClient;
 use crate::json_object::JsonObject;
 use crate::responses::decode::StreamDecoder;
@@ -46,7 +46,7 @@ pub fn new_model(
 /// request.
 pub fn check_request_fields(settings: &ModelSettings) -> Result<(), SettingsError> {
     include::take_include_field(&mut settings.clone())?;
-    settings.reject_reserved_fields(ResponsesApi::RESERVED_FIELDS)
+    settings.reject_reserved_request_fields(ResponsesApi::RESERVED_FIELDS)
 }
 
 impl ProviderApi for ResponsesApi {
@@ -90,13 +90,13 @@ impl ProviderApi for ResponsesApi {
     fn encode_tools(&self, tools: &[ToolRow]) -> RawJson {
         let tools = tools.iter().map(|row| {
             let tool = row.encode_tool(NAME_MAX, "parameters").to_json();
-            let tool = JsonObject::with_type("function").with_fields(tool.as_ref());
+            let tool = JsonObject::with_type_field("function").with_fields(tool.as_ref());
             tool.with_field("strict", &false)
         });
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
-    fn fields_before_conversation(&self, parts: &RequestParts<'_, ()>) -> JsonObject {
+    fn fields_before_conversation(&self, parts: &EncodedRequestParts<'_, ()>) -> JsonObject {
         JsonObject::default()
             .with_field("model", parts.model)
             .with_field("max_output_tokens", &parts.max_tokens.max(OUTPUT_TOKENS_MIN))
@@ -108,7 +108,7 @@ impl ProviderApi for ResponsesApi {
             .with_optional_field("tools", parts.tools)
     }
 
-    fn encode_conversation(&self, parts: &RequestParts<'_, ()>) -> impl Serialize {
+    fn encode_conversation(&self, parts: &EncodedRequestParts<'_, ()>) -> impl Serialize {
         let items = parts.conversation_pieces().map(|piece| piece.json.clone());
         items.collect::<Vec<_>>()
     }

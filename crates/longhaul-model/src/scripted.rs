@@ -81,7 +81,7 @@ impl ScriptedModel {
         format!("{} ({BANNER}; {replies} replies)", self.name)
     }
 
-    async fn delay(&self, duration: Millis) {
+    async fn sleep_on_clock(&self, duration: Millis) {
         if duration > Millis::ZERO {
             self.clock.sleep(duration).await;
         }
@@ -106,9 +106,9 @@ impl Model for ScriptedModel {
         };
         let line = self.script.replies.get(index);
         let line = line.ok_or_else(|| broken("no such reply"))?;
-        self.delay(line.delay).await;
+        self.sleep_on_clock(line.delay).await;
         if let Some(outage) = line.failure
-            && let Some(failure) = reply::failure_of_attempt(outage, request.attempt)
+            && let Some(failure) = reply::scripted_failure_of_attempt(outage, request.attempt)
         {
             return Err(failure);
         }
@@ -120,7 +120,7 @@ impl Model for ScriptedModel {
         }
         let usage = line.usage.unwrap_or_else(|| reply::estimate_usage(request, &rendered));
         Ok(ModelResponse {
-            stop: reply::stop_reason(&rendered),
+            stop: reply::stop_reason_of_reply(&rendered),
             usage,
             cost: self.pricing.price.map(|price| price.cost(usage)),
             model: self.name.clone(),

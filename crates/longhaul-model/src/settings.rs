@@ -86,11 +86,11 @@ impl ModelSettings {
         let fixed = [("content-type", "application/json"), ("accept", "text/event-stream")];
         let login = self.auth_scheme.unwrap_or(default_scheme);
         let key = self.key.as_ref().map(|key| (login, key));
-        build_headers(&[&fixed, api_headers].concat(), &self.headers, key)
+        build_request_headers(&[&fixed, api_headers].concat(), &self.headers, key)
     }
 
     /// Returns an error if the user has set one of the reserved request fields.
-    pub(crate) fn reject_reserved_fields(
+    pub(crate) fn reject_reserved_request_fields(
         &self,
         reserved_names: &[&str],
     ) -> Result<(), SettingsError> {
@@ -111,7 +111,7 @@ impl ModelSettings {
 /// Returns the headers of a request: the fixed headers, then the headers set by the user, which may
 /// replace fixed headers, then the API key. All but the fixed headers are marked as sensitive, so
 /// that debug output hides them.
-pub(crate) fn build_headers(
+pub(crate) fn build_request_headers(
     fixed: &[(&'static str, &'static str)],
     user_headers: &[(String, String)],
     key: Option<(AuthScheme, &ApiKey)>,

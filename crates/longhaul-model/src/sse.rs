@@ -38,7 +38,7 @@ pub(crate) struct SseEvent {
 impl SseEvent {
     /// Parses the JSON data of the event: one value, or one value per line from servers that omit
     /// the blank lines between events.
-    pub(crate) fn parse_json<'a, T: Deserialize<'a>>(
+    pub(crate) fn parse_json_data<'a, T: Deserialize<'a>>(
         &'a self,
     ) -> Result<Vec<T>, serde_json::Error> {
         match serde_json::from_str(&self.data) {

@@ -45,28 +45,28 @@ impl SurrogateJoiner {
 /// Returns the position of a low surrogate at the start of a JSON string.
 fn first_low_surrogate(json: &str) -> Option<usize> {
     let quotes = json.match_indices("\"\\u").map(|(at, _)| at + 1);
-    let mut starts = quotes.filter(|at| !is_escaped(json, at - 1));
-    starts.find(|at| code_unit(json, *at).is_some_and(|unit| LOW.contains(&unit)))
+    let mut starts = quotes.filter(|at| !is_backslash_escaped(json, at - 1));
+    starts.find(|at| parse_utf16_code_unit(json, *at).is_some_and(|unit| LOW.contains(&unit)))
 }
 
 /// Returns the position of a high surrogate at the end of a JSON string.
 fn last_high_surrogate(json: &str) -> Option<usize> {
     let escapes = json.match_indices("\\u").map(|(at, _)| at);
-    let mut escapes = escapes.filter(|at| !is_escaped(json, *at));
+    let mut escapes = escapes.filter(|at| !is_backslash_escaped(json, *at));
     escapes.find(|at| {
-        let is_high = code_unit(json, *at).is_some_and(|unit| HIGH.contains(&unit));
+        let is_high = parse_utf16_code_unit(json, *at).is_some_and(|unit| HIGH.contains(&unit));
         is_high && json[at + ESCAPE_BYTES..].starts_with('"')
     })
 }
 
 /// Whether the character at the given position is escaped by a backslash.
-fn is_escaped(json: &str, position: usize) -> bool {
+fn is_backslash_escaped(json: &str, position: usize) -> bool {
     let before = json.as_bytes()[..position].iter().rev();
     before.take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
 /// Returns the UTF-16 code unit of the JSON escape at the given position.
-fn code_unit(json: &str, position: usize) -> Option<u16> {
+fn parse_utf16_code_unit(json: &str, position: usize) -> Option<u16> {
     u16::from_str_radix(json.get(position + 2..position + ESCAPE_BYTES)?, 16).ok()
 }
 

@@ -38,15 +38,15 @@ pub(crate) struct TokenCounts {
 impl TokenCounts {
     /// Applies the `usage` object of a reply that has just started, whose output count is not
     /// final.
-    pub(crate) fn update_initial_counts(&mut self, paths: &UsageJsonPaths, usage_json: &str) {
+    pub(crate) fn update_from_initial_usage(&mut self, paths: &UsageJsonPaths, usage_json: &str) {
         let is_final = self.is_output_final;
-        self.update_counts(paths, usage_json);
+        self.update_from_usage(paths, usage_json);
         self.is_output_final = is_final;
     }
 
     /// Applies a `usage` object. Its counts are totals for the exchange, so they replace older
     /// counts.
-    pub(crate) fn update_counts(&mut self, paths: &UsageJsonPaths, usage_json: &str) {
+    pub(crate) fn update_from_usage(&mut self, paths: &UsageJsonPaths, usage_json: &str) {
         let Ok(usage_json) = serde_json::from_str::<Value>(usage_json) else {
             return;
         };

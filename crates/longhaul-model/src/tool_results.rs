@@ -36,7 +36,9 @@ pub(crate) fn match_tool_results(
     let mut unmatched: Vec<Option<&ToolResult>> = results.iter().map(Some).collect();
     let (mut matched, mut missing) = (Vec::new(), Vec::new());
     for pending in pending {
-        match find_result_index(&unmatched, &pending).and_then(|index| unmatched[index].take()) {
+        match find_result_index_of_call(&unmatched, &pending)
+            .and_then(|index| unmatched[index].take())
+        {
             None => missing.push(pending),
             Some(result) => matched.push((pending, result)),
         }
@@ -44,7 +46,7 @@ pub(crate) fn match_tool_results(
     MatchedToolResults { matched, missing, orphans: unmatched.into_iter().flatten().collect() }
 }
 
-fn find_result_index(
+fn find_result_index_of_call(
     unmatched: &[Option<&ToolResult>],
     pending: &PendingToolCall,
 ) -> Option<usize> {
@@ -60,7 +62,7 @@ fn find_result_index(
 }
 
 /// Whether a message part is not empty. Providers reject empty blocks.
-pub(crate) fn has_content(part: &Part) -> bool {
+pub(crate) fn is_non_empty_part(part: &Part) -> bool {
     match part {
         Part::Text(text) => !text.trim().is_empty(),
         Part::Image(_) => true,

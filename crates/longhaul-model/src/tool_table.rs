@@ -25,12 +25,12 @@ impl ToolRow {
         JsonObject::default()
             .with_field("name", &call_ids::valid_tool_name(&self.name, max_name_chars))
             .with_optional_field("description", description)
-            .with_field(schema_field, &self.object_schema())
+            .with_field(schema_field, &self.schema_with_type())
     }
 
     /// Returns the input schema of the tool. If the schema has no `type`, `object` is added,
     /// because providers require a type.
-    fn object_schema(&self) -> RawJson {
+    fn schema_with_type(&self) -> RawJson {
         match JsonObject::parse(self.schema.as_str()) {
             Some(mut fields) if fields.get("type").is_none() => {
                 fields.set_field("type", RawJson::from_serialize(&"object"));

@@ -18,13 +18,13 @@ mod turn_start;
 
 pub(crate) use attempt_end::{retry_or_fail, schedule_retry};
 pub(crate) use finish::{fail_run, settle_work_of_dead_drivers};
-pub(crate) use park::missing_start;
+pub(crate) use park::missing_start_condition;
 
 use std::ops::ControlFlow;
 
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
-use crate::state::stage::Stage;
+use crate::state::stage::RunStage;
 
 /// Maximum number of rounds in which one decision records events. Exceeding it indicates a bug, so
 /// the decision is rejected instead of looping forever.
@@ -33,7 +33,7 @@ const ROUNDS_MAX: usize = 1_000;
 /// Records all events that are due without an external result, until the run must wait for one.
 pub(crate) fn advance_run(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     for _ in 0..ROUNDS_MAX {
-        if advance_one_round(decision)? == ControlFlow::Break(()) {
+        if advance_run_one_step(decision)? == ControlFlow::Break(()) {
             return Ok(());
         }
     }
@@ -43,9 +43,9 @@ pub(crate) fn advance_run(decision: &mut DecisionBuilder<'_>) -> Result<(), Reje
     })
 }
 
-fn advance_one_round(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
+fn advance_run_one_step(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
     let control = &decision.control;
-    if matches!(control.stage, Stage::Ended(_)) || control.idle.is_some() {
+    if matches!(control.stage, RunStage::Ended(_)) || control.idle.is_some() {
         return Ok(ControlFlow::Break(()));
     }
     let busy = control.has_running_call();
@@ -68,10 +68,10 @@ fn advance_one_round(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<(
         return Ok(flow);
     }
     match &decision.control.stage {
-        Stage::New => park::park_until_start(decision),
-        Stage::ModelRunning(_) | Stage::Ended(_) => Ok(ControlFlow::Break(())),
-        Stage::ModelPending(_) => model_call::advance_model_call(decision),
-        Stage::ToolsRunning(_) => tool_calls::advance_tool_calls(decision),
-        Stage::Concluding(_) => conclude::conclude_run(decision),
+        RunStage::New => park::park_until_start(decision),
+        RunStage::ModelRunning(_) | RunStage::Ended(_) => Ok(ControlFlow::Break(())),
+        RunStage::ModelPending(_) => model_call::advance_model_call(decision),
+        RunStage::ToolsRunning(_) => tool_calls::advance_tool_calls(decision),
+        RunStage::Concluding(_) => conclude::conclude_run(decision),
     }
 }

@@ -13,11 +13,11 @@ mod turn;
 use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::message::Message;
-use longhaul_core::status::Wait;
+use longhaul_core::status::WaitReason;
 
-use crate::state::call::{Call, ToolCallState};
+use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::{ControlState, IdleReason};
-use crate::state::stage::{ConcludingState, PendingModelCall, Stage};
+use crate::state::stage::{ConcludingState, PendingModelCall, RunStage};
 
 /// Messages that an event adds to the conversation, or the reason why the event is invalid.
 pub(crate) type ApplyResult = Result<Vec<Message>, &'static str>;
@@ -40,7 +40,7 @@ fn is_progress_event(event: &Event) -> bool {
         | Event::ToolVerified(_)
         | Event::ToolSurfaced(_) => true,
         Event::TurnFailed(data) => data.failure.class != FailureClass::Lost,
-        Event::RunWaiting(data) => data.wait != Wait::Worker,
+        Event::RunWaiting(data) => data.wait != WaitReason::Worker,
         _ => false,
     }
 }
@@ -48,8 +48,8 @@ fn is_progress_event(event: &Event) -> bool {
 impl ControlState {
     /// Applies one event to the control state and returns the messages that it adds to the
     /// conversation.
-    pub(crate) fn apply(&mut self, event: &Event) -> ApplyResult {
-        if matches!(self.stage, Stage::Ended(_)) {
+    pub(crate) fn apply_event(&mut self, event: &Event) -> ApplyResult {
+        if matches!(self.stage, RunStage::Ended(_)) {
             return Err("no events are allowed after the end");
         }
         match (event.from_outside(), &self.idle) {
@@ -60,13 +60,13 @@ impl ControlState {
             | (Some(WakeTarget::ParkedOrPaused), Some(IdleReason::Paused)) => self.idle = None,
             _ => {}
         }
-        let was_concluding = matches!(self.stage, Stage::Concluding(_));
+        let was_concluding = matches!(self.stage, RunStage::Concluding(_));
         let mut messages = self.dispatch_event(event)?;
         if is_progress_event(event) {
             self.crashes = 0;
         }
-        messages.extend(self.take_tool_results());
-        if let Stage::Concluding(concluding) = &mut self.stage
+        messages.extend(self.take_finished_tool_results());
+        if let RunStage::Concluding(concluding) = &mut self.stage
             && !was_concluding
         {
             concluding.output.artifacts.extend(self.artifacts.iter().cloned());
@@ -145,19 +145,21 @@ impl ControlState {
 
     /// Returns all tool results of a turn as one message, in the order of the calls, once the last
     /// result is recorded. So no request to the model contains a call without its result.
-    fn take_tool_results(&mut self) -> Option<Message> {
+    fn take_finished_tool_results(&mut self) -> Option<Message> {
         let tools = self.running_tools()?;
-        if !tools.calls.iter().all(Call::is_done) {
+        if !tools.calls.iter().all(TrackedToolCall::is_done) {
             return None;
         }
-        let results = tools.calls.iter().filter_map(Call::result).collect();
-        let loop_guard = self.loop_guard.record_calls(&tools.calls);
+        let results = tools.calls.iter().filter_map(TrackedToolCall::recorded_result).collect();
+        let loop_guard = self.loop_guard.record_finished_calls(&tools.calls);
         // If another call failed or was denied, the agent should see that before the run ends.
-        let failed = |call: &Call| matches!(call.state, ToolCallState::Done { is_error: true, .. });
+        let failed = |call: &TrackedToolCall| {
+            matches!(call.state, ToolCallState::Done { is_error: true, .. })
+        };
         let is_fine = !tools.calls.iter().any(failed);
         self.stage = match tools.finish_output.as_ref().filter(|_| is_fine) {
-            None => Stage::ModelPending(PendingModelCall::default()),
-            Some(output) => Stage::Concluding(ConcludingState::new(output.clone(), true)),
+            None => RunStage::ModelPending(PendingModelCall::default()),
+            Some(output) => RunStage::Concluding(ConcludingState::new(output.clone(), true)),
         };
         self.loop_guard = loop_guard;
         Some(Message::Results(results))

@@ -20,7 +20,7 @@ use longhaul_core::policy::gate::{Answer, GateRow, GateStatus};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::status::{RunOutcome, Status};
 
-pub use crate::commands::answer::{allowed_decisions, current_digest, current_input};
+pub use crate::commands::answer::{allowed_decisions, current_gate_digest, current_gate_input};
 pub use crate::commands::timer::timer_cancel_reason;
 
 use crate::context::DecideContext;
@@ -77,7 +77,7 @@ pub enum RunCommand {
     /// Revokes a remembered approval: a rule that allows calls for the rest of the run.
     RevokeRule {
         /// Row of the rule to revoke.
-        rule: longhaul_core::change::RuleRow,
+        rule: longhaul_core::change::ApprovalRuleRow,
         /// Principal that revokes the rule.
         by: String,
     },
@@ -124,14 +124,14 @@ pub fn decide_command(
             Some(reason) => {
                 timer::with_timer_consumed(due, decide_cancel("longhaul".into(), reason))
             }
-            None => timer::decide_timer(due),
+            None => timer::decide_due_timer(due),
         });
     }
     if snapshot.status.is_terminal() && !is_late_answer(&command) {
         return Err(Rejection::Ended(snapshot.status));
     }
     match command {
-        RunCommand::Answer { gate, answer } => answer::decide_answer(&gate, answer, ctx),
+        RunCommand::Answer { gate, answer } => answer::decide_gate_answer(&gate, answer, ctx),
         RunCommand::Steer(message) => steer::queue_steer(message),
         RunCommand::ChangeSteer(message) => steer::edit_steer_message(message),
         RunCommand::WithdrawSteer { steer, by } => Ok(steer::withdraw_steer(steer, by)),
@@ -148,7 +148,7 @@ pub fn decide_command(
             changes: vec![timer::consume_timer(timer)],
         }),
         RunCommand::SurfaceResult(surfaced) => Ok(batch_with_event(Event::ToolSurfaced(surfaced))),
-        RunCommand::Timer(due) => Ok(timer::decide_timer(&due)),
+        RunCommand::Timer(due) => Ok(timer::decide_due_timer(&due)),
     }
 }
 
@@ -184,7 +184,7 @@ fn decide_resume(by: String, raise: Option<BudgetRaise>) -> Batch {
     }
 }
 
-fn decide_rule_revocation(mut row: longhaul_core::change::RuleRow, by: String) -> Batch {
+fn decide_rule_revocation(mut row: longhaul_core::change::ApprovalRuleRow, by: String) -> Batch {
     let rule: RuleId = row.rule;
     row.active = false;
     Batch {

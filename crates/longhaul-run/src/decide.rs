@@ -9,7 +9,7 @@ mod release;
 mod timeouts;
 mod tool_results;
 
-use longhaul_core::change::{Batch, Blob, SchedulingUpdate};
+use longhaul_core::change::{Batch, Blob, RunSchedulingUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::{RunControlRequest, RunPrepared, RunRecovered};
@@ -21,11 +21,11 @@ use crate::advance::{advance_run, gates, settle_work_of_dead_drivers};
 use crate::commands;
 use crate::decide::release::{invalid_state_rejection, release_run};
 use crate::decision::DecisionBuilder;
-use crate::input::{DecideContext, Input, ModelReply};
+use crate::input::{DecideContext, ModelReply, RunInput};
 use crate::rejection::Rejection;
 use crate::state::Run;
 use crate::state::control::ControlState;
-use crate::state::stage::Stage;
+use crate::state::stage::RunStage;
 
 /// Maximum number of tool calls per reply. A reply with more calls is broken or malicious.
 const CALLS_MAX: usize = 1_024;
@@ -33,50 +33,54 @@ const TOO_MANY_CALLS: &str = "the reply has more than 1024 tool calls";
 
 /// Returns the events and row changes that follow from an input. Writes nothing; the same run,
 /// input and context give the same batch.
-pub fn decide(run: &Run, input: Input, ctx: DecideContext) -> Result<Batch, Rejection> {
+pub fn decide(run: &Run, input: RunInput, ctx: DecideContext) -> Result<Batch, Rejection> {
     // Commands are decided even after the end, because their timers must still be consumed.
-    if let Input::Command(command) = input {
+    if let RunInput::Command(command) = input {
         return commands::decide_command(&commands::RunSnapshot::from_run(run), command, ctx);
     }
-    if let Stage::Ended(outcome) = &run.control.stage {
+    if let RunStage::Ended(outcome) = &run.control.stage {
         return Err(Rejection::Ended(outcome.status()));
     }
     let mut decision = DecisionBuilder::new(run, ctx);
     match input {
-        Input::Advance => recover_and_advance(&mut decision)?,
-        Input::Prepared(preparation, blobs) => {
+        RunInput::Advance => recover_and_advance(&mut decision)?,
+        RunInput::Prepared(preparation, blobs) => {
             record_preparation(&mut decision, preparation, blobs)?
         }
-        Input::PerceptionRefreshed(refresh) => {
+        RunInput::PerceptionRefreshed(refresh) => {
             decision.perception_refresh = Some(*refresh);
             advance_run(&mut decision)?;
         }
-        Input::TimeoutPassed { elapsed } => timeouts::record_timeout(&mut decision, elapsed)?,
-        Input::Progress(progress) => tool_results::record_tool_progress(&mut decision, progress)?,
-        Input::ModelReplied(replied) => record_model_reply(&mut decision, *replied)?,
-        Input::ModelFailed { failure, cost, active } => {
+        RunInput::TimeoutPassed { elapsed } => {
+            timeouts::record_passed_timeout(&mut decision, elapsed)?
+        }
+        RunInput::Progress(progress) => {
+            tool_results::record_tool_progress(&mut decision, progress)?
+        }
+        RunInput::ModelReplied(replied) => record_model_reply(&mut decision, *replied)?,
+        RunInput::ModelFailed { failure, cost, active } => {
             model_failed::handle_model_failure(&mut decision, failure, cost, active)?
         }
-        Input::ModelInterrupted(interrupted) => {
+        RunInput::ModelInterrupted(interrupted) => {
             model_replied::record_interrupted_reply(&mut decision, interrupted)?
         }
-        Input::Compacted(compacted) => record_compaction(&mut decision, *compacted)?,
-        Input::ToolsDone(done) => tool_results::record_tool_results(&mut decision, done)?,
-        Input::Verified(preparation, blobs) => {
+        RunInput::Compacted(compacted) => record_compaction(&mut decision, *compacted)?,
+        RunInput::ToolsDone(done) => tool_results::record_tool_results(&mut decision, done)?,
+        RunInput::Verified(preparation, blobs) => {
             tool_results::record_tool_verification(&mut decision, preparation, blobs)?
         }
-        Input::Recover => record_recovery(&mut decision)?,
-        Input::CrashLoop => {
+        RunInput::Recover => record_recovery(&mut decision)?,
+        RunInput::CrashLoop => {
             block_unrunnable_run(&mut decision, &crash_loop_message(&run.control), &[])?
         }
-        Input::MissingDependency(message) => block_unrunnable_run(&mut decision, &message, &[])?,
-        Input::Unrunnable(message) => {
+        RunInput::MissingDependency(message) => block_unrunnable_run(&mut decision, &message, &[])?,
+        RunInput::Unrunnable(message) => {
             block_unrunnable_run(&mut decision, &message, &[SUBMIT_AGAIN])?
         }
-        Input::Release => release_run(&mut decision)?,
-        Input::CancelNow { by, reason } => cancel_run_without_driver(&mut decision, by, reason)?,
-        Input::PauseNow { by } => pause_run_without_driver(&mut decision, by)?,
-        Input::Command(_) => {}
+        RunInput::Release => release_run(&mut decision)?,
+        RunInput::CancelNow { by, reason } => cancel_run_without_driver(&mut decision, by, reason)?,
+        RunInput::PauseNow { by } => pause_run_without_driver(&mut decision, by)?,
+        RunInput::Command(_) => {}
     }
     Ok(decision.batch)
 }
@@ -121,7 +125,7 @@ fn record_preparation(
     // A run that was cancelled in the meantime needs no preparation.
     if decision.control.cancel.is_none() {
         decision.record_event(Event::RunPrepared(preparation))?;
-        decision.put_blobs(blobs);
+        decision.add_blob_changes(blobs);
     }
     advance_run(decision)
 }
@@ -136,8 +140,8 @@ fn record_compaction(
         return model_replied::record_discarded_reply(decision, charge, active);
     }
     // The model name recorded at the start of the call, not the name in the model's response.
-    let model =
-        model_replied::running_model_call(decision)?.called_model(decision.run.transcript.model());
+    let model = model_replied::running_model_call(decision)?
+        .called_model(decision.run.transcript.current_model());
     let called = compacted.model;
     decision.record_event(Event::MemoryCompacted(Box::new(MemoryCompacted {
         replaced: round_down_to_turn_start(decision.run, compacted.replaced),
@@ -188,15 +192,17 @@ fn crash_loop_message(control: &ControlState) -> String {
         .map(|call| call.classification.tool.as_str())
         .collect();
     let position = match &control.stage {
-        Stage::New => "before its first turn".to_owned(),
-        Stage::ModelRunning(running) => format!("during the model call of turn {}", running.turn),
-        Stage::ToolsRunning(_) if !under_way.is_empty() => {
+        RunStage::New => "before its first turn".to_owned(),
+        RunStage::ModelRunning(running) => {
+            format!("during the model call of turn {}", running.turn)
+        }
+        RunStage::ToolsRunning(_) if !under_way.is_empty() => {
             format!("during a call of `{}`", under_way.join("`, `"))
         }
-        Stage::ModelPending(_)
-        | Stage::ToolsRunning(_)
-        | Stage::Concluding(_)
-        | Stage::Ended(_) => {
+        RunStage::ModelPending(_)
+        | RunStage::ToolsRunning(_)
+        | RunStage::Concluding(_)
+        | RunStage::Ended(_) => {
             format!("after turn {}", control.turn)
         }
     };
@@ -239,6 +245,6 @@ fn pause_run_without_driver(
     let request = RunControlRequest::from_principal(by);
     decision.record_event(Event::RunPauseRequested(request.clone()))?;
     decision.record_event(Event::RunPaused(request))?;
-    decision.update_scheduling(SchedulingUpdate::Pause);
+    decision.add_scheduling_update(RunSchedulingUpdate::Pause);
     Ok(())
 }

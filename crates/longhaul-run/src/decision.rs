@@ -4,7 +4,7 @@
 //! the conversation.
 
 use longhaul_core::change::{
-    Batch, Blob, Change, DueTime, GateTransition, GateUpdate, SchedulingUpdate, TimerKind,
+    Batch, Blob, Change, GateTransition, GateUpdate, RunSchedulingUpdate, TimerDueTime, TimerKind,
     TimerUpdate,
 };
 use longhaul_core::event::Event;
@@ -17,7 +17,7 @@ use crate::input::{DecideContext, PerceptionRefresh};
 use crate::rejection::Rejection;
 use crate::state::Run;
 use crate::state::control::ControlState;
-use crate::state::stage::Stage;
+use crate::state::stage::RunStage;
 
 /// A decision under construction: its events and row changes so far, and the state after them.
 #[derive(Debug)]
@@ -43,46 +43,46 @@ impl<'a> DecisionBuilder<'a> {
 
     /// Adds an event to the batch and applies it to the copied control state.
     pub(crate) fn record_event(&mut self, event: Event) -> Result<(), Rejection> {
-        if let Stage::Ended(outcome) = &self.control.stage {
+        if let RunStage::Ended(outcome) = &self.control.stage {
             return Err(Rejection::Ended(outcome.status()));
         }
         let stage = self.control.stage.description();
         self.control
-            .apply(&event)
+            .apply_event(&event)
             .map_err(|_| Rejection::InvalidState { what: event.kind(), stage })?;
         if let Event::MemoryCompacted(compacted) = &event {
             let kept_bytes = self.run.transcript.messages().iter().skip(compacted.replaced);
             let kept_bytes: u64 = kept_bytes.map(|message| message.estimated_bytes()).sum();
             let summary = compacted.summary.iter();
             let summary: u64 = summary.map(longhaul_core::message::Message::estimated_bytes).sum();
-            self.control.set_compacted_bytes(kept_bytes + summary);
+            self.control.set_size_after_compaction(kept_bytes + summary);
         }
         self.batch.events.push(event);
         Ok(())
     }
 
-    pub(crate) fn add_change(&mut self, change: Change) {
+    pub(crate) fn add_row_change(&mut self, change: Change) {
         self.batch.changes.push(change);
     }
 
     /// Adds row changes that store blobs, which an event refers to by hash.
-    pub(crate) fn put_blobs(&mut self, blobs: Vec<Blob>) {
+    pub(crate) fn add_blob_changes(&mut self, blobs: Vec<Blob>) {
         let blobs = blobs.into_iter().map(Change::PutBlob);
         self.batch.changes.extend(blobs);
     }
 
-    pub(crate) fn update_scheduling(&mut self, head: SchedulingUpdate) {
-        self.add_change(Change::UpdateScheduling(head));
+    pub(crate) fn add_scheduling_update(&mut self, head: RunSchedulingUpdate) {
+        self.add_row_change(Change::UpdateScheduling(head));
     }
 
     /// Returns a string that is unique within the run and starts with `purpose`. Ids are derived
     /// from it.
-    pub(crate) fn unique_salt(&self, purpose: &str) -> String {
+    pub(crate) fn unique_id_salt(&self, purpose: &str) -> String {
         format!("{purpose}:{}", self.run.seq.0 + self.batch.events.len() as u64 + 1)
     }
 
     pub(crate) fn new_gate_id(&self, purpose: &str) -> GateId {
-        GateId::derive(self.run.id.bits(), &self.unique_salt(purpose), self.ctx.now)
+        GateId::derive(self.run.id.bits(), &self.unique_id_salt(purpose), self.ctx.now)
     }
 
     /// Opens a gate and sets its deadline and reminder timers.
@@ -93,21 +93,21 @@ impl<'a> DecisionBuilder<'a> {
         ];
         self.record_event(Event::GateRaised(Box::new(GateRaised { gate: gate.clone() })))?;
         for (timeout, kind, name) in timers.into_iter().flatten() {
-            self.add_change(Change::SetTimer(TimerUpdate::Arm {
+            self.add_row_change(Change::SetTimer(TimerUpdate::Arm {
                 timer: TimerId::derive(gate.id.bits(), name, self.ctx.now),
                 run: self.run.id,
-                due: DueTime::After(timeout),
+                due: TimerDueTime::After(timeout),
                 kind,
             }));
         }
-        self.add_change(Change::RaiseGate(Box::new(gate)));
+        self.add_row_change(Change::RaiseGate(Box::new(gate)));
         Ok(())
     }
 
     /// Closes a gate without an answer, for the given reason.
     pub(crate) fn withdraw_gate(&mut self, gate: GateId, reason: &str) -> Result<(), Rejection> {
         self.record_event(Event::GateWithdrawn(GateNotice { gate, reason: reason.into() }))?;
-        self.add_change(Change::UpdateGate(GateUpdate {
+        self.add_row_change(Change::UpdateGate(GateUpdate {
             gate,
             transition: GateTransition::Withdrawn,
         }));
@@ -117,7 +117,7 @@ impl<'a> DecisionBuilder<'a> {
     /// Sets a timer that wakes this run after a delay. The timer's id is derived from `purpose`.
     pub(crate) fn set_wake_timer(&mut self, purpose: &str, delay: Millis) -> TimerId {
         let now = self.ctx.now;
-        let timer = TimerId::derive(self.run.id.bits(), &self.unique_salt(purpose), now);
+        let timer = TimerId::derive(self.run.id.bits(), &self.unique_id_salt(purpose), now);
         self.set_wake_timer_at(timer, now.plus(delay));
         timer
     }
@@ -125,10 +125,10 @@ impl<'a> DecisionBuilder<'a> {
     /// Sets a timer with a given id that wakes this run at a given time.
     pub(crate) fn set_wake_timer_at(&mut self, timer: TimerId, until: Timestamp) {
         let delay = until.duration_since(self.ctx.now);
-        self.add_change(Change::SetTimer(TimerUpdate::Arm {
+        self.add_row_change(Change::SetTimer(TimerUpdate::Arm {
             timer,
             run: self.run.id,
-            due: DueTime::After(delay),
+            due: TimerDueTime::After(delay),
             kind: TimerKind::Wake,
         }));
     }

@@ -4,11 +4,11 @@
 use longhaul_core::id::GateId;
 use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::gate::has_unanswerable_tag;
-use longhaul_core::status::{RunOutcome, Status, Wait};
+use longhaul_core::status::{RunOutcome, Status, WaitReason};
 
 use crate::state::Run;
 use crate::state::control::IdleReason;
-use crate::state::stage::Stage;
+use crate::state::stage::RunStage;
 
 /// Explanation of a run's state, with a suggested command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct StateExplanation {
 
 /// Explains the state of a run in one sentence and suggests a command.
 pub fn explain_run_state(run: &Run) -> StateExplanation {
-    let mut explanation = explain_state(run);
+    let mut explanation = explain_state_untrimmed(run);
     // Questions from people and models may already end with a punctuation mark.
     for stop in [".", "?", "!"] {
         if explanation.message.ends_with(&format!("{stop}.")) {
@@ -31,16 +31,16 @@ pub fn explain_run_state(run: &Run) -> StateExplanation {
     explanation
 }
 
-fn explain_state(run: &Run) -> StateExplanation {
+fn explain_state_untrimmed(run: &Run) -> StateExplanation {
     let id = run.id();
     let explanation = |message: String, command: String| StateExplanation { message, command };
     match (&run.control.stage, &run.control.idle) {
-        (Stage::Ended(outcome), _) => match outcome {
+        (RunStage::Ended(outcome), _) => match outcome {
             RunOutcome::Completed(_) => {
                 explanation("The run completed.".into(), format!("longhaul show {id}"))
             }
             RunOutcome::Failed(error) => explanation(
-                format!("The run failed: {}.", first_line(&error.message)),
+                format!("The run failed: {}.", first_line_without_period(&error.message)),
                 format!("longhaul show {id}"),
             ),
             RunOutcome::Cancelled(why) => explanation(format!("The run was {why}."), String::new()),
@@ -64,64 +64,66 @@ fn explain_state(run: &Run) -> StateExplanation {
     }
 }
 
-fn explain_wait(run: &Run, wait: &Wait) -> StateExplanation {
+fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
     let id = run.id();
     let gate_text = |gate| {
         run.control.find_open_gate(gate).map_or_else(String::new, |open| format!(": {}", open.ask))
     };
     let (message, command) = match wait {
-        Wait::Approval(gates) => {
+        WaitReason::Approval(gates) => {
             let first = gates.first().map_or_else(String::new, |gate| gate_text(*gate));
             let count = gates.len();
             let what = if count > 1 { format!("{count} approvals") } else { "an approval".into() };
             (format!("The run waits for {what}{first}."), format!("longhaul approve {id}"))
         }
-        Wait::Question(gate) => (
+        WaitReason::Question(gate) => (
             format!("The run waits for an answer{}.", gate_text(*gate)),
             format!("longhaul answer {gate} TEXT"),
         ),
-        Wait::Signal(gate) => (
+        WaitReason::Signal(gate) => (
             format!("The run waits for a signal{}.", gate_text(*gate)),
             format!("longhaul gates show {gate}"),
         ),
-        Wait::Blocked(gate) => {
+        WaitReason::Blocked(gate) => {
             (format!("The run is blocked{}.", gate_text(*gate)), unblock_command(run, *gate))
         }
-        Wait::Timer(until) => {
+        WaitReason::Timer(until) => {
             (format!("The run waits until {until}."), format!("longhaul steer {id} TEXT"))
         }
-        Wait::Child(child) => {
+        WaitReason::Child(child) => {
             (format!("The run waits for {child} to end."), format!("longhaul why {child}"))
         }
-        Wait::RateLimit(until) => (
+        WaitReason::RateLimit(until) => (
             format!("The provider limits the request rate; the next attempt is at {until}."),
             format!("longhaul steer {id} TEXT"),
         ),
-        Wait::Retry(until) if run.control.is_timed_out() => (
+        WaitReason::Retry(until) if run.control.is_timed_out() => (
             format!("The attempt reached its hard timeout; the next attempt is at {until}."),
             format!("longhaul steer {id} TEXT"),
         ),
-        Wait::Retry(until) => (
+        WaitReason::Retry(until) => (
             format!("The last call failed with a transient error; the next attempt is at {until}."),
             format!("longhaul steer {id} TEXT"),
         ),
-        Wait::SandboxSlot => {
+        WaitReason::SandboxSlot => {
             ("The run waits for a free sandbox.".into(), "longhaul sandboxes".into())
         }
-        Wait::Budget(cap) => {
+        WaitReason::Budget(cap) => {
             let (what, more) = budget_raise_argument(run, *cap);
             (
                 format!("The run's budget of {what} is used up."),
                 format!("longhaul resume {id} --budget {more}"),
             )
         }
-        Wait::StartAt(at) => (format!("The run starts at {at}."), String::new()),
-        Wait::Batch => ("The run waits for the run before it in its batch.".into(), String::new()),
-        Wait::Message(until) => (
+        WaitReason::StartAt(at) => (format!("The run starts at {at}."), String::new()),
+        WaitReason::Batch => {
+            ("The run waits for the run before it in its batch.".into(), String::new())
+        }
+        WaitReason::Message(until) => (
             format!("The run is done and stays open for a message until {until}."),
             format!("longhaul steer {id} TEXT"),
         ),
-        Wait::Worker => ("The run waits for a worker.".into(), "longhaul worker".into()),
+        WaitReason::Worker => ("The run waits for a worker.".into(), "longhaul worker".into()),
     };
     StateExplanation { message, command }
 }
@@ -166,22 +168,22 @@ fn explain_progress(run: &Run) -> String {
         return "The run waits for a worker.".into();
     }
     match &run.control.stage {
-        Stage::New => "The run is preparing: opening tools and fetching the perception.".into(),
-        Stage::ModelPending(_) => "The run is about to call the model.".into(),
-        Stage::ModelRunning(running) => {
+        RunStage::New => "The run is preparing: opening tools and fetching the perception.".into(),
+        RunStage::ModelPending(_) => "The run is about to call the model.".into(),
+        RunStage::ModelRunning(running) => {
             format!("The run is calling the model, turn {}.", running.turn)
         }
-        Stage::ToolsRunning(tools) => {
+        RunStage::ToolsRunning(tools) => {
             let open = tools.calls.iter().filter(|call| !call.is_done());
             let names: Vec<_> = open.map(|call| call.classification.tool.as_str()).collect();
             format!("The run is executing tool calls: {}.", names.join(", "))
         }
-        Stage::Concluding(_) => "The run is about to end.".into(),
-        Stage::Ended(_) => "The run has ended.".into(),
+        RunStage::Concluding(_) => "The run is about to end.".into(),
+        RunStage::Ended(_) => "The run has ended.".into(),
     }
 }
 
 /// Returns the first line of a text, because an explanation must fit on one line.
-fn first_line(text: &str) -> &str {
+fn first_line_without_period(text: &str) -> &str {
     text.lines().next().unwrap_or_default().trim_end_matches('.')
 }

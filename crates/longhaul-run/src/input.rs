@@ -9,7 +9,7 @@ use longhaul_core::change::Blob;
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::RunPrepared;
 use longhaul_core::event::tool::{ToolOutput, ToolProgress, ToolVerified};
-use longhaul_core::event::turn::{OutputCheck, PerceptionUpdate, ToolCallClassification};
+use longhaul_core::event::turn::{OutputCheckResult, PerceptionUpdate, ToolCallClassification};
 use longhaul_core::failure::Failure;
 use longhaul_core::id::CallId;
 use longhaul_core::port::model::ModelResponse;
@@ -22,7 +22,7 @@ pub use crate::context::DecideContext;
 
 /// An input of a run: something that happened and that the run must react to.
 #[derive(Debug, Clone)]
-pub enum Input {
+pub enum RunInput {
     /// The driver is ready to record all events that are due without an external result.
     Advance,
     /// The run was prepared: the perception (the context provider's data) was fetched and the
@@ -119,7 +119,7 @@ pub struct ModelReply {
     pub calls: Vec<ToolCallClassification>,
     /// Result of checking the final output against the run's output schema. The output is the
     /// reply's text or the input of a valid `finish` call. `None` means that nothing was checked.
-    pub output_check: Option<OutputCheck>,
+    pub output_check: Option<OutputCheckResult>,
     /// Duration of the model call.
     pub active: Millis,
 }

@@ -1,8 +1,8 @@
 //! The state machine of a run: three pure functions over its journal.
 //!
-//! `apply` folds an event into the state, `decide` turns an input into events, and `next` tells the
-//! engine what to do. Invariant: nothing here does I/O, waits, reads a clock or generates random
-//! numbers. Time and ids are parameters.
+//! `apply` folds an event into the state, `decide` turns an input into events, and
+//! `next_engine_step` tells the engine what to do. Invariant: nothing here does I/O, waits, reads a
+//! clock or generates random numbers. Time and ids are parameters.
 
 mod advance;
 mod apply;
@@ -19,9 +19,9 @@ pub mod state;
 pub mod submit;
 
 pub use decide::decide;
-pub use input::{DecideContext, Input};
-pub use next::{Step, next};
+pub use input::{DecideContext, RunInput};
+pub use next::{EngineStep, next_engine_step};
 pub use policy::legacy_output::strip_code_fence;
-pub use policy::rules::denial_reason;
+pub use policy::rules::rule_denial_reason;
 pub use rejection::Rejection;
 pub use state::Run;

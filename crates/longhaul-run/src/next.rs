@@ -10,20 +10,20 @@ use longhaul_core::message::Message;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::{RunOutcome, Wait};
+use longhaul_core::status::{RunOutcome, WaitReason};
 use longhaul_core::time::Timestamp;
 
-use crate::advance::missing_start;
+use crate::advance::missing_start_condition;
 use crate::advance::runtime_message::needs_perception_refresh;
 use crate::decide::decide;
-use crate::input::{DecideContext, Input};
+use crate::input::{DecideContext, RunInput};
 use crate::state::Run;
-use crate::state::call::{Call, ToolCallState};
-use crate::state::stage::{RunningModelCall, Stage};
+use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::state::stage::{RunStage, RunningModelCall};
 
 /// The next step that the engine must carry out for a run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum EngineStep {
     /// Fetch the perception (the context provider's data) and build the prompt.
     Prepare,
     /// Fetch the perception (the context provider's data) again before the next turn.
@@ -35,11 +35,11 @@ pub enum Step {
     /// Let the model summarize the older part of this conversation. The event that starts the model
     /// call is already recorded.
     Compact(ModelRequest),
-    /// Park the run until this wait ends. The engine records the park with `Input::Advance`.
-    Park(Wait),
-    /// End the run with this outcome. The engine records the end with `Input::Advance`.
+    /// Park the run until this wait ends. The engine records the park with `RunInput::Advance`.
+    Park(WaitReason),
+    /// End the run with this outcome. The engine records the end with `RunInput::Advance`.
     Finish(RunOutcome),
-    /// Record the events that are due, with `Input::Advance`.
+    /// Record the events that are due, with `RunInput::Advance`.
     Advance,
     /// Do nothing: the run is parked, paused or ended.
     Idle,
@@ -72,45 +72,49 @@ pub enum ToolCallAction {
 }
 
 /// Returns the next step that the engine must carry out for a run.
-pub fn next(run: &Run, now: Timestamp) -> Step {
+pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
     let control = &run.control;
-    if matches!(control.stage, Stage::Ended(_)) || control.idle.is_some() {
-        return Step::Idle;
+    if matches!(control.stage, RunStage::Ended(_)) || control.idle.is_some() {
+        return EngineStep::Idle;
     }
     match &control.stage {
-        Stage::ModelRunning(running) if running.epoch == control.epoch => match running.purpose {
-            ModelCallPurpose::Turn => Step::AskModel(model_request(run, running)),
-            ModelCallPurpose::Compact => Step::Compact(model_request(run, running)),
-        },
-        Stage::ToolsRunning(tools) if control.has_running_call() => {
-            Step::UseTools(tool_call_tasks(run, &tools.calls))
+        RunStage::ModelRunning(running) if running.epoch == control.epoch => {
+            match running.purpose {
+                ModelCallPurpose::Turn => EngineStep::AskModel(model_request(run, running)),
+                ModelCallPurpose::Compact => EngineStep::Compact(model_request(run, running)),
+            }
         }
-        Stage::New if control.cancel.is_none() && control.pause.is_none() => {
+        RunStage::ToolsRunning(tools) if control.has_running_call() => {
+            EngineStep::UseTools(tool_call_tasks(run, &tools.calls))
+        }
+        RunStage::New if control.cancel.is_none() && control.pause.is_none() => {
             match control.blocked_on {
-                None if missing_start(run, control, now).is_none() => Step::Prepare,
-                None | Some(_) => due_step(run, now),
+                None if missing_start_condition(run, control, now).is_none() => EngineStep::Prepare,
+                None | Some(_) => step_for_due_events(run, now),
             }
         }
-        Stage::ToolsRunning(tools) => {
-            let step = due_step(run, now);
+        RunStage::ToolsRunning(tools) => {
+            let step = step_for_due_events(run, now);
             // No events are due and no call is running: a call in doubt must be verified.
-            if step == Step::Idle {
-                Step::UseTools(tool_call_tasks(run, &tools.calls))
+            if step == EngineStep::Idle {
+                EngineStep::UseTools(tool_call_tasks(run, &tools.calls))
             } else {
                 step
             }
         }
-        Stage::ModelPending(pending) => {
-            let step = due_step(run, now);
+        RunStage::ModelPending(pending) => {
+            let step = step_for_due_events(run, now);
             // No events are due: the perception must be fetched before the model is called.
-            if step == Step::Idle && needs_perception_refresh(control, pending) {
-                Step::RefreshPerception
+            if step == EngineStep::Idle && needs_perception_refresh(control, pending) {
+                EngineStep::RefreshPerception
             } else {
                 step
             }
         }
-        Stage::New | Stage::ModelRunning(_) | Stage::Concluding(_) => due_step(run, now),
-        Stage::Ended(_) => Step::Idle,
+        RunStage::New | RunStage::ModelRunning(_) | RunStage::Concluding(_) => {
+            step_for_due_events(run, now)
+        }
+        RunStage::Ended(_) => EngineStep::Idle,
     }
 }
 
@@ -119,7 +123,7 @@ fn model_request(run: &Run, running: &RunningModelCall) -> ModelRequest {
         run: run.id,
         turn: running.turn,
         attempt: running.attempt,
-        model: running.called_model(run.transcript.model()).to_owned(),
+        model: running.called_model(run.transcript.current_model()).to_owned(),
         system: run.transcript.system().clone(),
         tools: run.transcript.tools().clone(),
         messages: Arc::clone(run.transcript.messages()),
@@ -127,8 +131,8 @@ fn model_request(run: &Run, running: &RunningModelCall) -> ModelRequest {
     }
 }
 
-fn tool_call_tasks(run: &Run, calls: &[Call]) -> Vec<ToolCallTask> {
-    let todo = |call: &Call, work| ToolCallTask {
+fn tool_call_tasks(run: &Run, calls: &[TrackedToolCall]) -> Vec<ToolCallTask> {
+    let todo = |call: &TrackedToolCall, work| ToolCallTask {
         call: call.id,
         tool: call.classification.tool.clone(),
         input: call.arguments().clone(),
@@ -148,25 +152,25 @@ fn tool_call_tasks(run: &Run, calls: &[Call]) -> Vec<ToolCallTask> {
     due.collect()
 }
 
-/// Returns the step that records the events that are due, or `Step::Idle` if none are due.
-fn due_step(run: &Run, now: Timestamp) -> Step {
-    let Ok(batch) = decide(run, Input::Advance, DecideContext::new(now)) else {
-        return Step::Idle;
+/// Returns the step that records the events that are due, or `EngineStep::Idle` if none are due.
+fn step_for_due_events(run: &Run, now: Timestamp) -> EngineStep {
+    let Ok(batch) = decide(run, RunInput::Advance, DecideContext::new(now)) else {
+        return EngineStep::Idle;
     };
     let Some(last) = batch.events.last() else {
-        return Step::Idle;
+        return EngineStep::Idle;
     };
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "only ends and waits have steps of their own"
     )]
     match last {
-        Event::RunWaiting(data) => Step::Park(data.wait.clone()),
-        Event::RunBlocked(data) => Step::Park(Wait::Blocked(data.gate)),
-        Event::RunCompleted(data) => Step::Finish(RunOutcome::Completed(data.output.clone())),
-        Event::RunFailed(data) => Step::Finish(RunOutcome::Failed(data.error.clone())),
-        Event::RunCancelled(data) => Step::Finish(RunOutcome::Cancelled(data.reason.clone())),
-        _ => Step::Advance,
+        Event::RunWaiting(data) => EngineStep::Park(data.wait.clone()),
+        Event::RunBlocked(data) => EngineStep::Park(WaitReason::Blocked(data.gate)),
+        Event::RunCompleted(data) => EngineStep::Finish(RunOutcome::Completed(data.output.clone())),
+        Event::RunFailed(data) => EngineStep::Finish(RunOutcome::Failed(data.error.clone())),
+        Event::RunCancelled(data) => EngineStep::Finish(RunOutcome::Cancelled(data.reason.clone())),
+        _ => EngineStep::Advance,
     }
 }
 
@@ -183,7 +187,7 @@ pub struct ConversationError {
 /// Checks the rules that every model provider has for a conversation: the first message is from the
 /// user, and each reply is followed by exactly one result for each of its calls, in the order of
 /// the calls.
-pub fn check_conversation(messages: &[Arc<Message>]) -> Result<(), ConversationError> {
+pub fn check_message_order(messages: &[Arc<Message>]) -> Result<(), ConversationError> {
     let mut open: Vec<&str> = Vec::new();
     let mut before: Option<&Message> = None;
     for (index, message) in messages.iter().enumerate() {

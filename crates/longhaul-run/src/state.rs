@@ -17,14 +17,14 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::message::Message;
-use longhaul_core::status::{RunOutcome, Status, Wait};
+use longhaul_core::status::{RunOutcome, Status, WaitReason};
 use longhaul_core::task::TaskSpec;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use crate::state::control::{ControlState, IdleReason};
 use crate::state::perception::PerceptionState;
-use crate::state::stage::Stage;
+use crate::state::stage::RunStage;
 use crate::state::transcript::Transcript;
 
 /// Hash of the source code that replays journals. A checkpoint that was written with another hash
@@ -109,7 +109,7 @@ impl Run {
     /// because the size of the conversation is unknown after a compaction.
     pub fn apply_without_transcript(&mut self, entry: &Entry) -> Result<(), ReplayError> {
         self.apply_entry(entry)?;
-        self.transcript.clear();
+        self.transcript.clear_messages();
         Ok(())
     }
 
@@ -123,7 +123,8 @@ impl Run {
         }
         let has_running_call = self.control.has_running_call();
         self.control.attempt_time.record_entry(entry, has_running_call);
-        let messages = self.control.apply(&entry.event).map_err(|why| replay_error(entry, why))?;
+        let messages =
+            self.control.apply_event(&entry.event).map_err(|why| replay_error(entry, why))?;
         if let Event::RunPrepared(preparation) = &entry.event {
             self.transcript.apply_preparation(preparation);
             self.perception = PerceptionState::from_event(preparation);
@@ -142,8 +143,8 @@ impl Run {
             self.transcript.reset_model();
         }
         if let Event::MemoryCompacted(compacted) = &entry.event {
-            self.transcript.compact(compacted);
-            self.control.set_compacted_bytes(self.transcript.estimated_bytes());
+            self.transcript.apply_compaction(compacted);
+            self.control.set_size_after_compaction(self.transcript.estimated_bytes());
             self.perception.clear_world_hash();
         }
         if let Event::TurnCompleted(done) = &entry.event {
@@ -171,10 +172,10 @@ impl Run {
     /// Returns the current status of the run.
     pub fn status(&self) -> Status {
         match (&self.control.stage, &self.control.idle) {
-            (Stage::Ended(outcome), _) => outcome.status(),
+            (RunStage::Ended(outcome), _) => outcome.status(),
             (_, Some(IdleReason::Paused)) => Status::Paused,
-            (_, Some(IdleReason::Parked { wait: Wait::Blocked(_), .. })) => Status::Blocked,
-            (_, Some(IdleReason::Parked { wait: Wait::Worker, .. })) => Status::Running,
+            (_, Some(IdleReason::Parked { wait: WaitReason::Blocked(_), .. })) => Status::Blocked,
+            (_, Some(IdleReason::Parked { wait: WaitReason::Worker, .. })) => Status::Running,
             (_, Some(IdleReason::Parked { .. })) => Status::Waiting,
             (_, None) if self.control.epoch.0 == 0 => Status::Pending,
             (_, None) => Status::Running,
@@ -183,7 +184,7 @@ impl Run {
 
     /// Returns the outcome of the run. `None` means that the run has not ended.
     pub const fn outcome(&self) -> Option<&RunOutcome> {
-        if let Stage::Ended(outcome) = &self.control.stage {
+        if let RunStage::Ended(outcome) = &self.control.stage {
             return Some(outcome);
         }
         None
@@ -214,7 +215,7 @@ impl Run {
     /// Returns whether the run is prepared: the prompt is built and the perception (the context
     /// provider's data) fetched.
     pub const fn is_prepared(&self) -> bool {
-        !matches!(self.control.stage, Stage::New)
+        !matches!(self.control.stage, RunStage::New)
     }
 
     /// Returns the names of all tools that the run has called, in order and with duplicates.

@@ -1,7 +1,7 @@
 //! Validates a task and creates its run with the first event, `run.created`.
 
 use longhaul_core::chain::CHAIN_STEPS_MAX;
-use longhaul_core::change::{LANE_DEPTH_MAX, LaneEntry, NewRun};
+use longhaul_core::change::{LANE_DEPTH_MAX, LaneEntryPolicy, NewRun};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunCreated;
 use longhaul_core::id::{LaneKey, RunId};
@@ -22,7 +22,7 @@ pub const TAGS_MAX: usize = 32;
 /// Creates a run with this id that executes the task of a failed run again: from the start, with
 /// the same agent definition and policy, and last in the same lane. Nothing follows the end of a
 /// run in its journal, so a retry is a run of its own.
-pub fn retry(id: RunId, failed: &Run, submitter: String) -> Result<NewRun, Rejection> {
+pub fn retry_failed_run(id: RunId, failed: &Run, submitter: String) -> Result<NewRun, Rejection> {
     if failed.status() != Status::Failed {
         return Err(Rejection::NotFailed(failed.status()));
     }
@@ -42,11 +42,11 @@ pub fn retry(id: RunId, failed: &Run, submitter: String) -> Result<NewRun, Rejec
         retry_of: Some(retried),
         ..task.clone()
     };
-    submit(id, task)
+    new_run_from_task(id, task)
 }
 
 /// Validates a task and creates its run with this id.
-pub fn submit(id: RunId, mut task: TaskSpec) -> Result<NewRun, Rejection> {
+pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Rejection> {
     if task.input.as_str().len() > INPUT_BYTES_MAX {
         return Err(Rejection::TooLong { what: "a task's input", max: INPUT_BYTES_MAX });
     }
@@ -75,17 +75,17 @@ pub fn submit(id: RunId, mut task: TaskSpec) -> Result<NewRun, Rejection> {
         task,
         events,
         lane_depth_max: LANE_DEPTH_MAX,
-        lane_entry: LaneEntry::default(),
+        lane_entry: LaneEntryPolicy::default(),
     })
 }
 
 /// Returns the condition under which the run of a task enters its lane. `collect_window` is how
 /// long a run that collects messages waits after the last one.
-pub const fn lane_entry(policy: LaneBusyPolicy, collect_window: Millis) -> LaneEntry {
+pub const fn lane_entry(policy: LaneBusyPolicy, collect_window: Millis) -> LaneEntryPolicy {
     match policy {
-        LaneBusyPolicy::Enqueue => LaneEntry::Enqueue,
-        LaneBusyPolicy::Steer | LaneBusyPolicy::Reject => LaneEntry::IfEmpty,
-        LaneBusyPolicy::Collect => LaneEntry::IfNoneWaits { window: collect_window },
-        LaneBusyPolicy::Interrupt => LaneEntry::Interrupt,
+        LaneBusyPolicy::Enqueue => LaneEntryPolicy::Enqueue,
+        LaneBusyPolicy::Steer | LaneBusyPolicy::Reject => LaneEntryPolicy::IfEmpty,
+        LaneBusyPolicy::Collect => LaneEntryPolicy::IfNoneWaits { window: collect_window },
+        LaneBusyPolicy::Interrupt => LaneEntryPolicy::Interrupt,
     }
 }

@@ -65,7 +65,7 @@ impl App {
     }
 
     /// Begins the server's shutdown: `/readyz` reports `stopping` and all streams end.
-    pub fn stop(&self) {
+    pub fn begin_shutdown(&self) {
         self.0.stopping.cancel();
     }
 
@@ -75,7 +75,7 @@ impl App {
     }
 
     /// Waits until the server's shutdown begins.
-    pub(crate) async fn wait_for_stop(&self) {
+    pub(crate) async fn wait_for_shutdown(&self) {
         self.0.stopping.cancelled().await;
     }
 
@@ -85,7 +85,7 @@ impl App {
     }
 
     /// Waits until the connections of the server have to close.
-    pub(crate) async fn wait_for_close(&self) {
+    pub(crate) async fn wait_for_connection_close(&self) {
         self.0.closed.cancelled().await;
     }
 
@@ -139,8 +139,8 @@ impl App {
         permit.ok_or_else(|| {
             let message = "too many views of runs are being read right now";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_views", message)
-                .hint("try again, with fewer requests at a time")
-                .retry_after(1)
+                .with_hint("try again, with fewer requests at a time")
+                .with_retry_after(1)
         })
     }
 

@@ -61,7 +61,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
 fn unsupported_media_type() -> Problem {
     let message = "the body must be JSON, and the Content-Type header does not say so";
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
-        .hint("send `Content-Type: application/json`")
+        .with_hint("send `Content-Type: application/json`")
 }
 
 /// Reads the whole request body, up to a maximum size and time.
@@ -95,7 +95,7 @@ pub(crate) async fn read_body(request: Request, app: &App) -> Result<Vec<u8>, Pr
 fn body_too_large() -> Problem {
     let message = format!("the request body is larger than {BODY_BYTES_MAX} bytes");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
-        .hint("send less, or a link to the rest")
+        .with_hint("send less, or a link to the rest")
 }
 
 fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
@@ -105,29 +105,29 @@ fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         let message = format!("the body is nested deeper than {JSON_DEPTH_MAX} levels");
         return Err(Problem::bad_request("too_deep", message));
     }
-    check_json_parses(text).map_err(|bad| syntax_problem(text, &bad))?;
+    check_json_parses(text).map_err(|bad| body_syntax_problem(text, &bad))?;
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
-        type_problem(&path, error.inner())
+        body_type_problem(&path, error.inner())
     })
 }
 
 /// Returns the error response for a body that can't be parsed. The text may still be valid JSON:
 /// the parser reports a number that it can't represent as a syntax error.
-fn syntax_problem(text: &str, error: &JsonError) -> Problem {
+fn body_syntax_problem(text: &str, error: &JsonError) -> Problem {
     let well_formed = serde_json::from_str::<serde::de::IgnoredAny>(text);
     match (well_formed, error) {
         (Err(bad), _) => {
             Problem::bad_request("bad_json", format!("the body is not valid JSON: {bad}"))
         }
         (Ok(_), JsonError::Number) => Problem::bad_request("bad_number", error.to_string()),
-        (Ok(_), JsonError::Syntax(bad)) => type_problem(".", bad),
+        (Ok(_), JsonError::Syntax(bad)) => body_type_problem(".", bad),
     }
 }
 
 /// Returns the error response for a body that is valid JSON but does not match the expected type.
-fn type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
+fn body_type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
     let error_text = error.to_string();
     let problem = match json_path {
         "." => Problem::unprocessable(error_text.clone()),
@@ -135,14 +135,14 @@ fn type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
             Problem::unprocessable(format!("the field `{json_path}` is invalid: {error_text}"))
         }
     };
-    match suggest_name(&error_text) {
-        Some(hint) => problem.hint(hint),
-        None => problem.hint("GET /openapi.json describes the expected body"),
+    match suggest_known_name(&error_text) {
+        Some(hint) => problem.with_hint(hint),
+        None => problem.with_hint("GET /openapi.json describes the expected body"),
     }
 }
 
 /// Suggests the closest known name for an unknown field or variant in a parse error.
-fn suggest_name(error_text: &str) -> Option<String> {
+fn suggest_known_name(error_text: &str) -> Option<String> {
     let rest = error_text
         .strip_prefix("unknown field `")
         .or_else(|| error_text.strip_prefix("unknown variant `"))?;

@@ -20,7 +20,7 @@ macro_rules! caller {
             type Rejection = Problem;
 
             async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-                require_identity(parts, Role::$name).map(Self)
+                require_caller_identity(parts, Role::$name).map(Self)
             }
         }
 
@@ -60,7 +60,7 @@ impl FromRequestParts<App> for Credential {
     }
 }
 
-fn require_identity(parts: &Parts, required: Role) -> Result<CallerIdentity, Problem> {
+fn require_caller_identity(parts: &Parts, required: Role) -> Result<CallerIdentity, Problem> {
     // The auth middleware lets no unauthenticated request pass; this check is a second barrier.
     let Some(identity) = parts.extensions.get::<CallerIdentity>() else {
         return Err(Problem::forbidden("authentication required"));
@@ -77,5 +77,5 @@ pub(crate) fn require_role(identity: &CallerIdentity, required: Role) -> Result<
     let (has, needs) = (identity.principal.role.as_str(), required.as_str());
     let message = format!("this request needs the role {needs}, but your key has the role {has}");
     Err(Problem::forbidden(message)
-        .hint(format!("ask an admin for a key: longhaul keys new NAME --role {needs}")))
+        .with_hint(format!("ask an admin for a key: longhaul keys new NAME --role {needs}")))
 }

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_subscriber_is_one_network() {
+    fn ipv6_addresses_of_one_subscriber_share_a_network() {
         for (one, other, same) in [
             ("2001:db8::1", "2001:db8::ffff:1", true),
             ("2001:db8::1", "2001:db8:0:1::1", false),

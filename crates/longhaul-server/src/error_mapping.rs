@@ -57,9 +57,9 @@ impl From<Error> for Problem {
                 (StatusCode::UNPROCESSABLE_ENTITY, "check the agent's file: longhaul agents check")
             }
         };
-        let mut problem = Self::new(status, error.code(), error.to_string()).hint(hint);
+        let mut problem = Self::new(status, error.code(), error.to_string()).with_hint(hint);
         if status == StatusCode::TOO_MANY_REQUESTS {
-            problem = problem.retry_after(1);
+            problem = problem.with_retry_after(1);
         }
         if let Error::AgentNotFound { suggestion, .. } = error {
             problem.suggestion = suggestion;
@@ -70,7 +70,7 @@ impl From<Error> for Problem {
 
 /// Returns the error response for a request whose change is committed but whose result can't be
 /// read. A missing run or gate stays "not found", because a retry would not find it either.
-pub(crate) fn problem_after_commit(error: Error) -> Problem {
+pub(crate) fn read_problem_after_commit(error: Error) -> Problem {
     if matches!(error, Error::RunNotFound(_) | Error::GateNotFound(_)) {
         return error.into();
     }
@@ -83,8 +83,8 @@ pub(crate) fn problem_after_commit(error: Error) -> Problem {
 pub(crate) fn committed_but_unreadable_problem() -> Problem {
     let message = "the change was committed, but its result could not be read now";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "committed_unread", message)
-        .hint("GET the result, or send the request again with the same Idempotency-Key")
-        .retry_after(1)
+        .with_hint("GET the result, or send the request again with the same Idempotency-Key")
+        .with_retry_after(1)
 }
 
 fn store_problem(store_error: &StoreError, code: &'static str) -> Problem {
@@ -92,13 +92,13 @@ fn store_problem(store_error: &StoreError, code: &'static str) -> Problem {
         StoreError::DiskFull { .. } => {
             let message = "the disk of the store is full: no new runs can start";
             Problem::new(StatusCode::INSUFFICIENT_STORAGE, code, message)
-                .hint("free space on the server's disk")
+                .with_hint("free space on the server's disk")
         }
         StoreError::Busy { .. } | StoreError::Closed { .. } => {
             let message = "the store is busy or closed";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
-                .hint("try again")
-                .retry_after(1)
+                .with_hint("try again")
+                .with_retry_after(1)
         }
         StoreError::ReadOnly { .. }
         | StoreError::Corrupt { .. }
@@ -164,7 +164,7 @@ mod tests {
             (Error::GateNotFound(GateId::from_bits(1)), StatusCode::NOT_FOUND),
         ] {
             let text = error.to_string();
-            assert_eq!(problem_after_commit(error).status, status, "{text}");
+            assert_eq!(read_problem_after_commit(error).status, status, "{text}");
         }
     }
 }

@@ -14,9 +14,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
-use longhaul_core::port::auth::{IdempotencyKey, IdempotencyState, KeyRef, StoredResponse};
+use longhaul_core::port::auth::{
+    ApiKeyRef, IdempotencyKey, IdempotentRequestState, StoredResponse,
+};
 use longhaul_core::raw::Hash;
-use longhaul_core::request::RequestEffect;
+use longhaul_core::request::IdempotentRequestEffect;
 use longhaul_engine::Longhaul;
 use longhaul_engine::handle::CallerIdentity;
 
@@ -32,14 +34,14 @@ const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-re
 /// Engine handle of one request. Changes made through it are committed together with the request's
 /// idempotency key, if the request has one.
 #[derive(Debug)]
-pub(crate) struct RequestHandle {
+pub(crate) struct RequestEngineHandle {
     pub(crate) app: App,
     pub(crate) longhaul: Longhaul,
     /// Change that an earlier attempt of this request committed without storing its response.
-    pub(crate) effect: Option<RequestEffect>,
+    pub(crate) effect: Option<IdempotentRequestEffect>,
 }
 
-impl FromRequestParts<App> for RequestHandle {
+impl FromRequestParts<App> for RequestEngineHandle {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
@@ -60,7 +62,7 @@ impl FromRequestParts<App> for RequestHandle {
 #[derive(Debug, Clone)]
 struct RequestAttempt {
     key: IdempotencyKey,
-    effect: Option<RequestEffect>,
+    effect: Option<IdempotentRequestEffect>,
 }
 
 /// Middleware that runs a request at most once if it has an `Idempotency-Key`.
@@ -90,21 +92,21 @@ pub(crate) async fn handle_idempotency_key(
 fn idempotency_key_owner(identity: &CallerIdentity) -> String {
     let name = &identity.principal.name;
     match &identity.key {
-        KeyRef::Local => name.clone(),
-        KeyRef::Key(hash) => format!("{name} {hash}"),
+        ApiKeyRef::Local => name.clone(),
+        ApiKeyRef::Key(hash) => format!("{name} {hash}"),
     }
 }
 
 /// Returns the idempotency key of a task, prefixed so that different callers can't share it. For
 /// callers with the local machine key, the idempotency key has no prefix, because the command line
 /// uses the same idempotency key without a server.
-pub(crate) fn scope_key_to_caller(
+pub(crate) fn caller_scoped_idempotency_key(
     identity: &CallerIdentity,
     header: Option<String>,
 ) -> Option<String> {
     header.map(|key| match &identity.key {
-        KeyRef::Local => key,
-        KeyRef::Key(hash) => format!("{hash} {key}"),
+        ApiKeyRef::Local => key,
+        ApiKeyRef::Key(hash) => format!("{hash} {key}"),
     })
 }
 
@@ -146,11 +148,11 @@ async fn run_request_once(
         async move {
             let effect =
                 match app.longhaul().begin_idempotent_request(request_key.clone(), whole).await? {
-                    IdempotencyState::Acquired => None,
-                    IdempotencyState::Applied(effect) => Some(effect),
-                    IdempotencyState::Completed(reply) => return replay_response(reply),
-                    IdempotencyState::InProgress => return Err(in_progress_problem()),
-                    IdempotencyState::Conflict => {
+                    IdempotentRequestState::Acquired => None,
+                    IdempotentRequestState::Applied(effect) => Some(effect),
+                    IdempotentRequestState::Completed(reply) => return replay_response(reply),
+                    IdempotentRequestState::InProgress => return Err(request_in_progress_problem()),
+                    IdempotentRequestState::Conflict => {
                         return Err(longhaul_engine::Error::IdempotencyKeyReused.into());
                     }
                 };
@@ -161,11 +163,11 @@ async fn run_request_once(
     done.await.map_err(|_| Problem::internal_error())?
 }
 
-fn in_progress_problem() -> Problem {
+fn request_in_progress_problem() -> Problem {
     let message = "a request with this Idempotency-Key is still in progress";
     Problem::new(StatusCode::CONFLICT, "idempotency_running", message)
-        .hint("wait a second and send it again")
-        .retry_after(1)
+        .with_hint("wait a second and send it again")
+        .with_retry_after(1)
 }
 
 /// Runs the request's handler, and stores the response under the idempotency key if it is a
@@ -219,7 +221,7 @@ fn replay_response(stored: StoredResponse) -> Result<Response, Problem> {
     if stored.body.is_empty() {
         let message = "this request has completed; its secret was shown once and is not stored";
         return Err(Problem::new(StatusCode::CONFLICT, "shown_once", message)
-            .hint("create another one with a new Idempotency-Key"));
+            .with_hint("create another one with a new Idempotency-Key"));
     }
     let status = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
     let mut response = (status, stored.body).into_response();

@@ -27,7 +27,7 @@ pub fn openapi_document() -> Document {
     for item in document.paths.paths.values_mut() {
         for operation in path_operations(item) {
             add_problem_response(operation);
-            operation.parameters.iter_mut().flatten().for_each(remove_null_type);
+            operation.parameters.iter_mut().flatten().for_each(remove_null_from_parameter);
         }
     }
     document
@@ -41,7 +41,7 @@ fn path_operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> 
 
 /// Removes `null` from the types of a query parameter: an optional parameter is left out, it is
 /// never `null`.
-fn remove_null_type(parameter: &mut RefOr<Parameter>) {
+fn remove_null_from_parameter(parameter: &mut RefOr<Parameter>) {
     if let RefOr::T(parameter) = parameter
         && let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema
         && let SchemaType::Array(types) = &mut object.schema_type

@@ -45,5 +45,5 @@ schema_type!(
 schema_type!(
     /// OpenAPI schema of a list of run statuses.
     StatusListSchema,
-    ArrayBuilder::new().items(schema::status_schema())
+    ArrayBuilder::new().items(schema::run_status_schema())
 );

@@ -51,7 +51,7 @@ pub(crate) struct MessagePage<'a> {
 }
 
 /// Renders a page with a title and lines of text, without commands.
-pub(crate) fn message_page(
+pub(crate) fn render_message_page(
     app: &App,
     status: StatusCode,
     title: &str,

@@ -20,12 +20,12 @@ impl FromRequestParts<App> for Query {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        Self::parse(parts.uri.query().unwrap_or_default())
+        Self::parse_query_string(parts.uri.query().unwrap_or_default())
     }
 }
 
 impl Query {
-    fn parse(text: &str) -> Result<Self, Problem> {
+    fn parse_query_string(text: &str) -> Result<Self, Problem> {
         let count = text.split('&').filter(|pair| !pair.is_empty()).count();
         if text.len() > QUERY_BYTES_MAX || count > QUERY_PAIRS_MAX {
             let message = format!(
@@ -49,7 +49,7 @@ impl Query {
                 };
                 let display_name: String = odd.chars().take(60).collect();
                 Err(Problem::unprocessable(format!("the parameter `{display_name}` is unknown"))
-                    .hint(hint))
+                    .with_hint(hint))
             }
         }
     }
@@ -70,7 +70,7 @@ impl Query {
             }
             (Some(""), None) => {
                 let message = format!("the parameter `{name}` is empty");
-                Err(Problem::unprocessable(message).hint("leave it out, or give a value"))
+                Err(Problem::unprocessable(message).with_hint("leave it out, or give a value"))
             }
             (found, None) => Ok(found),
         }
@@ -91,7 +91,7 @@ impl Query {
     }
 
     /// Returns the page size from the `limit` parameter, checked against its bounds.
-    pub(crate) fn page_limit(
+    pub(crate) fn page_limit_param(
         &self,
         default_limit: usize,
         bounds: RangeInclusive<usize>,
@@ -161,7 +161,7 @@ macro_rules! id_path {
                 let read: Result<$id, IdError> = text.parse();
                 read.map(Self).map_err(|bad| {
                     Problem::not_found($code, bad.to_string())
-                        .hint("give the full id; short ids work only on the command line")
+                        .with_hint("give the full id; short ids work only on the command line")
                 })
             }
         }
@@ -180,7 +180,8 @@ mod tests {
     #[test]
     fn an_invalid_query_is_rejected() {
         let query = |text: &str| {
-            Query::parse(text).and_then(|query| query.allow_only_params(&["limit", "lane"]))
+            Query::parse_query_string(text)
+                .and_then(|query| query.allow_only_params(&["limit", "lane"]))
         };
         let rejection =
             |text: &str| query(text).map_err(|problem| (problem.detail, problem.hint)).map(|_| ());
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(query("limit=3").unwrap().param_value("lane"), Ok(None));
         assert!(query("lane=").unwrap().param_value("lane").is_err());
         let twice = query("limit=1&limit=2").unwrap();
-        assert!(twice.page_limit(20, 1..=100).is_err());
+        assert!(twice.page_limit_param(20, 1..=100).is_err());
         for (text, limit) in [
             ("", Some(20)),
             ("limit=0", None),
@@ -201,9 +202,9 @@ mod tests {
             ("limit=-1", None),
             ("limit=x", None),
         ] {
-            assert_eq!(query(text).unwrap().page_limit(20, 1..=100).ok(), limit, "{text}");
+            assert_eq!(query(text).unwrap().page_limit_param(20, 1..=100).ok(), limit, "{text}");
         }
         let many = "a=1&".repeat(QUERY_PAIRS_MAX + 1);
-        assert_eq!(Query::parse(&many).unwrap_err().code, "query_too_long");
+        assert_eq!(Query::parse_query_string(&many).unwrap_err().code, "query_too_long");
     }
 }

@@ -23,7 +23,7 @@ const FORWARDED_PREFIX: &str = "x-forwarded-";
 
 impl PeerAddress {
     /// Returns whether the request comes directly from a process on this machine.
-    pub(crate) fn is_local(self, headers: &HeaderMap) -> bool {
+    pub(crate) fn is_direct_loopback(self, headers: &HeaderMap) -> bool {
         let by_proxy = |name: &HeaderName| {
             FORWARDED_HEADERS.contains(name) || name.as_str().starts_with(FORWARDED_PREFIX)
         };
@@ -33,7 +33,7 @@ impl PeerAddress {
 }
 
 /// Returns the base URL that the caller used. The host in it was checked by the host middleware.
-pub(crate) fn base_url(headers: &HeaderMap) -> String {
+pub(crate) fn request_base_url(headers: &HeaderMap) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let proxied = headers.get("x-forwarded-proto");
     let scheme = match proxied.is_some_and(|proto| proto == "https") {

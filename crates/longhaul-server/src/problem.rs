@@ -33,14 +33,14 @@ impl Problem {
 
     /// Sets the hint that says what the client can do.
     #[must_use]
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
     /// Sets the number of seconds after which the client may retry.
     #[must_use]
-    pub(crate) const fn retry_after(mut self, seconds: u32) -> Self {
+    pub(crate) const fn with_retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
     }
@@ -67,7 +67,7 @@ impl Problem {
     pub(crate) fn internal_error() -> Self {
         let message = "internal error in Longhaul; everything acknowledged before is still stored";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
-            .hint("retry with an Idempotency-Key is safe; the server log has the details")
+            .with_hint("retry with an Idempotency-Key is safe; the server log has the details")
     }
 
     /// Converts the problem to the HTTP response to the request with this id.

@@ -91,8 +91,8 @@ fn too_many_requests(wait: std::time::Duration) -> Problem {
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     let message = "too many requests in one second";
     Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message)
-        .hint("slow down, or raise `[server] rate`")
-        .retry_after(u32::try_from(seconds.max(1)).unwrap_or(1))
+        .with_hint("slow down, or raise `[server] rate`")
+        .with_retry_after(u32::try_from(seconds.max(1)).unwrap_or(1))
 }
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn link_lookups_per_address_are_limited() {
+    fn credential_lookups_are_limited_per_address() {
         let rates = RateLimits::new(NonZeroU32::MIN);
         let [one, other] = [1, 2].map(|last| IpAddr::from(Ipv4Addr::new(192, 0, 2, last)));
         while rates.may_look_up_credential(one) {}

@@ -15,7 +15,7 @@ pub(crate) fn json_response(
     status: StatusCode,
     value: &impl Serialize,
 ) -> Result<Response, Problem> {
-    Ok(response_with_body(status, to_json_bytes(value)?.into()))
+    Ok(json_response_with_body(status, to_json_bytes(value)?.into()))
 }
 
 fn to_json_bytes(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
@@ -25,7 +25,7 @@ fn to_json_bytes(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
     })
 }
 
-fn response_with_body(status: StatusCode, body: Bytes) -> Response {
+fn json_response_with_body(status: StatusCode, body: Bytes) -> Response {
     let mut response = (status, body).into_response();
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, kind);
@@ -56,7 +56,7 @@ pub(crate) fn ok_response_with_permit(
     permit: OwnedSemaphorePermit,
 ) -> Result<Response, Problem> {
     let bytes = BytesWithPermit { bytes: to_json_bytes(value)?, _permit: permit };
-    Ok(response_with_body(StatusCode::OK, Bytes::from_owner(bytes)))
+    Ok(json_response_with_body(StatusCode::OK, Bytes::from_owner(bytes)))
 }
 
 /// Builds a 201 response with the new object and its location.
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_permit_is_held_as_long_as_the_bytes_are() {
+    async fn a_permit_is_held_until_the_response_bytes_are_dropped() {
         let permits = Arc::new(Semaphore::new(1));
         let permit = Arc::clone(&permits).acquire_owned().await.unwrap();
         let response = ok_response_with_permit(&"text", permit).unwrap();

@@ -11,9 +11,9 @@ use crate::api_router::api_router;
 use crate::app::App;
 use crate::caller::Viewer;
 use crate::idempotency::handle_idempotency_key;
-use crate::middleware::auth::authenticate;
-use crate::middleware::host::check_host;
-use crate::middleware::origin::check_origin;
+use crate::middleware::auth::authentication_middleware;
+use crate::middleware::host::reject_unknown_hosts;
+use crate::middleware::origin::reject_cross_site_requests;
 use crate::middleware::request_id::assign_request_id;
 use crate::middleware::timeout::limit_response_time;
 use crate::openapi::openapi_document;
@@ -33,13 +33,13 @@ pub(crate) fn build_router(app: App) -> Router {
             "/a/{token}",
             get(page::link::show_link_page).post(page::link::answer_gate_from_form),
         )
-        .fallback(not_found)
-        .method_not_allowed_fallback(method_not_allowed)
+        .fallback(unknown_path_problem)
+        .method_not_allowed_fallback(method_not_allowed_problem)
         .layer(from_fn_with_state(app.clone(), handle_idempotency_key))
-        .layer(from_fn_with_state(app.clone(), authenticate))
+        .layer(from_fn_with_state(app.clone(), authentication_middleware))
         .layer(from_fn_with_state(app.clone(), limit_response_time))
-        .layer(from_fn(check_origin))
-        .layer(from_fn_with_state(app.clone(), check_host))
+        .layer(from_fn(reject_cross_site_requests))
+        .layer(from_fn_with_state(app.clone(), reject_unknown_hosts))
         .layer(from_fn_with_state(app.clone(), assign_request_id))
         .with_state(app)
 }
@@ -49,14 +49,14 @@ async fn serve_openapi_document(_: Viewer) -> Result<Response, Problem> {
     ok_response(&openapi_document())
 }
 
-async fn not_found(uri: Uri) -> Problem {
+async fn unknown_path_problem(uri: Uri) -> Problem {
     let display_path: String = uri.path().chars().take(80).collect();
     Problem::not_found("not_found", format!("there is no endpoint `{display_path}`"))
-        .hint("GET /openapi.json lists all paths")
+        .with_hint("GET /openapi.json lists all paths")
 }
 
-async fn method_not_allowed() -> Problem {
+async fn method_not_allowed_problem() -> Problem {
     let message = "this path does not support this method";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
-        .hint("the `Allow` header and GET /openapi.json list the supported methods")
+        .with_hint("the `Allow` header and GET /openapi.json list the supported methods")
 }

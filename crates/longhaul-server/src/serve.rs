@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::Error;
-use longhaul_engine::changes::ChangeSource;
+use longhaul_engine::changes::JournalChangeSource;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,7 +31,7 @@ pub async fn serve(
 ) -> Result<(), Error> {
     let longhaul = app.longhaul().clone();
     let services = longhaul.services();
-    let source = ChangeSource {
+    let source = JournalChangeSource {
         store: &*services.store,
         records: &*services.records,
         clock: &*services.clock,
@@ -41,10 +41,10 @@ pub async fn serve(
     let ended = tokio::select! {
         biased;
         () = stop => Ok(()),
-        result = services.changes.read_changes(source) => result,
+        result = services.changes.read_and_notify_subscribers(source) => result,
         () = accept_connections(listener, &app, &tasks, &abort) => Ok(()),
     };
-    app.stop();
+    app.begin_shutdown();
     app.close_connections();
     tasks.close();
     app.background_tasks().close();

@@ -11,7 +11,7 @@ use longhaul_core::time::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::sqlite::append::UPDATE_HEAD_AS_DRIVER;
-use crate::sqlite::error::{io_error, sql_error};
+use crate::sqlite::error::{store_error_from_io, store_error_from_sql};
 use crate::sqlite::journal::INSERT_EVENT;
 use crate::sqlite::{connect, schema};
 
@@ -59,7 +59,8 @@ pub fn measure_fsync(
 ) -> Result<SortedDurations, StoreError> {
     let path = folder.join("sync.bench");
     let at = path.to_string_lossy();
-    let durations = time_fsyncs(&path, rounds, stopwatch).map_err(|error| io_error(error, &at));
+    let durations =
+        time_fsyncs(&path, rounds, stopwatch).map_err(|error| store_error_from_io(error, &at));
     _ = std::fs::remove_file(&path);
     durations
 }
@@ -122,13 +123,13 @@ pub fn measure_bare_inserts(
     stopwatch: &dyn Stopwatch,
 ) -> Result<InsertRate, StoreError> {
     let at = options.file.to_string_lossy();
-    let conn = connect::open_writer(&options.file, Duration::ZERO)
-        .map_err(|error| sql_error(error, &at))?;
+    let conn = connect::open_writer_connection(&options.file, Duration::ZERO)
+        .map_err(|error| store_error_from_sql(error, &at))?;
     schema::migrate_schema(&conn, &at, Timestamp::default(), schema::MIGRATIONS)?;
-    time_inserts(&conn, options, stopwatch).map_err(|error| sql_error(error, &at))
+    time_bare_inserts(&conn, options, stopwatch).map_err(|error| store_error_from_sql(error, &at))
 }
 
-fn time_inserts(
+fn time_bare_inserts(
     conn: &Connection,
     options: &BareInsertOptions,
     stopwatch: &dyn Stopwatch,

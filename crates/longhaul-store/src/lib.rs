@@ -9,6 +9,6 @@ pub mod sqlite;
 
 pub use options::{OpenMode, StoreOptions};
 pub use sqlite::{
-    CheckReport, JournalCheck, SqliteStore, StoreProblem, back_up_store, check_store,
-    current_driver, open, restore_store, store_has_driver,
+    CheckReport, JournalChecker, SqliteStore, StoreProblem, back_up_store, check_store,
+    current_driver_description, open_sqlite_store, restore_store, store_has_driver,
 };

@@ -71,7 +71,7 @@ impl fmt::Debug for StoreOptions {
 /// Source of failures that tests inject into a store.
 pub trait FaultInjector: Send + Sync + fmt::Debug {
     /// Called before every commit. Returns the failure to inject, or `None` for a normal commit.
-    fn commit_fault(&self) -> Option<CommitFault> {
+    fn next_commit_fault(&self) -> Option<CommitFault> {
         None
     }
 
@@ -82,7 +82,7 @@ pub trait FaultInjector: Send + Sync + fmt::Debug {
     }
 
     /// Returns migrations to apply after those of this build, to simulate a newer build.
-    fn added_migrations(&self) -> &'static [Migration] {
+    fn extra_test_migrations(&self) -> &'static [Migration] {
         &[]
     }
 }

@@ -57,7 +57,7 @@ mod usage;
 mod writer;
 
 pub use backup::{back_up_store, restore_store};
-pub use check::{CheckReport, JournalCheck, StoreProblem, check_store};
+pub use check::{CheckReport, JournalChecker, StoreProblem, check_store};
 pub use handle::SqliteStore;
-pub use lock::{current_driver, store_has_driver};
-pub use open::open;
+pub use lock::{current_driver_description, store_has_driver};
+pub use open::open_sqlite_store;

@@ -75,8 +75,8 @@ impl Store for FaultyStore {
         self.inner.read_journal(request).await
     }
 
-    async fn append(&self, append: AppendRequest) -> Result<AppendResult, StoreError> {
-        self.deliver(self.inner.append(append).await)
+    async fn append_to_journal(&self, append: AppendRequest) -> Result<AppendResult, StoreError> {
+        self.deliver(self.inner.append_to_journal(append).await)
     }
 
     async fn get_run(&self, run: RunId) -> Result<Option<RunRow>, StoreError> {
@@ -91,11 +91,11 @@ impl Store for FaultyStore {
         self.inner.list_gates(filter).await
     }
 
-    fn watch(&self) -> Box<dyn StoreWatcher> {
-        self.inner.watch()
+    fn watch_for_changes(&self) -> Box<dyn StoreWatcher> {
+        self.inner.watch_for_changes()
     }
 
-    async fn prune(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
-        self.deliver(self.inner.prune(request).await)
+    async fn prune_old_data(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
+        self.deliver(self.inner.prune_old_data(request).await)
     }
 }

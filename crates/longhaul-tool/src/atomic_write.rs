@@ -11,7 +11,7 @@ use rustix::fs::{self as sys, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::openat;
-use crate::safe_dir::{DirHandle, FileSnapshot, FsError, SafeDir, file_stamp};
+use crate::safe_dir::{DirHandle, FileSnapshot, FsError, SafeDir, file_change_stamp};
 
 /// Prefix of the names of temporary files.
 const TEMP_START: &str = ".longhaul-";
@@ -31,7 +31,7 @@ pub(crate) struct AtomicWriter {
 impl AtomicWriter {
     /// Opens and locks the directory with these path components, creating it if it is missing. The
     /// caller has checked the components.
-    pub(crate) fn open(dir: &SafeDir, parts: &[String]) -> Result<Self, FsError> {
+    pub(crate) fn open_and_lock_dir(dir: &SafeDir, parts: &[String]) -> Result<Self, FsError> {
         dir.create_root()?;
         let lock = dir.open_root()?;
         // One writer at a time across all processes. Otherwise two writers could create `Tasks` and
@@ -40,14 +40,14 @@ impl AtomicWriter {
         let locked = openat::lock_handle(&lock.handle)?;
         let mut folder = dir.open_root()?;
         for part in parts {
-            folder = folder.open_or_create_child(part)?;
+            folder = folder.open_or_create_child_folder(part)?;
         }
         Ok(Self { folder, is_locked: locked, _lock: lock })
     }
 
     /// Reads the current content of a file before it is replaced. `None` if the file does not
     /// exist.
-    pub(crate) fn read(
+    pub(crate) fn read_current_file(
         &self,
         file: &str,
         bytes_max: usize,
@@ -68,16 +68,20 @@ impl AtomicWriter {
 
     /// Checks that a file was not changed since it was read as `before`. Editors that people use
     /// don't take our lock.
-    pub(crate) fn check_unchanged(&self, file: &str, before: &FileSnapshot) -> Result<(), FsError> {
+    pub(crate) fn check_file_unchanged(
+        &self,
+        file: &str,
+        before: &FileSnapshot,
+    ) -> Result<(), FsError> {
         let stat = sys::statat(&self.folder.handle, file, AtFlags::SYMLINK_NOFOLLOW)?;
-        if file_stamp(&stat) != before.stamp {
+        if file_change_stamp(&stat) != before.stamp {
             return Err(FsError::Changed);
         }
         Ok(())
     }
 
     /// Replaces a file atomically and syncs it to disk.
-    pub(crate) fn write(
+    pub(crate) fn replace_file(
         &self,
         file: &str,
         bytes: &[u8],
@@ -85,8 +89,8 @@ impl AtomicWriter {
     ) -> Result<(), FsError> {
         self.remove_stale_temp_files()?;
         let mode = before.map_or(self.folder.modes.file, |before| before.mode);
-        let (temp, handle) = self.create_temp(mode)?;
-        let done = self.write_temp(handle, bytes, before).and_then(|()| {
+        let (temp, handle) = self.create_temp_file(mode)?;
+        let done = self.write_temp_file(handle, bytes, before).and_then(|()| {
             let here = &self.folder.handle;
             Ok(sys::renameat(here, &temp, here, file)?)
         });
@@ -98,7 +102,7 @@ impl AtomicWriter {
         Ok(sys::fsync(&self.folder.handle)?)
     }
 
-    fn write_temp(
+    fn write_temp_file(
         &self,
         handle: OwnedFd,
         bytes: &[u8],
@@ -113,7 +117,7 @@ impl AtomicWriter {
         Ok(file.sync_all()?)
     }
 
-    fn create_temp(&self, mode: Mode) -> Result<(String, OwnedFd), FsError> {
+    fn create_temp_file(&self, mode: Mode) -> Result<(String, OwnedFd), FsError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         for _ in 0..TEMP_TRIES {

@@ -250,7 +250,7 @@ impl CapturedOutput {
         let mut buffer = vec![0; 16 * 1024];
         // Bytes beyond the limit are still read, because a full pipe would block the program.
         while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-            self.push(&buffer[..count]);
+            self.push_bytes(&buffer[..count]);
             if max_bytes.is_some_and(|max_bytes| self.bytes > max_bytes as u64) {
                 return flooded.notify_one();
             }
@@ -258,7 +258,7 @@ impl CapturedOutput {
     }
 
     /// Appends a chunk of bytes to the output.
-    pub(crate) fn push(&mut self, chunk: &[u8]) {
+    pub(crate) fn push_bytes(&mut self, chunk: &[u8]) {
         self.bytes = self.bytes.saturating_add(chunk.len() as u64);
         let free = self.half_max.saturating_sub(self.head.len());
         let (first, rest) = chunk.split_at(chunk.len().min(free));
@@ -306,7 +306,7 @@ impl CapturedOutput {
     }
 
     /// Returns the output as text, with a note about dropped bytes.
-    pub fn text(&self) -> String {
+    pub fn text_with_gap_note(&self) -> String {
         match self.complete_output() {
             Some(whole) => String::from_utf8_lossy(&whole).into_owned(),
             None => format!(

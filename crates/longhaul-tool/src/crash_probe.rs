@@ -39,7 +39,7 @@ struct ProbeInput {
 
 /// Returns `probe_read` (pure), `probe_write` (keyed) and `probe_send` (once), which all append
 /// to this file.
-pub fn tools(
+pub fn probe_tools(
     file: impl Into<PathBuf>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Vec<Arc<dyn Tool>>, IdError> {

@@ -7,14 +7,14 @@
 const DEVICE_NAMES: &[&str] = &["con", "prn", "aux", "nul", "conin$", "conout$"];
 
 /// Returns the file name in the form that file systems without case sensitivity compare.
-pub(crate) fn fold_case(text: &str) -> String {
+pub(crate) fn fold_file_name_case(text: &str) -> String {
     // To upper case first: for some file systems `ß` and `SS`, `ſ` and `s` are the same.
     text.to_uppercase().to_lowercase()
 }
 
 /// Returns whether this is a control character, or one that hides or reverses the text around it.
 /// Joiners are allowed, because emoji and Persian need them.
-pub(crate) fn is_invisible(c: char) -> bool {
+pub(crate) fn is_invisible_char(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -25,7 +25,7 @@ pub(crate) fn is_invisible(c: char) -> bool {
 
 /// Returns whether Windows reserves the file name for a device.
 pub(crate) fn is_device_name(text: &str) -> bool {
-    let stem = fold_case(text.split('.').next().unwrap_or(text));
+    let stem = fold_file_name_case(text.split('.').next().unwrap_or(text));
     let stem = stem.trim_end();
     let port = stem.strip_prefix("com").or_else(|| stem.strip_prefix("lpt"));
     let is_port = port.is_some_and(|rest| {

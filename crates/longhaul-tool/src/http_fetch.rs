@@ -27,9 +27,9 @@ use longhaul_core::time::Millis;
 
 use crate::outbound::hop::parse_url;
 use crate::outbound::{
-    FinalResponse, GuardedClient, REQUEST_TIMEOUT_MAX, RESPONSE_BYTES_MAX, SendError,
+    FinalResponse, GuardedClient, OutboundSendError, REQUEST_TIMEOUT_MAX, RESPONSE_BYTES_MAX,
 };
-use crate::tool_support::{parse_input, tool_spec};
+use crate::tool_support::{deserialize_tool_input, object_tool_spec};
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 const URL_LENGTH_MAX: usize = 8_000;
@@ -113,7 +113,7 @@ impl HttpFetch {
             spec: ToolSpec {
                 in_doubt: Some(InDoubtPolicy::Ask),
                 timeout: Some(REQUEST_TIMEOUT_MAX.plus(Millis::from_secs(10))),
-                ..tool_spec("http_fetch", description, properties, &["url"])?
+                ..object_tool_spec("http_fetch", description, properties, &["url"])?
             },
             client,
         })
@@ -141,8 +141,8 @@ impl Tool for HttpFetch {
     }
 
     async fn call(&self, input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: HttpFetchInput = parse_input(&self.spec, input)?;
-        let request = build_request(input)?;
+        let input: HttpFetchInput = deserialize_tool_input(&self.spec, input)?;
+        let request = build_outbound_request(input)?;
         let landed = self.client.send_request(&request).await;
         let landed = landed.map_err(|lost| fetch_failure(&request, &lost))?;
         Ok(ToolOutput::text(render_response(&request, &landed)))
@@ -157,7 +157,7 @@ fn is_read_only_method(method: &str) -> bool {
     matches!(method, "GET" | "HEAD")
 }
 
-fn build_request(input: HttpFetchInput) -> Result<OutboundRequest, ToolFailure> {
+fn build_outbound_request(input: HttpFetchInput) -> Result<OutboundRequest, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("The request was not sent: {why}."));
     let method = normalized_method(input.method.as_deref());
     if !METHODS.contains(&method.as_str()) {
@@ -191,7 +191,8 @@ fn build_request(input: HttpFetchInput) -> Result<OutboundRequest, ToolFailure> 
     }
     let has = |header: &str| headers.iter().any(|(name, _)| name == header);
     let accept = (!has("accept")).then_some("text/html, application/json, text/*;q=0.9, */*;q=0.5");
-    let kind = (!body.is_empty() && !has("content-type")).then(|| guess_content_type(&body));
+    let kind =
+        (!body.is_empty() && !has("content-type")).then(|| guess_request_content_type(&body));
     headers.extend(accept.map(|accept| ("accept".to_owned(), accept.to_owned())));
     headers.extend(kind.map(|kind| ("content-type".to_owned(), kind.to_owned())));
     Ok(OutboundRequest {
@@ -206,14 +207,14 @@ fn build_request(input: HttpFetchInput) -> Result<OutboundRequest, ToolFailure> 
 }
 
 /// Returns the content type of a request body for which the model gave none.
-fn guess_content_type(body: &str) -> &'static str {
+fn guess_request_content_type(body: &str) -> &'static str {
     match serde_json::from_str::<serde::de::IgnoredAny>(body) {
         Ok(_) => "application/json",
         Err(_) => "text/plain; charset=utf-8",
     }
 }
 
-fn fetch_failure(request: &OutboundRequest, error: &SendError) -> ToolFailure {
+fn fetch_failure(request: &OutboundRequest, error: &OutboundSendError) -> ToolFailure {
     let why = &error.error;
     if error.may_have_been_sent && !is_read_only_method(&request.method) {
         return ToolFailure::outcome_unknown(format!(

@@ -17,7 +17,7 @@ use longhaul_core::time::{Clock, Millis};
 use crate::jsonl::JsonLinesFile;
 use crate::location::FileLocation;
 use crate::safe_dir::FsError;
-use crate::tool_support::{TIMEOUT, run_blocking};
+use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
 use crate::typed::{TypedTool, TypedToolError, typed};
 
 const SUMMARY_LENGTH_MAX: usize = 4_000;
@@ -69,7 +69,7 @@ impl TypedTool for LogInteraction {
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
     fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
-        vec![normalized_kind(input["kind"].as_str())]
+        vec![normalized_interaction_kind(input["kind"].as_str())]
     }
 
     async fn call(
@@ -77,13 +77,13 @@ impl TypedTool for LogInteraction {
         input: LogInteractionInput,
         ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure> {
-        let input = validate_input(input)?;
+        let input = validate_interaction(input)?;
         let line = json!({
             "key": ctx.idempotency_key,
             "run": ctx.run,
             "call": ctx.call,
             "at": self.clock.now(),
-            "kind": normalized_kind(input.kind.as_deref()),
+            "kind": normalized_interaction_kind(input.kind.as_deref()),
             "summary": input.summary,
             "details": input.details,
             "thread": ctx.thread,
@@ -92,8 +92,8 @@ impl TypedTool for LogInteraction {
             "recipient": ctx.context.get("recipient"),
         });
         let (lines, key) = (self.log.clone(), ctx.idempotency_key.clone());
-        run_blocking(move || {
-            append_line_once(&lines, &key, &line).map_err(|why| {
+        run_on_blocking_thread(move || {
+            append_line_once_per_key(&lines, &key, &line).map_err(|why| {
                 let path = lines.display_path();
                 interaction_failure(format!("the log `{path}` can't be written: {why}"))
             })
@@ -104,22 +104,22 @@ impl TypedTool for LogInteraction {
 }
 
 /// Appends a line to the file unless it already has a line with this key.
-fn append_line_once(lines: &JsonLinesFile, key: &str, line: &Value) -> Result<(), FsError> {
-    let held = lines.lock()?;
+fn append_line_once_per_key(lines: &JsonLinesFile, key: &str, line: &Value) -> Result<(), FsError> {
+    let held = lines.lock_or_create()?;
     match held.find_lines_by_key(key)?.lines.is_empty() {
-        true => held.append(line),
+        true => held.append_json_line(line),
         false => Ok(()),
     }
 }
 
-fn normalized_kind(text: Option<&str>) -> String {
+fn normalized_interaction_kind(text: Option<&str>) -> String {
     match text.map(str::trim) {
         None | Some("") => DEFAULT_KIND.to_owned(),
         Some(kind) => kind.to_owned(),
     }
 }
 
-fn validate_input(input: LogInteractionInput) -> Result<LogInteractionInput, ToolFailure> {
+fn validate_interaction(input: LogInteractionInput) -> Result<LogInteractionInput, ToolFailure> {
     if input.summary.trim().is_empty() {
         return Err(interaction_failure("the summary is empty".into()));
     }

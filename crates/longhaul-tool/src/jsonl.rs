@@ -48,8 +48,8 @@ impl JsonLinesFile {
     }
 
     /// Opens and locks the file, creating it if it is missing.
-    pub(crate) fn lock(&self) -> Result<LockedJsonLines, FsError> {
-        let (folder, name) = self.0.make_parent()?;
+    pub(crate) fn lock_or_create(&self) -> Result<LockedJsonLines, FsError> {
+        let (folder, name) = self.0.create_and_open_parent()?;
         let is_new = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_err();
         let held = open_and_lock(folder, name, OFlags::CREATE)?;
         if is_new {
@@ -118,7 +118,7 @@ pub(crate) struct LockedJsonLines {
 
 /// The lines with one key, in file order.
 #[derive(Debug, Default)]
-pub(crate) struct KeyMatches {
+pub(crate) struct LinesWithKey {
     /// The parsed lines.
     pub(crate) lines: Vec<Value>,
     /// Number of bytes of the file that were read to find the lines.
@@ -126,7 +126,7 @@ pub(crate) struct KeyMatches {
 }
 
 #[derive(Deserialize)]
-struct KeyField<'a> {
+struct LineKeyField<'a> {
     #[serde(borrow)]
     key: Cow<'a, str>,
 }
@@ -144,17 +144,17 @@ impl LockedJsonLines {
 
     /// Returns every line that has this key, skipping lines that are not JSON. The index limits how
     /// much is read, however long the file is.
-    pub(crate) fn find_lines_by_key(&self, key: &str) -> Result<KeyMatches, FsError> {
+    pub(crate) fn find_lines_by_key(&self, key: &str) -> Result<LinesWithKey, FsError> {
         let length = self.file.metadata()?.len();
-        let mut found = KeyMatches::default();
+        let mut found = LinesWithKey::default();
         let Some(index) = self.index.as_ref().filter(|_| length > TAIL_BYTES_MAX) else {
-            self.scan_lines(0, key, &mut found)?;
+            self.scan_lines_for_key(0, key, &mut found)?;
             return Ok(found);
         };
         if let Err(why) = self.find_indexed_lines(index, key, &mut found) {
             debug!(index = %index.display(), %why, "index is not usable; reading the whole file");
-            found = KeyMatches::default();
-            self.scan_lines(0, key, &mut found)?;
+            found = LinesWithKey::default();
+            self.scan_lines_for_key(0, key, &mut found)?;
         }
         trace!(bytes = found.bytes_read, "key lookup");
         Ok(found)
@@ -164,14 +164,14 @@ impl LockedJsonLines {
         &self,
         index: &OsStr,
         key: &str,
-        matches: &mut KeyMatches,
+        matches: &mut LinesWithKey,
     ) -> io::Result<()> {
         let mut index = KeyIndex::open((&self.folder, index), &self.file)?;
         if self.file.metadata()?.len() - index.indexed_bytes() > TAIL_BYTES_MAX {
             let mut whole = index.indexed_bytes();
             matches.bytes_read += self.for_each_line(index.indexed_bytes(), |offset, line| {
-                if let Ok(KeyField { key }) = serde_json::from_slice(line) {
-                    index.add_line(&key, offset)?;
+                if let Ok(LineKeyField { key }) = serde_json::from_slice(line) {
+                    index.add_line_offset(&key, offset)?;
                 }
                 if line.ends_with(b"\n") {
                     whole = offset + line.len() as u64;
@@ -185,11 +185,16 @@ impl LockedJsonLines {
             matches.bytes_read += line.len() as u64;
             matches.lines.extend(parse_line_with_key(&line, key));
         }
-        self.scan_lines(index.indexed_bytes(), key, matches)
+        self.scan_lines_for_key(index.indexed_bytes(), key, matches)
     }
 
     /// Reads the lines with this key from byte `start_offset` on, and adds them to `matches`.
-    fn scan_lines(&self, start_offset: u64, key: &str, matches: &mut KeyMatches) -> io::Result<()> {
+    fn scan_lines_for_key(
+        &self,
+        start_offset: u64,
+        key: &str,
+        matches: &mut LinesWithKey,
+    ) -> io::Result<()> {
         let lines = &mut matches.lines;
         matches.bytes_read += self.for_each_line(start_offset, |_, line| {
             lines.extend(parse_line_with_key(line, key));
@@ -229,7 +234,7 @@ impl LockedJsonLines {
     }
 
     /// Appends a value as one line and syncs it to disk.
-    pub(crate) fn append(&self, value: &Value) -> Result<(), FsError> {
+    pub(crate) fn append_json_line(&self, value: &Value) -> Result<(), FsError> {
         let length = self.file.metadata()?.len();
         let mut last = [b'\n'];
         if length > 0 {

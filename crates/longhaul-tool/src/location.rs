@@ -99,7 +99,7 @@ impl FileLocation {
     ///
     /// # Errors
     /// `LOOP` or `NOTDIR` for a symbolic link, and any other error of the operating system.
-    pub fn make_folder(&self) -> Result<OwnedFd, Errno> {
+    pub fn create_and_open_folder(&self) -> Result<OwnedFd, Errno> {
         match self {
             Self::Below { root, relative } => {
                 open_folder_below(root, relative, open_or_make_folder)
@@ -138,10 +138,10 @@ impl FileLocation {
     /// Like [`Self::open_parent`], but creates missing directories.
     ///
     /// # Errors
-    /// Like [`Self::make_folder`].
-    pub fn make_parent(&self) -> Result<(OwnedFd, &OsStr), Errno> {
+    /// Like [`Self::create_and_open_folder`].
+    pub fn create_and_open_parent(&self) -> Result<(OwnedFd, &OsStr), Errno> {
         let (parent, name) = self.split_parent()?;
-        Ok((parent.make_folder()?, name))
+        Ok((parent.create_and_open_folder()?, name))
     }
 
     fn split_parent(&self) -> Result<(Self, &OsStr), Errno> {
@@ -160,7 +160,7 @@ impl FileLocation {
     /// # Errors
     /// `NOENT` if the file is missing, `LOOP` or `NOTDIR` for a symbolic link, `INVAL` for anything
     /// else that is not a regular file.
-    pub fn read(&self, bytes_max: usize) -> Result<Option<Vec<u8>>, Errno> {
+    pub fn read_regular_file(&self, bytes_max: usize) -> Result<Option<Vec<u8>>, Errno> {
         let (folder, name) = self.open_parent()?;
         let (file, found) = open_file(folder, name, OFlags::RDONLY, Mode::empty())?;
         if !is_regular_file(&found) {
@@ -249,23 +249,23 @@ mod tests {
         symlink(&outside, root.join("link")).unwrap();
         symlink(outside.join("secret"), root.join("real/linked")).unwrap();
         let at = |relative: &str| FileLocation::below_root(&root, Path::new(relative)).unwrap();
-        assert_eq!(at("real/file").read(4), Ok(Some(b"text".to_vec())));
-        assert_eq!(at("real/file").read(3), Ok(None));
-        assert_eq!(at("real/none").read(9), Err(Errno::NOENT));
-        assert_eq!(at("real").read(9), Err(Errno::INVAL));
+        assert_eq!(at("real/file").read_regular_file(4), Ok(Some(b"text".to_vec())));
+        assert_eq!(at("real/file").read_regular_file(3), Ok(None));
+        assert_eq!(at("real/none").read_regular_file(9), Err(Errno::NOENT));
+        assert_eq!(at("real").read_regular_file(9), Err(Errno::INVAL));
         for refused in ["link/secret", "real/linked"] {
-            let result = at(refused).read(9);
+            let result = at(refused).read_regular_file(9);
             assert!(matches!(result, Err(Errno::LOOP | Errno::NOTDIR)), "{refused}: {result:?}");
         }
         assert!(at("link").open_folder().is_err());
-        assert!(at("link/deep").make_folder().is_err());
-        assert!(at("link/new").make_folder().is_err());
+        assert!(at("link/deep").create_and_open_folder().is_err());
+        assert!(at("link/new").create_and_open_folder().is_err());
         assert!(!outside.join("new").exists());
-        at("real/a/b").make_folder().unwrap();
+        at("real/a/b").create_and_open_folder().unwrap();
         assert!(root.join("real/a/b").is_dir());
         // A path that the user chose may be a symbolic link.
         assert!(FileLocation::from(root.join("link")).open_folder().is_ok());
-        FileLocation::from(root.join("link/new/er")).make_folder().unwrap();
+        FileLocation::from(root.join("link/new/er")).create_and_open_folder().unwrap();
         assert!(outside.join("new/er").is_dir());
     }
 }

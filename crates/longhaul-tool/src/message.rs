@@ -33,7 +33,7 @@ use crate::message::envelope::{
 };
 use crate::outbound::GuardedClient;
 use crate::safe_dir::FsError;
-use crate::tool_support::{parse_input, run_blocking, tool_spec};
+use crate::tool_support::{deserialize_tool_input, object_tool_spec, run_on_blocking_thread};
 
 pub use crate::message::target::{DeliveryTarget, DeliveryTargetError};
 
@@ -89,7 +89,7 @@ impl SendMessage {
                 can_verify: true,
                 in_doubt: Some(InDoubtPolicy::Ask),
                 timeout: Some(Millis::from_secs(120)),
-                ..tool_spec("send_message", description, properties, &["text"])?
+                ..object_tool_spec("send_message", description, properties, &["text"])?
             },
             log: DeliveryLog(JsonLinesFile::new(messages.log.resolved_from(&messages.root))),
             channel: DeliveryChannel {
@@ -118,7 +118,7 @@ impl SendMessage {
         let (record, channel, at) =
             (self.log.clone(), self.channel.target.channel_name(), self.now());
         let (ctx, envelope) = (ctx.clone(), envelope.clone());
-        run_blocking(move || {
+        run_on_blocking_thread(move || {
             let intent = PendingDelivery {
                 ctx: &ctx,
                 recipient: &envelope.recipient,
@@ -163,7 +163,7 @@ impl Tool for SendMessage {
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: SendMessageInput = parse_input(&self.spec, input)?;
+        let input: SendMessageInput = deserialize_tool_input(&self.spec, input)?;
         let envelope = Envelope::new(input.text, ctx)?;
         match self.record_delivery_start(ctx, &envelope).await? {
             DeliveryState::Delivered => return Ok(ToolOutput::text(DELIVERED)),
@@ -175,13 +175,13 @@ impl Tool for SendMessage {
             | DeliveryState::Started { .. }
             | DeliveryState::Failed => {}
         }
-        let sent = self.channel.send(&envelope, &self.log, ctx.epoch).await;
+        let sent = self.channel.deliver_message(&envelope, &self.log, ctx.epoch).await;
         let (record, ctx, at) = (self.log.clone(), ctx.clone(), self.now());
         let output = match &sent {
             Ok(_) => Ok(ToolOutput::text(DELIVERED)),
             Err(lost) => Err(lost.to_failure()),
         };
-        let wrote = run_blocking(move || {
+        let wrote = run_on_blocking_thread(move || {
             Ok(match &sent {
                 Ok(answer) => record.record_receipt(&ctx.idempotency_key, at, answer),
                 Err(lost) => record.record_failure(&ctx, at, lost.is_certain),
@@ -199,7 +199,7 @@ impl Tool for SendMessage {
     async fn verify(&self, _input: Value, ctx: &ToolContext) -> VerifyOutcome {
         let (record, deliver) = (self.log.clone(), self.channel.target.clone());
         let (key, now) = (ctx.idempotency_key.clone(), self.now());
-        let verification = run_blocking(move || {
+        let verification = run_on_blocking_thread(move || {
             let finding = verify_delivery(&record, &deliver, &key);
             if let Ok((VerifyOutcome::Happened(_), true)) = finding {
                 // What the outbox proves is logged for the next check.
@@ -222,7 +222,7 @@ fn verify_delivery(
     key: &str,
 ) -> Result<(VerifyOutcome, bool), FsError> {
     let delivered = || VerifyOutcome::Happened(ToolOutput::text(DELIVERED));
-    let started_channel = match record.state(key)? {
+    let started_channel = match record.read_delivery_state(key)? {
         DeliveryState::Delivered => return Ok((delivered(), false)),
         DeliveryState::NotStarted | DeliveryState::Failed => {
             return Ok((VerifyOutcome::NotHappened, false));

@@ -19,12 +19,12 @@ use url::{Host, Url};
 
 use longhaul_core::net::{self, NetworkZone};
 use longhaul_core::port::outbound::{
-    NetworkScope, OutboundClient, OutboundError, OutboundRequest, OutboundResponse,
+    NetworkScope, OutboundError, OutboundHttpClient, OutboundRequest, OutboundResponse,
 };
 use longhaul_core::time::{Clock, Millis};
 
 use crate::outbound::allowlist::AddressGrant;
-use crate::outbound::hop::{RequestHop, forbidden_error, parse_url, redacted_url};
+use crate::outbound::hop::{RequestHop, forbidden_request_error, parse_url, redacted_url};
 use crate::outbound::resolver::{FilteringResolver, ResolveError, SystemResolver};
 use crate::tls::ensure_crypto_provider;
 
@@ -58,7 +58,7 @@ struct HttpClients {
 }
 
 impl HttpClients {
-    fn client(&self, allow_private: bool, is_secure: bool) -> Result<&Client, String> {
+    fn get_or_build_client(&self, allow_private: bool, is_secure: bool) -> Result<&Client, String> {
         let made = &self.clients[usize::from(allow_private)][usize::from(is_secure)];
         get_or_try_init(made, || {
             ensure_crypto_provider();
@@ -73,7 +73,7 @@ impl HttpClients {
                 format!(
                     "TLS is not available: {}; usually the machine's certificates \
                      are missing: install ca-certificates, or set SSL_CERT_FILE to a certificate file",
-                    root_cause(&why)
+                    root_cause_message(&why)
                 )
             })
         })
@@ -104,7 +104,7 @@ pub(crate) struct FinalResponse {
 
 /// Why a request has no response.
 #[derive(Debug)]
-pub(crate) struct SendError {
+pub(crate) struct OutboundSendError {
     pub(crate) error: OutboundError,
     /// Whether the request may have reached a server and taken effect.
     pub(crate) may_have_been_sent: bool,
@@ -130,7 +130,7 @@ impl GuardedClient {
     pub(crate) async fn send_request(
         &self,
         request: &OutboundRequest,
-    ) -> Result<FinalResponse, SendError> {
+    ) -> Result<FinalResponse, OutboundSendError> {
         let sent = AtomicBool::new(false);
         let time = request.timeout.min(REQUEST_TIMEOUT_MAX);
         let late = self.clock.sleep(time);
@@ -142,7 +142,8 @@ impl GuardedClient {
                 why: format!("there was no complete response within {}", format_duration(time)),
             }),
         };
-        landed.map_err(|why| SendError { error: why, may_have_been_sent: sent.into_inner() })
+        landed
+            .map_err(|why| OutboundSendError { error: why, may_have_been_sent: sent.into_inner() })
     }
 
     async fn follow_redirects(
@@ -160,7 +161,7 @@ impl GuardedClient {
                 continue;
             }
             let bytes_max = request.bytes_max.min(RESPONSE_BYTES_MAX);
-            let response = read_response(&hop, answer, bytes_max).await?;
+            let response = read_bounded_response(&hop, answer, bytes_max).await?;
             return Ok(FinalResponse { url: hop.url, method: hop.method.to_string(), response });
         }
         let why = format!("the request was redirected more than {REDIRECTS_MAX} times");
@@ -176,18 +177,18 @@ impl GuardedClient {
     ) -> Result<reqwest::Response, OutboundError> {
         let url = &hop.url;
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
-            return Err(forbidden_error(url, "the URL has no host"));
+            return Err(forbidden_request_error(url, "the URL has no host"));
         };
         let grant = self.allowlist.address_grant(&host, port, reach == NetworkScope::Private);
-        let grant = grant.map_err(|why| forbidden_error(url, &why))?;
+        let grant = grant.map_err(|why| forbidden_request_error(url, &why))?;
         if !is_host_allowed(&host, grant) {
-            return Err(forbidden_error(url, PRIVATE_ADDRESS));
+            return Err(forbidden_request_error(url, PRIVATE_ADDRESS));
         }
         let private = match grant {
             AddressGrant::Public => false,
             AddressGrant::Private | AddressGrant::Listed => true,
         };
-        let client = self.clients.client(private, url.scheme() == "https");
+        let client = self.clients.get_or_build_client(private, url.scheme() == "https");
         let client = client.map_err(|why| request_failed_error(url, why))?;
         let request = client
             .request(hop.method.clone(), url.clone())
@@ -209,7 +210,7 @@ impl GuardedClient {
 }
 
 #[async_trait]
-impl OutboundClient for GuardedClient {
+impl OutboundHttpClient for GuardedClient {
     async fn send(&self, request: OutboundRequest) -> Result<OutboundResponse, OutboundError> {
         let landed = self.send_request(&request).await;
         landed.map(|landed| landed.response).map_err(|lost| lost.error)
@@ -250,7 +251,7 @@ fn is_host_allowed(host: &Host<&str>, grant: AddressGrant) -> bool {
 }
 
 /// Reads a response up to the size limit of response bodies.
-async fn read_response(
+async fn read_bounded_response(
     hop: &RequestHop,
     mut answer: reqwest::Response,
     bytes_max: u64,
@@ -305,14 +306,14 @@ fn convert_client_error(url: &Url, error: reqwest::Error) -> OutboundError {
     let mut deeper = error.source();
     while let Some(found) = deeper {
         if let Some(ResolveError::PrivateAddress) = found.downcast_ref::<ResolveError>() {
-            return forbidden_error(url, PRIVATE_ADDRESS);
+            return forbidden_request_error(url, PRIVATE_ADDRESS);
         }
         deeper = found.source();
     }
     let what = match (error.is_connect(), error.is_timeout()) {
         (true, true) => "connect timeout after 10 s".to_owned(),
-        (true, false) => format!("the connection failed: {}", root_cause(&error)),
-        (false, _) => root_cause(&error),
+        (true, false) => format!("the connection failed: {}", root_cause_message(&error)),
+        (false, _) => root_cause_message(&error),
     };
     request_failed_error(url, what)
 }
@@ -322,7 +323,7 @@ fn request_failed_error(url: &Url, why: String) -> OutboundError {
 }
 
 /// Returns the message of the innermost error; the outer ones only repeat the context.
-fn root_cause(error: &dyn std::error::Error) -> String {
+fn root_cause_message(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(deeper) = deepest.source() {
         deepest = deeper;

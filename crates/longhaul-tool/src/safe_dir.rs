@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::filename_fold::fold_case;
+use crate::filename_fold::fold_file_name_case;
 use crate::location::FileLocation;
 use crate::openat::{is_regular_file, make_folder, open_file, open_folder};
 
@@ -73,7 +73,7 @@ fn file_id(stat: &Stat) -> FileId {
 pub(crate) type FileStamp = (FileId, [i128; 3]);
 
 /// Returns the stamp of a file, which changes when the file is changed or replaced.
-pub(crate) fn file_stamp(stat: &Stat) -> FileStamp {
+pub(crate) fn file_change_stamp(stat: &Stat) -> FileStamp {
     let seconds = i128::from(stat.st_mtime);
     let change = [seconds, i128::from(stat.st_mtime_nsec), i128::from(stat.st_size)];
     (file_id(stat), change)
@@ -130,14 +130,14 @@ impl SafeDir {
     pub(crate) fn open_dir(&self, parts: &[String]) -> Result<DirHandle, FsError> {
         let mut folder = self.open_root()?;
         for part in parts {
-            folder = folder.open_child(part)?;
+            folder = folder.open_child_folder(part)?;
         }
         Ok(folder)
     }
 
     /// Creates the directory if it is missing.
     pub(crate) fn create_root(&self) -> Result<(), FsError> {
-        self.root.make_folder()?;
+        self.root.create_and_open_folder()?;
         Ok(())
     }
 
@@ -185,7 +185,7 @@ pub(crate) struct FileSnapshot {
 
 impl OpenFile {
     /// Reads at most `bytes_max` bytes of the file.
-    pub(crate) fn read(self, bytes_max: usize) -> Result<FileSnapshot, FsError> {
+    pub(crate) fn read_snapshot(self, bytes_max: usize) -> Result<FileSnapshot, FsError> {
         let mut bytes = Vec::new();
         let limit = (bytes_max as u64).saturating_add(1);
         self.file.take(limit).read_to_end(&mut bytes)?;
@@ -197,7 +197,7 @@ impl OpenFile {
 
 impl FileSnapshot {
     /// Returns the content as text, with invalid UTF-8 replaced.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn lossy_text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
@@ -209,9 +209,9 @@ impl FileSnapshot {
 
 impl DirHandle {
     /// Opens the child folder with exactly this name, rejecting one that differs in case.
-    pub(crate) fn open_child(&self, part: &str) -> Result<Self, FsError> {
-        self.check_exact_name(part)?;
-        self.open_listed_child(part)
+    pub(crate) fn open_child_folder(&self, part: &str) -> Result<Self, FsError> {
+        self.check_exact_name_exists(part)?;
+        self.open_listed_child_folder(part)
     }
 
     /// Returns the names in this folder, unordered, without hidden names and those that are not
@@ -222,15 +222,15 @@ impl DirHandle {
     }
 
     /// Opens a child folder whose exact name came from a listing of this folder.
-    pub(crate) fn open_listed_child(&self, part: &str) -> Result<Self, FsError> {
+    pub(crate) fn open_listed_child_folder(&self, part: &str) -> Result<Self, FsError> {
         let handle = open_folder(&self.handle, part)?;
-        self.check_not_protected(&sys::fstat(&handle)?)?;
+        self.check_file_not_protected(&sys::fstat(&handle)?)?;
         Ok(Self { handle, protected: Arc::clone(&self.protected), modes: self.modes })
     }
 
     /// Opens the file with exactly this name, rejecting one that differs in case.
     pub(crate) fn open_file(&self, file: &str) -> Result<OpenFile, FsError> {
-        self.check_exact_name(file)?;
+        self.check_exact_name_exists(file)?;
         self.open_listed_file(file)
     }
 
@@ -243,18 +243,18 @@ impl DirHandle {
         if !is_regular_file(&found) {
             return Err(FsError::NotRegular);
         }
-        self.check_not_protected(&found)?;
+        self.check_file_not_protected(&found)?;
         Ok(OpenFile {
             file: File::from(handle),
             size: u64::try_from(found.st_size).unwrap_or_default(),
             mode: Mode::from_raw_mode(found.st_mode) & Mode::from_raw_mode(0o777),
-            stamp: file_stamp(&found),
+            stamp: file_change_stamp(&found),
         })
     }
 
     /// Reads at most `bytes_max` bytes of the file with exactly this name.
     pub(crate) fn read_file(&self, file: &str, bytes_max: usize) -> Result<FileSnapshot, FsError> {
-        self.open_file(file)?.read(bytes_max)
+        self.open_file(file)?.read_snapshot(bytes_max)
     }
 
     /// Reads at most `bytes_max` bytes of a file whose exact name came from a listing of this
@@ -264,12 +264,12 @@ impl DirHandle {
         file: &str,
         bytes_max: usize,
     ) -> Result<FileSnapshot, FsError> {
-        self.open_listed_file(file)?.read(bytes_max)
+        self.open_listed_file(file)?.read_snapshot(bytes_max)
     }
 
     /// Opens the child folder with exactly this name, creating it if it is missing.
-    pub(crate) fn open_or_create_child(&self, part: &str) -> Result<Self, FsError> {
-        match self.open_child(part) {
+    pub(crate) fn open_or_create_child_folder(&self, part: &str) -> Result<Self, FsError> {
+        match self.open_child_folder(part) {
             Err(FsError::NotFound) => {}
             other => return other,
         }
@@ -279,10 +279,10 @@ impl DirHandle {
             Err(Errno::EXIST) => return Err(FsError::CaseConflict),
             made => made?,
         }
-        self.open_listed_child(part)
+        self.open_listed_child_folder(part)
     }
 
-    fn check_not_protected(&self, stat: &Stat) -> Result<(), FsError> {
+    fn check_file_not_protected(&self, stat: &Stat) -> Result<(), FsError> {
         if self.protected.contains(&file_id(stat)) {
             return Err(FsError::Protected);
         }
@@ -291,13 +291,13 @@ impl DirHandle {
 
     /// Checks that exactly this name exists in the folder. A name that differs only in case is an
     /// error on every system, so that names mean the same everywhere.
-    fn check_exact_name(&self, name: &str) -> Result<(), FsError> {
+    fn check_exact_name_exists(&self, name: &str) -> Result<(), FsError> {
         let names = self.all_entry_names()?;
         if names.iter().any(|found| found == name) {
             return Ok(());
         }
-        let folded = fold_case(name);
-        match names.into_iter().find(|found| fold_case(found) == folded) {
+        let folded = fold_file_name_case(name);
+        match names.into_iter().find(|found| fold_file_name_case(found) == folded) {
             Some(found) => Err(FsError::WrongSpelling(found)),
             None => Err(FsError::NotFound),
         }
@@ -316,7 +316,10 @@ impl DirHandle {
 
     /// Returns at most `count_max` entries of this folder with their types, unordered, without
     /// names that are not UTF-8.
-    pub(crate) fn entries(&self, count_max: usize) -> Result<Vec<(String, FileType)>, FsError> {
+    pub(crate) fn entries_with_types(
+        &self,
+        count_max: usize,
+    ) -> Result<Vec<(String, FileType)>, FsError> {
         let mut entries = Vec::new();
         for entry in sys::Dir::read_from(&self.handle)? {
             if entries.len() == count_max {

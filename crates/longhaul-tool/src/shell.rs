@@ -23,9 +23,9 @@ use longhaul_core::time::{Clock, Millis};
 
 use crate::files::path::join_path_parts;
 use crate::files::protected::PathAccess;
-use crate::files::workspace::{Workspace, error_hint};
+use crate::files::workspace::{Workspace, file_error_hint};
 use crate::shell::process::ShellProcess;
-use crate::tool_support::{parse_input, tool_spec};
+use crate::tool_support::{deserialize_tool_input, object_tool_spec};
 
 /// Default timeout of a command in seconds.
 const TIMEOUT_SECS: u64 = 2 * 60;
@@ -85,7 +85,7 @@ impl Shell {
         let description = "Runs a shell command in the workspace and returns its output, \
             stdout and stderr in order, and its exit code in the last line. Of an \
             output of more than 10 MB the beginning and the end are kept.";
-        let spec = tool_spec("shell", description, properties, &["command"])?;
+        let spec = object_tool_spec("shell", description, properties, &["command"])?;
         Ok(Self {
             spec,
             workspace: Workspace::new(root.clone(), protected.into_iter().collect()),
@@ -97,12 +97,12 @@ impl Shell {
     /// Returns the working directory of a command.
     fn working_dir(&self, cwd: Option<&str>) -> Result<PathBuf, ToolFailure> {
         let text = cwd.unwrap_or_default();
-        let parts = self.workspace.parse_path(text, PathAccess::Read);
+        let parts = self.workspace.parse_accessible_path(text, PathAccess::Read);
         let parts = parts.map_err(|bad| shell_failure(bad.to_string()))?;
         // Each component is opened, so that no symbolic link in the path leads out.
         self.workspace.open_folder(&parts).map_err(|error| {
             let display = join_path_parts(&parts);
-            shell_failure(format!("`{display}`: {error}{}", error_hint(&error)))
+            shell_failure(format!("`{display}`: {error}{}", file_error_hint(&error)))
         })?;
         let mut folder = self.root.clone();
         folder.extend(parts);
@@ -121,7 +121,7 @@ impl Tool for Shell {
         input["command"].as_str().map_or_else(Vec::new, split::split_commands)
     }
 
-    fn has_unknown_subjects(&self, input: &Value) -> bool {
+    fn has_unknown_rule_subjects(&self, input: &Value) -> bool {
         input["command"].as_str().is_some_and(split::has_hidden_commands)
     }
 
@@ -145,7 +145,7 @@ impl Tool for Shell {
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: ShellInput = parse_input(&self.spec, input)?;
+        let input: ShellInput = deserialize_tool_input(&self.spec, input)?;
         if input.command.trim().is_empty() {
             return Err(shell_failure("the command is empty"));
         }
@@ -161,9 +161,9 @@ impl Tool for Shell {
         let mut command = tokio::process::Command::new("/bin/sh");
         command.arg("-c").arg(&input.command).current_dir(folder);
         command.env_clear().envs(command_env(ctx));
-        let job =
-            ShellProcess::start(command, ctx).map_err(|why| shell_failure(why.to_string()))?;
-        job.run(&*self.clock).await
+        let job = ShellProcess::start_command(command, ctx)
+            .map_err(|why| shell_failure(why.to_string()))?;
+        job.run_until_exit(&*self.clock).await
     }
 }
 

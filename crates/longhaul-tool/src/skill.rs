@@ -22,7 +22,7 @@ use crate::files::path::{self, SKILL};
 use crate::files::protected::{self, PathAccess};
 use crate::files::text::decode_utf8;
 use crate::safe_dir::{DirHandle, FsError, SafeDir};
-use crate::tool_support::{TIMEOUT, run_blocking};
+use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
 use crate::typed::{TypedTool, TypedToolError, typed};
 
 /// Name of the main file of a skill.
@@ -116,7 +116,8 @@ impl TypedTool for ReadSkillTool {
     ) -> Result<ToolOutput, ToolFailure> {
         let skill = check_skill_listed(&ctx.skills, &input.skill).map_err(skill_failure)?;
         let (dir, folders) = (self.dir.clone(), Arc::clone(&self.folders));
-        run_blocking(move || read_skill((&dir, &folders), &skill, input.path.as_deref())).await
+        run_on_blocking_thread(move || read_skill((&dir, &folders), &skill, input.path.as_deref()))
+            .await
     }
 }
 
@@ -173,7 +174,7 @@ fn find_skill(dir: &SafeDir, folders: &[Vec<String>], skill: &str) -> Result<Dir
 
 /// Returns the main text of a skill, followed by the list of the skill's files.
 fn render_skill(folder: &DirHandle, skill: &str) -> Result<String, String> {
-    let source = read_text(folder, SKILL_FILE)
+    let source = read_skill_text(folder, SKILL_FILE)
         .map_err(|why| format!("`{SKILL_FILE}` of `{skill}`: {why}"))?;
     let mut text = strip_front_matter(&source).trim().to_owned();
     let mut files = Vec::new();
@@ -191,8 +192,8 @@ fn render_skill(folder: &DirHandle, skill: &str) -> Result<String, String> {
 
 fn read_skill_file(folder: DirHandle, skill: &str, path: &str) -> Result<String, String> {
     let mut parts =
-        path::parse_path_parts_below(&SKILL, &[], path).map_err(|bad| bad.to_string())?;
-    if let Some(why) = protected::protected_reason(&parts, PathAccess::Read) {
+        path::parse_path_parts_below_roots(&SKILL, &[], path).map_err(|bad| bad.to_string())?;
+    if let Some(why) = protected::protected_path_reason(&parts, PathAccess::Read) {
         return Err(format!("`{path}` {why}"));
     }
     let Some(file) = parts.pop() else {
@@ -202,13 +203,13 @@ fn read_skill_file(folder: DirHandle, skill: &str, path: &str) -> Result<String,
     let describe =
         |why: String| format!("`{path}` of `{skill}`: {why}; read the skill to see its files");
     for part in &parts {
-        folder = folder.open_child(part).map_err(|error| describe(error.to_string()))?;
+        folder = folder.open_child_folder(part).map_err(|error| describe(error.to_string()))?;
     }
-    read_text(&folder, &file).map_err(describe)
+    read_skill_text(&folder, &file).map_err(describe)
 }
 
 /// Reads a text file of a skill.
-fn read_text(folder: &DirHandle, file: &str) -> Result<String, String> {
+fn read_skill_text(folder: &DirHandle, file: &str) -> Result<String, String> {
     let taken = folder.read_file(file, FILE_BYTES_MAX);
     let taken = taken.map_err(|error| error.to_string())?;
     if taken.is_truncated {
@@ -242,7 +243,7 @@ fn list_skill_files(
     depth: usize,
     files: &mut Vec<String>,
 ) -> bool {
-    let Ok(mut entries) = folder.entries(LISTED_MAX + 1) else {
+    let Ok(mut entries) = folder.entries_with_types(LISTED_MAX + 1) else {
         return true;
     };
     entries.sort_by(|a, b| a.0.cmp(&b.0));
@@ -251,7 +252,8 @@ fn list_skill_files(
         let path = format!("{path_prefix}{name}");
         let hidden = name.starts_with('.') || depth == 0 && name == SKILL_FILE;
         if hidden
-            || protected::protected_reason(std::slice::from_ref(&name), PathAccess::Read).is_some()
+            || protected::protected_path_reason(std::slice::from_ref(&name), PathAccess::Read)
+                .is_some()
         {
             continue;
         }
@@ -261,7 +263,7 @@ fn list_skill_files(
         if kind == FileType::RegularFile {
             files.push(path);
         } else if kind == FileType::Directory {
-            more |= match folder.open_listed_child(&name) {
+            more |= match folder.open_listed_child_folder(&name) {
                 Ok(below) if depth < DEPTH_MAX => {
                     list_skill_files(&below, &format!("{path}/"), depth + 1, files)
                 }

@@ -11,7 +11,7 @@ use longhaul_core::time::Millis;
 pub(crate) const TIMEOUT: Option<Millis> = Some(Millis::from_secs(60));
 
 /// Creates the spec of a tool whose input has these properties, some of them required.
-pub(crate) fn tool_spec(
+pub(crate) fn object_tool_spec(
     name: &str,
     description: &str,
     properties: Value,
@@ -33,7 +33,7 @@ pub(crate) fn tool_spec(
 }
 
 /// Parses the input of a tool call. The error says what is wrong with the input.
-pub(crate) fn parse_input<T: DeserializeOwned>(
+pub(crate) fn deserialize_tool_input<T: DeserializeOwned>(
     spec: &ToolSpec,
     input: Value,
 ) -> Result<T, ToolFailure> {
@@ -50,7 +50,7 @@ pub(crate) fn parse_input<T: DeserializeOwned>(
 }
 
 /// Runs the closure `work` on a thread that may block.
-pub(crate) async fn run_blocking<T, F>(work: F) -> Result<T, ToolFailure>
+pub(crate) async fn run_on_blocking_thread<T, F>(work: F) -> Result<T, ToolFailure>
 where
     T: Send + 'static,
     F: FnOnce() -> Result<T, ToolFailure> + Send + 'static,

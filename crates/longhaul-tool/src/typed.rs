@@ -152,12 +152,12 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input = tool_support::parse_input(&self.spec, input)?;
+        let input = tool_support::deserialize_tool_input(&self.spec, input)?;
         self.tool.call(input, ctx).await
     }
 
     async fn verify(&self, input: Value, ctx: &ToolContext) -> VerifyOutcome {
-        match tool_support::parse_input(&self.spec, input) {
+        match tool_support::deserialize_tool_input(&self.spec, input) {
             Ok(input) => self.tool.verify(input, ctx).await,
             // An input that can't be parsed was never called with.
             Err(_) => VerifyOutcome::Unknown,

@@ -5,14 +5,16 @@
 use std::sync::Arc;
 
 use longhaul_core::id::{AgentName, IdError};
-use longhaul_core::policy::gate::{ApprovalRequirement, GateRule, RuleAction, TimeoutAction};
+use longhaul_core::policy::gate::{
+    ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction,
+};
 use longhaul_core::port::tool::Tool;
 use longhaul_engine::agent::Agent as AgentDefinition;
 use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, PerceptionSource};
 use longhaul_tool::typed;
 use serde::Serialize;
 
-use crate::error::{Error, SerializeError, to_json};
+use crate::error::{Error, SerializeError, json_or_record_error};
 
 /// An agent: a name, a prompt, a model and tools.
 ///
@@ -127,10 +129,10 @@ impl Agent {
         let rule = GateRule {
             tool: tool.into(),
             subject: None,
-            action: RuleAction::Ask(question.into()),
+            action: GateRuleAction::Ask(question.into()),
             always: false,
             timeout: None,
-            on_timeout: TimeoutAction::default(),
+            on_timeout: GateTimeoutAction::default(),
             in_doubt: None,
             approvers: ApprovalRequirement::default(),
             remind: None,
@@ -160,7 +162,7 @@ impl Agent {
     #[must_use]
     pub fn output_schema(self, schema: impl Serialize) -> Self {
         let mut error = None;
-        let schema = to_json("the output schema", &schema, &mut error);
+        let schema = json_or_record_error("the output schema", &schema, &mut error);
         let mut agent = self.define(|agent| agent.output = Some(schema));
         agent.serialize_error = error;
         agent
@@ -173,7 +175,7 @@ impl Agent {
     }
 
     /// Checks the values and returns the definition with the tools that the program implements.
-    pub(crate) fn build(self) -> Result<(AgentDefinition, Vec<Arc<dyn Tool>>), Error> {
+    pub(crate) fn build_definition(self) -> Result<(AgentDefinition, Vec<Arc<dyn Tool>>), Error> {
         let mut definition = self.definition?;
         if let Some(bad) = self.serialize_error {
             return Err(bad.into());

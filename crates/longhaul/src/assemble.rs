@@ -67,7 +67,7 @@ use crate::assemble::models::ModelRegistry;
 use crate::assemble::no_mcp_servers as mcp_servers;
 use crate::assemble::outbound::OutboundTools;
 use crate::assemble::redactor::{ProjectRedactor, build_redactor};
-use crate::assemble::registrations::Registrations;
+use crate::assemble::registrations::RuntimeRegistrations;
 use crate::assemble::trusted_tools::TrustCheckedTools;
 use crate::config::settings::{Config, StoreUrl};
 use crate::handler::tasks::HandlerTasks;
@@ -112,8 +112,10 @@ impl From<(String, Vec<String>)> for AssembleError {
     }
 }
 
-pub use crate::assemble::cassettes::{cassette_file, cassette_folder, replay_model_name};
-pub use crate::assemble::models::load_script;
+pub use crate::assemble::cassettes::{
+    cassette_file_path, cassette_folder, replay_model_name_of_cassette,
+};
+pub use crate::assemble::models::load_model_script;
 
 /// URL of a store in memory, whose content is lost when the process ends.
 pub(crate) const IN_MEMORY_URL: &str = "sqlite::memory:";
@@ -136,7 +138,7 @@ pub struct ProjectRuntime {
 impl ProjectRuntime {
     /// Closes the connections to all MCP servers. The returned future completes when they are
     /// closed. A server that is needed afterwards is started again.
-    pub(crate) fn restart_servers(&self) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn restart_mcp_servers(&self) -> impl Future<Output = ()> + use<> {
         let file = self.mcp_tools.current_file();
         let clock = &self.longhaul.services().clock;
         let line = mcp_servers::create_mcp_client(&self.config, &file, clock);
@@ -170,7 +172,7 @@ impl std::fmt::Debug for ProjectOpenOptions {
 ///
 /// # Errors
 /// The store is not SQLite.
-pub fn store_file(config: &Config) -> Result<PathBuf, AssembleError> {
+pub fn sqlite_store_path(config: &Config) -> Result<PathBuf, AssembleError> {
     match config.store_url() {
         StoreUrl::Sqlite(file) => Ok(file.path()),
         StoreUrl::Postgres(_) => Err(AssembleError::Unsupported(
@@ -183,54 +185,57 @@ pub fn store_file(config: &Config) -> Result<PathBuf, AssembleError> {
 ///
 /// # Errors
 /// The store can't be opened, or a tool, a name or a setting is invalid.
-pub fn open(config: Config, options: ProjectOpenOptions) -> Result<ProjectRuntime, AssembleError> {
+pub fn open_runtime(
+    config: Config,
+    options: ProjectOpenOptions,
+) -> Result<ProjectRuntime, AssembleError> {
     let url = store_url(&config)?;
-    open_with_store_url(url, config, options, Registrations::default())
+    open_with_store_url(url, config, options, RuntimeRegistrations::default())
 }
 
 /// Opens the runtime with a store in memory: nothing is written to disk.
 ///
 /// # Errors
 /// The store can't be opened, or a tool, a name or a setting is invalid.
-pub fn open_in_memory(
+pub fn open_runtime_in_memory(
     config: Config,
     options: ProjectOpenOptions,
 ) -> Result<ProjectRuntime, AssembleError> {
-    open_with_store_url(IN_MEMORY_URL.to_owned(), config, options, Registrations::default())
+    open_with_store_url(IN_MEMORY_URL.to_owned(), config, options, RuntimeRegistrations::default())
 }
 
 /// Returns the URL of the project's store.
 fn store_url(config: &Config) -> Result<String, AssembleError> {
-    Ok(format!("sqlite:{}", store_file(config)?.display()))
+    Ok(format!("sqlite:{}", sqlite_store_path(config)?.display()))
 }
 
 fn open_with_store_url(
     url: String,
     config: Config,
     options: ProjectOpenOptions,
-    registered: Registrations,
+    registered: RuntimeRegistrations,
 ) -> Result<ProjectRuntime, AssembleError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     if let FileLocation::Below { .. } = config.data_location() {
-        restrict_permissions(&config.data_folder(), 0o700);
-        restrict_permissions(&config.data_folder().join("longhaul.db"), 0o600);
+        restrict_path_permissions(&config.data_folder(), 0o700);
+        restrict_path_permissions(&config.data_folder().join("longhaul.db"), 0o600);
     }
-    let store = Arc::new(longhaul_store::open(StoreOptions {
+    let store = Arc::new(longhaul_store::open_sqlite_store(StoreOptions {
         holder: options.holder,
         on_fatal: options.on_fatal,
         ..StoreOptions::new(url, options.mode, clock.clone())
     })?);
     let out = OutboundTools::new(&config, &clock).map_err(AssembleError::Setting)?;
-    let tools = with_store_tools(build_tools(&config, &clock, &out)?, &store)?;
+    let tools = register_store_tools(build_tools_without_shell(&config, &clock, &out)?, &store)?;
     let counters = EngineCounters::default();
     let handler_tasks = HandlerTasks::new(Arc::clone(&clock), counters.clone());
     let mut registered = registered.with_converted_handlers(&store, &handler_tasks)?;
     let tools = registered.extend_tool_registry(tools)?;
-    with_load_context(
+    with_agent_load_context(
         &config,
         &tools,
         (Path::new(""), &skills::LoadedSkills::default()),
-        |registry| registered.check_agents(&config, registry),
+        |registry| registered.check_registered_agents(&config, registry),
     )?;
     let loaded = load_agents(&config, &tools, Path::new(""));
     let images = StoreImageSource(Arc::clone(&store) as Arc<dyn RecordStore>);
@@ -244,20 +249,20 @@ fn open_with_store_url(
     let file = McpFile::load(&config);
     let line = mcp_servers::create_mcp_client(&config, &file, &clock);
     let served = Arc::new(McpTools::new(&config, file, line));
-    let shell = shell_tool(&config, &clock)?;
+    let shell = create_shell_tool(&config, &clock)?;
     let withheld = TrustCheckedTools::new(&config, Arc::clone(&served), out.sender, shell);
     let context_providers = ProjectContextProviders::new(&config, out.client, Arc::clone(&clock));
-    let models = registered.model_resolver(models);
+    let models = registered.model_resolver_with_fallback(models);
     let services = EngineServices {
         tool_source: Arc::new(withheld),
-        context_providers: registered.context_providers(Arc::new(context_providers)),
+        context_providers: registered.context_providers_with_fallback(Arc::new(context_providers)),
         redact: Arc::new(ProjectRedactor(build_redactor(&config))),
         counters,
         ..EngineServices::from_single_store(Arc::clone(&store), clock, models, tools)
     };
-    let agents = registered.extend_agent_registry(loaded.registry());
+    let agents = registered.extend_agent_registry(loaded.to_agent_registry());
     Ok(ProjectRuntime {
-        longhaul: Longhaul::new(services, agents, config.run_defaults()),
+        longhaul: Longhaul::new(services, agents, config.run_policy_defaults()),
         loaded,
         config,
         store,
@@ -266,7 +271,7 @@ fn open_with_store_url(
 }
 
 /// Adds the tools that access the store to a registry.
-fn with_store_tools(
+fn register_store_tools(
     tools: ToolRegistry,
     store: &Arc<SqliteStore>,
 ) -> Result<ToolRegistry, AssembleError> {
@@ -280,7 +285,7 @@ fn with_store_tools(
 
 /// Removes the access rights of other users from a file or folder. Symbolic links are left alone,
 /// and errors are ignored.
-fn restrict_permissions(path: &Path, mode: u32) {
+fn restrict_path_permissions(path: &Path, mode: u32) {
     let found = std::fs::symlink_metadata(path);
     let is_open = |found: &std::fs::Metadata| !found.is_symlink() && found.mode() & 0o077 != 0;
     if found.is_ok_and(|found| is_open(&found)) {
@@ -289,7 +294,7 @@ fn restrict_permissions(path: &Path, mode: u32) {
 }
 
 /// Returns the resolver for the models of this project.
-pub fn model_resolver(config: &Config, clock: &Arc<dyn Clock>) -> Arc<dyn ModelResolver> {
+pub fn project_model_resolver(config: &Config, clock: &Arc<dyn Clock>) -> Arc<dyn ModelResolver> {
     Arc::new(ModelRegistry::new(config, Arc::clone(clock)))
 }
 
@@ -298,42 +303,46 @@ pub fn model_resolver(config: &Config, clock: &Arc<dyn Clock>) -> Arc<dyn ModelR
 ///
 /// # Errors
 /// A tool can't be created, or a setting is invalid.
-pub fn tool_registry(
+pub fn built_in_tool_registry(
     config: &Config,
     clock: &Arc<dyn Clock>,
 ) -> Result<ToolRegistry, AssembleError> {
     let out = OutboundTools::new(config, clock).map_err(AssembleError::Setting)?;
-    Ok(build_tools(config, clock, &out)?.with_tool(shell_tool(config, clock)?)?)
+    Ok(build_tools_without_shell(config, clock, &out)?
+        .with_tool(create_shell_tool(config, clock)?)?)
 }
 
 /// Returns the tool that runs shell commands.
-fn shell_tool(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Tool>, AssembleError> {
-    let shell = Shell::new(&config.root, protected_paths(config), clock.clone())?;
+fn create_shell_tool(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<dyn Tool>, AssembleError> {
+    let shell = Shell::new(&config.root, protected_runtime_paths(config), clock.clone())?;
     Ok(Arc::new(shell))
 }
 
-fn build_tools(
+fn build_tools_without_shell(
     config: &Config,
     clock: &Arc<dyn Clock>,
     out: &OutboundTools,
 ) -> Result<ToolRegistry, AssembleError> {
     let mut tools: Vec<Arc<dyn Tool>> =
         VaultTools::new(config.data_location().join("vault"), clock.clone()).tools()?;
-    let files =
-        FileTools::new(&config.root, clock.clone()).with_protected_paths(protected_paths(config));
+    let files = FileTools::new(&config.root, clock.clone())
+        .with_protected_paths(protected_runtime_paths(config));
     tools.extend(files.tools()?);
     let taught = Skills::new(&config.root, skills::SKILL_FOLDERS)
-        .with_protected_paths(protected_paths(config));
+        .with_protected_paths(protected_runtime_paths(config));
     tools.push(taught.tool()?);
     tools.extend(out.tools.iter().cloned());
     if let Some(file) = config.crash_probe_file() {
-        tools.extend(crash_probe::tools(file, clock)?);
+        tools.extend(crash_probe::probe_tools(file, clock)?);
     }
     Ok(ToolRegistry::new(tools)?)
 }
 
 /// Returns the paths of the runtime's own files, which the file tools of agents must not open.
-fn protected_paths(config: &Config) -> Vec<PathBuf> {
+fn protected_runtime_paths(config: &Config) -> Vec<PathBuf> {
     let mut own = vec![config.data_folder()];
     if let StoreUrl::Sqlite(store) = config.store_url() {
         let store = store.path();
@@ -354,7 +363,8 @@ fn protected_paths(config: &Config) -> Vec<PathBuf> {
 /// `display_root` is the project's path as shown to people.
 pub fn load_agents(config: &Config, tools: &ToolRegistry, display_root: &Path) -> LoadedAgents {
     let skills = skills::load_skills(&config.root, display_root);
-    let mut loaded = with_load_context(config, tools, (display_root, &skills), load_all_agents);
+    let mut loaded =
+        with_agent_load_context(config, tools, (display_root, &skills), load_all_agents);
     loaded.problems.extend(skills.problems);
     loaded.notes.extend(skills.notes);
     // Redacted here because runs are pinned to this definition, which is shown in many places.
@@ -367,7 +377,7 @@ pub fn load_agents(config: &Config, tools: &ToolRegistry, display_root: &Path) -
 
 /// Collects the names of tools, MCP servers, skills and models that an agent file may refer to, and
 /// calls `work` with them.
-pub fn with_load_context<T>(
+pub fn with_agent_load_context<T>(
     config: &Config,
     tools: &ToolRegistry,
     (display_root, skills): (&Path, &skills::LoadedSkills),

@@ -15,9 +15,9 @@ use longhaul_core::port::model::Model;
 use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::{RunError, Wait};
+use longhaul_core::status::{RunError, WaitReason};
 use longhaul_core::time::Clock;
-use longhaul_engine::agent::{Agent, AgentRegistry, PolicyDefaults};
+use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::read_output::ReadOutputTool;
 use longhaul_engine::services::{EngineServices, NoContextProviders};
@@ -29,7 +29,9 @@ use longhaul_store::{OpenMode, StoreOptions};
 use serde::Serialize;
 
 pub use longhaul_api::history::parse_history;
-pub use longhaul_engine::services::{ContextProviders, ModelError, ModelResolver, ResolvedModel};
+pub use longhaul_engine::services::{
+    ContextProviders, ModelResolver, ResolveModelError, ResolvedModel,
+};
 
 use crate::assemble::IN_MEMORY_URL;
 
@@ -46,7 +48,7 @@ impl SingleModel {
 }
 
 impl ModelResolver for SingleModel {
-    fn resolve(&self, _name: Option<&str>) -> Result<ResolvedModel, ModelError> {
+    fn resolve_model_name(&self, _name: Option<&str>) -> Result<ResolvedModel, ResolveModelError> {
         Ok(self.0.clone())
     }
 }
@@ -58,7 +60,7 @@ pub struct Ephemeral {
     models: Arc<dyn ModelResolver>,
     tools: ToolRegistry,
     context_providers: Arc<dyn ContextProviders>,
-    defaults: PolicyDefaults,
+    defaults: RunPolicyDefaults,
 }
 
 /// Result of an ephemeral run.
@@ -114,7 +116,7 @@ impl Ephemeral {
             models,
             tools: ToolRegistry::new(tools)?,
             context_providers: Arc::new(NoContextProviders),
-            defaults: PolicyDefaults::default(),
+            defaults: RunPolicyDefaults::default(),
         })
     }
 
@@ -126,7 +128,7 @@ impl Ephemeral {
 
     /// Sets the limits and retries for agents that do not define them.
     #[must_use]
-    pub fn defaults(self, defaults: PolicyDefaults) -> Self {
+    pub fn defaults(self, defaults: RunPolicyDefaults) -> Self {
         Self { defaults, ..self }
     }
 
@@ -141,7 +143,7 @@ impl Ephemeral {
         input: impl Serialize,
     ) -> Result<EphemeralOutcome, EphemeralError> {
         let task = Task { history, ..Task::new(agent.name.as_str(), input) };
-        let longhaul = self.open(agent)?;
+        let longhaul = self.open_engine(agent)?;
         let run = longhaul.submit(task).await?;
         let stop = Shutdown::new();
         let options =
@@ -153,18 +155,18 @@ impl Ephemeral {
             // The worker was not asked to stop, so it failed.
             worked = worker.as_mut() => {
                 worked?;
-                return build_outcome(&longhaul, run, RunStopReason::Ended).await;
+                return build_ephemeral_outcome(&longhaul, run, RunStopReason::Ended).await;
             }
         };
         stop.request_drain();
         worker.await?;
-        build_outcome(&longhaul, run, rest).await
+        build_ephemeral_outcome(&longhaul, run, rest).await
     }
 
-    fn open(&self, agent: Agent) -> Result<Longhaul, EphemeralError> {
+    fn open_engine(&self, agent: Agent) -> Result<Longhaul, EphemeralError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let options = StoreOptions::new(IN_MEMORY_URL, OpenMode::Driver, Arc::clone(&clock));
-        let store = Arc::new(longhaul_store::open(options)?);
+        let store = Arc::new(longhaul_store::open_sqlite_store(options)?);
         let paging = ReadOutputTool::new(store.clone(), store.clone())?;
         let tools = self.tools.clone().with_tool(Arc::new(paging))?;
         let mut services =
@@ -189,7 +191,7 @@ enum RunStopReason {
 
 /// Waits until the run has ended or waits for a person or an external event.
 async fn wait_until_stopped(longhaul: &Longhaul, run: RunId) -> Result<RunStopReason, Error> {
-    let mut watching = longhaul.watch(run, Seq::START).await?;
+    let mut watching = longhaul.watch_run_journal(run, Seq::START).await?;
     while let Some(entries) = watching.next().await? {
         if entries.iter().any(|entry| makes_run_wait(&entry.event)) {
             return Ok(RunStopReason::Waiting);
@@ -203,27 +205,27 @@ async fn wait_until_stopped(longhaul: &Longhaul, run: RunId) -> Result<RunStopRe
 fn makes_run_wait(event: &Event) -> bool {
     match event {
         Event::RunWaiting(waiting) => match waiting.wait {
-            Wait::Approval(_)
-            | Wait::Question(_)
-            | Wait::Blocked(_)
-            | Wait::Budget(_)
-            | Wait::Signal(_)
-            | Wait::Message(_) => true,
-            Wait::Timer(_)
-            | Wait::Child(_)
-            | Wait::RateLimit(_)
-            | Wait::Retry(_)
-            | Wait::SandboxSlot
-            | Wait::Worker
-            | Wait::StartAt(_)
-            | Wait::Batch => false,
+            WaitReason::Approval(_)
+            | WaitReason::Question(_)
+            | WaitReason::Blocked(_)
+            | WaitReason::Budget(_)
+            | WaitReason::Signal(_)
+            | WaitReason::Message(_) => true,
+            WaitReason::Timer(_)
+            | WaitReason::Child(_)
+            | WaitReason::RateLimit(_)
+            | WaitReason::Retry(_)
+            | WaitReason::SandboxSlot
+            | WaitReason::Worker
+            | WaitReason::StartAt(_)
+            | WaitReason::Batch => false,
         },
         Event::RunBlocked(_) | Event::RunPaused(_) => true,
         _ => false,
     }
 }
 
-async fn build_outcome(
+async fn build_ephemeral_outcome(
     longhaul: &Longhaul,
     run: RunId,
     stop: RunStopReason,

@@ -242,7 +242,7 @@ impl From<AgentError> for Error {
 
 /// Converts a value to JSON. If the value can't be serialized, stores the reason in `error` and
 /// returns null.
-pub(crate) fn to_json(
+pub(crate) fn json_or_record_error(
     what: &str,
     value: &impl Serialize,
     error: &mut Option<SerializeError>,

@@ -5,14 +5,14 @@
 
 use longhaul_api::gate::GateView;
 use longhaul_core::id::GateId;
-use longhaul_core::policy::gate::{Answer as GateAnswer, AnswerScope, Decision, GateStatus};
+use longhaul_core::policy::gate::{Answer as GateAnswer, AnswerScope, GateDecision, GateStatus};
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::raw::Hash;
 use longhaul_engine::Longhaul;
 use longhaul_engine::view::gate_view;
 use serde::Serialize;
 
-use crate::error::{Error, SerializeError, to_json};
+use crate::error::{Error, SerializeError, json_or_record_error};
 
 /// Name that is recorded as the author of an answer if the program does not set one.
 pub(crate) const DEFAULT_ACTOR: &str = "program";
@@ -44,7 +44,7 @@ impl Gates<'_> {
             limit: GATES_MAX,
             ..GateFilter::default()
         };
-        let rows = self.0.gates(filter).await?;
+        let rows = self.0.list_gates(filter).await?;
         Ok(rows.iter().map(gate_view).collect())
     }
 
@@ -53,7 +53,7 @@ impl Gates<'_> {
     /// # Errors
     /// There is no such gate, or the store failed.
     pub async fn get(&self, gate: GateId) -> Result<GateView, Error> {
-        Ok(gate_view(&self.0.gate(gate).await?))
+        Ok(gate_view(&self.0.get_gate(gate).await?))
     }
 }
 
@@ -75,7 +75,7 @@ impl Answer {
     /// Creates an answer that approves the content with this digest. Pass the digest of the gate as
     /// it was shown to the person, or `None` if the gate has none.
     pub fn approve(digest: impl Into<Option<Hash>>) -> Self {
-        let mut answer = Self::new(Decision::Approve);
+        let mut answer = Self::new(GateDecision::Approve);
         answer.answer.digest = digest.into();
         answer
     }
@@ -84,8 +84,8 @@ impl Answer {
     /// digest.
     pub fn edit(digest: impl Into<Option<Hash>>, input: impl Serialize) -> Self {
         let mut bad_value = None;
-        let input = to_json("the edited input", &input, &mut bad_value);
-        let mut answer = Self::new(Decision::Edit(input));
+        let input = json_or_record_error("the edited input", &input, &mut bad_value);
+        let mut answer = Self::new(GateDecision::Edit(input));
         answer.answer.digest = digest.into();
         answer.serialize_error = bad_value;
         answer
@@ -93,20 +93,20 @@ impl Answer {
 
     /// Creates an answer that rejects what the gate asks to approve.
     pub fn reject() -> Self {
-        Self::new(Decision::Reject)
+        Self::new(GateDecision::Reject)
     }
 
     /// Creates an answer to a question, with this text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::new(Decision::Answer(text.into()))
+        Self::new(GateDecision::Answer(text.into()))
     }
 
     /// Creates an answer which reports that the awaited event has happened.
     pub fn complete() -> Self {
-        Self::new(Decision::Complete)
+        Self::new(GateDecision::Complete)
     }
 
-    fn new(decision: Decision) -> Self {
+    fn new(decision: GateDecision) -> Self {
         let answer = GateAnswer {
             decision,
             by: DEFAULT_ACTOR.to_owned(),
@@ -136,7 +136,7 @@ impl Answer {
     /// Adds data that the model and templates can read.
     #[must_use]
     pub fn payload(mut self, payload: impl Serialize) -> Self {
-        let payload = to_json("the payload", &payload, &mut self.serialize_error);
+        let payload = json_or_record_error("the payload", &payload, &mut self.serialize_error);
         self.answer.payload = Some(payload);
         self
     }

@@ -28,7 +28,7 @@ pub fn local_key_path(config: &Config) -> PathBuf {
 /// Other users may read the file, or it can't be read.
 pub fn load_local_key(file: &Path) -> Result<Option<Secret>, PrivateFileError> {
     let text = private_file::read_private_file(file, KEY_BYTES_MAX, AccessCheck::Secret)?;
-    text.map(|text| parse_key(file, text.trim())).transpose()
+    text.map(|text| parse_local_key(file, text.trim())).transpose()
 }
 
 /// Loads the local API key from this file. If the file does not exist, creates it with a new key.
@@ -42,10 +42,10 @@ pub fn load_or_create_local_key(file: &Path, new_key: &Secret) -> Result<Secret,
     private_file::create_private_file(file, new_key.reveal())?;
     // Another process may have created the file in the meantime.
     let text = private_file::read_private_file(file, KEY_BYTES_MAX, AccessCheck::Secret)?;
-    parse_key(file, text.unwrap_or_default().trim())
+    parse_local_key(file, text.unwrap_or_default().trim())
 }
 
-fn parse_key(file: &Path, text: &str) -> Result<Secret, PrivateFileError> {
+fn parse_local_key(file: &Path, text: &str) -> Result<Secret, PrivateFileError> {
     if text.starts_with(KEY_PREFIX) && text.len() > KEY_PREFIX.len() + 40 {
         return Ok(Secret::from_text(text));
     }
@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    fn secret(bits: u8) -> Secret {
+    fn secret_from_byte(bits: u8) -> Secret {
         Secret::new(KEY_PREFIX, [bits; 32])
     }
 
@@ -70,8 +70,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join("data").join(FILE_NAME);
         assert!(load_local_key(&at).unwrap().is_none());
-        assert_eq!(load_or_create_local_key(&at, &secret(1)).unwrap(), secret(1));
-        assert_eq!(load_or_create_local_key(&at, &secret(2)).unwrap(), secret(1));
+        assert_eq!(
+            load_or_create_local_key(&at, &secret_from_byte(1)).unwrap(),
+            secret_from_byte(1)
+        );
+        assert_eq!(
+            load_or_create_local_key(&at, &secret_from_byte(2)).unwrap(),
+            secret_from_byte(1)
+        );
         assert_eq!(fs::metadata(&at).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(at.parent().unwrap()).unwrap().count(), 1);
     }
@@ -80,7 +86,7 @@ mod tests {
     fn a_readable_or_linked_key_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join(FILE_NAME);
-        load_or_create_local_key(&at, &secret(1)).unwrap();
+        load_or_create_local_key(&at, &secret_from_byte(1)).unwrap();
         fs::set_permissions(&at, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(matches!(load_local_key(&at), Err(PrivateFileError::Readable { .. })));
         let link = folder.path().join("link.key");

@@ -33,6 +33,6 @@ pub use longhaul_model::scripted::{Script, ScriptError, ScriptedModel};
 /// # Errors
 /// The script is not valid YAML of that format.
 pub fn scripted(name: &str, script: &str) -> Result<ScriptedModel, ScriptError> {
-    let script = Script::parse(name, script)?;
+    let script = Script::parse_yaml(name, script)?;
     Ok(ScriptedModel::new(name, script, Arc::new(SystemClock)))
 }

@@ -14,10 +14,11 @@
 pub use longhaul_core::policy::budget::BudgetRaise;
 pub use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 pub use longhaul_core::policy::gate::{
-    AnswerScope, ApprovalRequirement, GateRule, ResultGate, RuleAction, RulePattern, TimeoutAction,
+    AnswerScope, ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction,
+    ResultApprovalGate, RulePattern,
 };
 pub use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy};
 pub use longhaul_engine::agent::config::{
     IsolationLevel, LoopGuardConfig, SandboxConfig, SandboxVolume, Skill,
 };
-pub use longhaul_engine::agent::{BudgetPatch, EffectRule, PolicyDefaults, RetryPatch};
+pub use longhaul_engine::agent::{BudgetPatch, EffectRule, RetryPatch, RunPolicyDefaults};

@@ -6,7 +6,7 @@ use crate::config::process_env::ProcessEnv;
 
 /// Returns the environment variables, home folder and user id of this process, with `folder` as
 /// working directory.
-pub fn process_env(folder: PathBuf) -> ProcessEnv {
+pub fn process_env_in_folder(folder: PathBuf) -> ProcessEnv {
     // A setting can't have a name or value that is not UTF-8.
     let env = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));

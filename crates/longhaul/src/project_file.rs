@@ -85,14 +85,14 @@ pub(crate) fn read_file_in_project(
     // Opened relative to the root without following links, since links may have changed since they
     // were resolved.
     let file = FileLocation::below_root(&root, relative).ok_or(ProjectFileError::Symlink)?;
-    file.read(bytes_max)?.ok_or(ProjectFileError::TooLong(bytes_max))
+    file.read_regular_file(bytes_max)?.ok_or(ProjectFileError::TooLong(bytes_max))
 }
 
 /// Reads a file that the user chose, at most `bytes_max` bytes. Symbolic links are followed to any
 /// target.
 pub(crate) fn read_user_file(path: &Path, bytes_max: usize) -> Result<Vec<u8>, ProjectFileError> {
     let file = FileLocation::Anywhere(path.canonicalize()?);
-    file.read(bytes_max)?.ok_or(ProjectFileError::TooLong(bytes_max))
+    file.read_regular_file(bytes_max)?.ok_or(ProjectFileError::TooLong(bytes_max))
 }
 
 /// Returns the first component of `relative` that is a symbolic link. `None` means that there is

@@ -72,7 +72,7 @@ impl RunHandle {
     /// # Errors
     /// The run no longer exists, the last worker has failed, or the store failed.
     pub async fn wait(&self) -> Result<FinishedRun, Error> {
-        let mut journal = JournalFollower::follow(self.clone()).await?;
+        let mut journal = JournalFollower::start_following(self.clone()).await?;
         while journal.next_entries().await?.is_some() {}
         Ok(FinishedRun::from(self.view().await?))
     }
@@ -88,8 +88,8 @@ impl RunHandle {
     /// Streams all journal entries of the run, past and future, in order, until the run ends. An
     /// error ends the stream.
     pub fn events(&self) -> RunEvents {
-        let followed = stream::once(JournalFollower::follow(self.clone()));
-        RunEvents(followed.map_ok(entry_stream).try_flatten().boxed())
+        let followed = stream::once(JournalFollower::start_following(self.clone()));
+        RunEvents(followed.map_ok(into_entry_stream).try_flatten().boxed())
     }
 
     /// Sends a message to the run, which the agent reads before its next turn. Returns the id of
@@ -108,7 +108,7 @@ impl RunHandle {
     /// # Errors
     /// The run has already ended, or the store failed.
     pub async fn cancel(&self, reason: &str) -> Result<(), Error> {
-        Ok(self.longhaul().cancel(self.id, DEFAULT_ACTOR, reason).await?)
+        Ok(self.longhaul().cancel_run(self.id, DEFAULT_ACTOR, reason).await?)
     }
 
     /// Executes the task of the failed run again, from the start and with the same agent version,
@@ -127,7 +127,7 @@ impl RunHandle {
     /// # Errors
     /// The run has ended or is already paused, or the store failed.
     pub async fn pause(&self) -> Result<(), Error> {
-        Ok(self.longhaul().pause(self.id, DEFAULT_ACTOR).await?)
+        Ok(self.longhaul().pause_run(self.id, DEFAULT_ACTOR).await?)
     }
 
     /// Resumes a paused run.
@@ -135,7 +135,7 @@ impl RunHandle {
     /// # Errors
     /// The run has ended or is not paused, or the store failed.
     pub async fn resume(&self) -> Result<(), Error> {
-        Ok(self.longhaul().resume(self.id, None, DEFAULT_ACTOR).await?)
+        Ok(self.longhaul().resume_run(self.id, None, DEFAULT_ACTOR).await?)
     }
 }
 
@@ -147,8 +147,8 @@ struct JournalFollower {
 }
 
 impl JournalFollower {
-    async fn follow(run: RunHandle) -> Result<Self, Error> {
-        let watching = run.longhaul().watch(run.id, Seq::START).await?;
+    async fn start_following(run: RunHandle) -> Result<Self, Error> {
+        let watching = run.longhaul().watch_run_journal(run.id, Seq::START).await?;
         let last = Seq::START;
         Ok(Self { run, stream: watching, last_seq: last })
     }
@@ -176,7 +176,7 @@ impl JournalFollower {
 }
 
 /// Converts a journal follower to a stream of single entries.
-fn entry_stream(journal: JournalFollower) -> impl Stream<Item = Result<Entry, Error>> {
+fn into_entry_stream(journal: JournalFollower) -> impl Stream<Item = Result<Entry, Error>> {
     let pages = stream::try_unfold(journal, |mut journal| async move {
         let page = journal.next_entries().await;
         page.map(|page| page.map(|page| (stream::iter(page.into_iter().map(Ok)), journal)))

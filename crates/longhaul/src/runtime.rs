@@ -169,7 +169,7 @@ impl Runtime {
     /// The gate is unknown, closed or expired; the digest does not match the gate's current
     /// content; the answer is not valid for this kind of gate; or the store failed.
     pub async fn answer(&self, gate: GateId, answer: Answer) -> Result<AnswerOutcome, Error> {
-        let verdict = self.longhaul().answer(gate, answer.build()?).await?;
+        let verdict = self.longhaul().answer_gate(gate, answer.build()?).await?;
         Ok(match verdict {
             GateAnswerOutcome::Closed(seq) => AnswerOutcome::Closed(seq),
             GateAnswerOutcome::Voted(seq) => AnswerOutcome::Voted(seq),

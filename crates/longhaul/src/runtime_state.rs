@@ -18,7 +18,7 @@ const CONCURRENCY: usize = 1;
 pub(crate) struct RuntimeState {
     pub(crate) runtime: ProjectRuntime,
     pub(crate) worker_options: WorkerOptions,
-    workers: watch::Sender<WorkerState>,
+    workers: watch::Sender<RunningWorkers>,
 }
 
 impl fmt::Debug for RuntimeState {
@@ -29,15 +29,15 @@ impl fmt::Debug for RuntimeState {
 
 /// Number of running workers, and the error of the last worker that failed.
 #[derive(Debug, Default)]
-struct WorkerState {
+struct RunningWorkers {
     running: usize,
     failure: Option<Arc<Error>>,
 }
 
-impl WorkerState {
+impl RunningWorkers {
     /// Returns the error of the last failed worker if no other worker runs. `None` means that a
     /// worker runs or that none has failed.
-    fn failure(&self) -> Option<Error> {
+    fn failure_if_none_running(&self) -> Option<Error> {
         let failure = self.failure.as_ref().filter(|_| self.running == 0);
         failure.map(|why| Error::WorkerFailed(Arc::clone(why)))
     }
@@ -53,8 +53,8 @@ impl RuntimeState {
         Ok(Self { worker_options, runtime, workers: watch::Sender::default() })
     }
 
-    /// Counts a worker as running until `finish` is called on the returned guard or the guard is
-    /// dropped.
+    /// Counts a worker as running until `record_worker_end` is called on the returned guard or the
+    /// guard is dropped.
     pub(crate) fn register_worker(self: &Arc<Self>) -> RunningWorkerGuard {
         self.workers.send_modify(|workers| {
             workers.running += 1;
@@ -66,14 +66,14 @@ impl RuntimeState {
     /// Returns the error of the last failed worker if no other worker runs. `None` means that a
     /// worker runs or that none has failed.
     pub(crate) fn worker_failure(&self) -> Option<Error> {
-        self.workers.borrow().failure()
+        self.workers.borrow().failure_if_none_running()
     }
 
     /// Waits until the last running worker fails, and returns the error of that worker.
     pub(crate) async fn wait_for_worker_failure(&self) -> Error {
         let mut workers = self.workers.subscribe();
         loop {
-            if let Some(failure) = workers.borrow_and_update().failure() {
+            if let Some(failure) = workers.borrow_and_update().failure_if_none_running() {
                 return failure;
             }
             // The sender is part of this state, so the channel is open.
@@ -89,7 +89,10 @@ pub(crate) struct RunningWorkerGuard(Option<Arc<RuntimeState>>);
 impl RunningWorkerGuard {
     /// Records the result of a worker. After the last worker has ended, the MCP servers are closed;
     /// the next worker starts them again.
-    pub(crate) async fn finish(mut self, result: Result<(), Error>) -> Result<(), Error> {
+    pub(crate) async fn record_worker_end(
+        mut self,
+        result: Result<(), Error>,
+    ) -> Result<(), Error> {
         let failure = result.err().map(Arc::new);
         if let Some(state) = self.0.take() {
             let mut closing = None;
@@ -97,7 +100,7 @@ impl RunningWorkerGuard {
                 workers.running -= 1;
                 workers.failure = failure.clone().or(workers.failure.take());
                 // Decided under the lock: a worker that starts later gets new connections.
-                closing = (workers.running == 0).then(|| state.runtime.restart_servers());
+                closing = (workers.running == 0).then(|| state.runtime.restart_mcp_servers());
             });
             if let Some(closing) = closing {
                 closing.await;

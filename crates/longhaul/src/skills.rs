@@ -147,7 +147,7 @@ fn parse_skill(
         diagnostics.report_invalid(Position::START, message);
         return None;
     };
-    let description = diagnostics.parse_text(entry)?;
+    let description = diagnostics.parse_nonempty_text(entry)?;
     if description.chars().count() > DESCRIPTION_CHARS_MAX {
         let message = format!("`description` is longer than {DESCRIPTION_CHARS_MAX} characters");
         diagnostics.report_invalid(entry.node.position, message);
@@ -172,7 +172,7 @@ fn check_skill_name(diagnostics: &mut Diagnostics, entry: Option<&TableEntry>, f
         let message = format!("a skill needs a name: write `name: {folder}`");
         return diagnostics.report_invalid(Position::START, message);
     };
-    let Some(name) = diagnostics.parse_text(entry) else {
+    let Some(name) = diagnostics.parse_nonempty_text(entry) else {
         return;
     };
     if !is_skill_name(&name) {

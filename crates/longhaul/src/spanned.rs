@@ -60,7 +60,7 @@ impl<'a> PositionIndex<'a> {
     }
 
     /// Returns the line and column of the byte at this offset.
-    pub fn position(&self, offset: usize) -> Position {
+    pub fn position_at_offset(&self, offset: usize) -> Position {
         let offset = offset.min(self.text.len());
         let line = self.line_starts.partition_point(|start| *start <= offset);
         let start = self.line_starts.get(line - 1).copied().unwrap_or(0);
@@ -71,9 +71,9 @@ impl<'a> PositionIndex<'a> {
     }
 
     /// Returns the position at which `part`, a slice of the indexed text, starts.
-    pub fn position_of(&self, part: &str) -> Position {
+    pub fn position_of_slice(&self, part: &str) -> Position {
         let text = self.text.as_ptr().addr();
-        self.position(part.as_ptr().addr().saturating_sub(text))
+        self.position_at_offset(part.as_ptr().addr().saturating_sub(text))
     }
 
     fn characters_before(&self, offset: usize) -> usize {
@@ -238,16 +238,20 @@ mod tests {
         let text = "a\nbb = \"\u{e9}\u{1f600}\"\n\n".repeat(60) + "end";
         let index = PositionIndex::new(&text);
         for (offset, _) in text.char_indices() {
-            assert_eq!(index.position(offset), Position::from_offset(&text, offset), "{offset}");
+            assert_eq!(
+                index.position_at_offset(offset),
+                Position::from_offset(&text, offset),
+                "{offset}"
+            );
         }
-        assert_eq!(index.position(text.len()), Position::from_offset(&text, text.len()));
-        assert_eq!(PositionIndex::new("").position(0), Position::START);
-        assert_eq!(index.position_of(&text[2..4]), Position { line: 2, column: 1 });
+        assert_eq!(index.position_at_offset(text.len()), Position::from_offset(&text, text.len()));
+        assert_eq!(PositionIndex::new("").position_at_offset(0), Position::START);
+        assert_eq!(index.position_of_slice(&text[2..4]), Position { line: 2, column: 1 });
     }
 
     /// Takes an hour if each position is computed by scanning from the start of the text.
     #[test]
-    fn long_files_are_read_in_linear_time() {
+    fn long_toml_files_are_parsed_in_linear_time() {
         let mut lines: String = (0..90_000).map(|n| format!("k{n} = {n}\n")).collect();
         lines.truncate(1 << 20);
         let lines = lines.trim_end_matches(|c: char| c != '\n');

@@ -28,19 +28,22 @@ pub(crate) fn check_task(state: &RuntimeState, task: Task) -> Result<longhaul_en
         return Err(failed);
     }
     let longhaul = &state.runtime.longhaul;
-    match longhaul.agent(&task.agent) {
+    match longhaul.get_agent(&task.agent) {
         // Checked before submitting: a run with a missing model would wait for a person.
         Ok(agent) => {
             let models = &longhaul.services().models;
             let found = match (&task.model, agent.models.as_slice()) {
-                (Some(named), _) => models.resolve(Some(named)).map(drop),
-                (None, []) => models.resolve(None).map(drop),
-                (None, all) => all.iter().try_for_each(|name| models.resolve(Some(name)).map(drop)),
+                (Some(named), _) => models.resolve_model_name(Some(named)).map(drop),
+                (None, []) => models.resolve_model_name(None).map(drop),
+                (None, all) => {
+                    all.iter().try_for_each(|name| models.resolve_model_name(Some(name)).map(drop))
+                }
             };
             found.map_err(|none| Error::ModelUnavailable(none.message_for_agent(&agent.name)))?;
         }
         Err(_) => {
-            if let Err(broken @ AgentError::Broken { .. }) = state.runtime.loaded.find(&task.agent)
+            if let Err(broken @ AgentError::Broken { .. }) =
+                state.runtime.loaded.find_loaded_agent(&task.agent)
             {
                 return Err(broken.into());
             }

@@ -5,7 +5,7 @@ use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use serde::Serialize;
 
-use crate::error::{Error, SerializeError, to_json};
+use crate::error::{Error, SerializeError, json_or_record_error};
 
 /// A unit of work for an agent or a handler.
 ///
@@ -34,7 +34,8 @@ impl Task {
     /// Sets the input for the agent: a text, or any value that serializes to JSON.
     #[must_use]
     pub fn input(mut self, input: impl Serialize) -> Self {
-        self.task.input = to_json("the input of the task", &input, &mut self.serialize_error);
+        self.task.input =
+            json_or_record_error("the input of the task", &input, &mut self.serialize_error);
         self
     }
 
@@ -66,7 +67,7 @@ impl Task {
     pub fn context(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         let name = name.into();
         let what = format!("the context value `{name}` of the task");
-        let value = to_json(&what, &value, &mut self.serialize_error);
+        let value = json_or_record_error(&what, &value, &mut self.serialize_error);
         self.task.context.insert(name, value);
         self
     }
@@ -111,7 +112,7 @@ impl Task {
     #[must_use]
     pub fn metadata(mut self, metadata: impl Serialize) -> Self {
         let what = "the metadata of the task";
-        self.task.metadata = Some(to_json(what, &metadata, &mut self.serialize_error));
+        self.task.metadata = Some(json_or_record_error(what, &metadata, &mut self.serialize_error));
         self
     }
 
@@ -133,14 +134,16 @@ impl Task {
     /// `serde_json::json!({ "name": "Ada" })`.
     #[must_use]
     pub fn actor(mut self, actor: impl Serialize) -> Self {
-        self.task.actor = Some(to_json("the actor of the task", &actor, &mut self.serialize_error));
+        self.task.actor =
+            Some(json_or_record_error("the actor of the task", &actor, &mut self.serialize_error));
         self
     }
 
     /// Sets the references to related objects in other systems. They are returned with the run.
     #[must_use]
     pub fn links(mut self, links: impl Serialize) -> Self {
-        self.task.links = Some(to_json("the links of the task", &links, &mut self.serialize_error));
+        self.task.links =
+            Some(json_or_record_error("the links of the task", &links, &mut self.serialize_error));
         self
     }
 

@@ -39,7 +39,7 @@ pub use longhaul_core::message::Part;
 pub use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 pub use longhaul_core::port::image_sink::ImageSink;
 pub use longhaul_core::port::tool::{
-    PartialOutput, Progress, Tool, ToolContext, ToolFailure, ToolSpec,
+    PartialToolOutput, Progress, Tool, ToolContext, ToolFailure, ToolSpec,
 };
 pub use longhaul_core::raw::BlobRef;
 pub use longhaul_engine::tool_registry::ToolRegistrationError;

@@ -13,7 +13,7 @@ use longhaul_core::id::{IdError, InboxName, RunId};
 use longhaul_core::port::store::RunRow;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
-use longhaul_engine::changes::ChangeSource;
+use longhaul_engine::changes::JournalChangeSource;
 use longhaul_engine::services::EngineServices;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::{TaskFilter, Worker as EngineWorker, WorkerOptions};
@@ -179,7 +179,7 @@ impl Worker {
         let mut task = JoinSet::new();
         if let Some(running) = self.start(&stop) {
             let worker = self.clone();
-            task.spawn(async move { worker.drive_until_stopped(running).await });
+            task.spawn(async move { worker.drive_and_record_end(running).await });
         }
         WorkerHandle { stop, task }
     }
@@ -198,7 +198,7 @@ impl Worker {
     /// store failed.
     pub async fn run(&self, stop: CancellationToken) -> Result<(), Error> {
         match self.start(&stop) {
-            Some(running) => self.drive_until_stopped(running).await,
+            Some(running) => self.drive_and_record_end(running).await,
             None => Ok(()),
         }
     }
@@ -228,10 +228,10 @@ impl Worker {
         })
     }
 
-    async fn drive_until_stopped(&self, mut running: RunningLoop) -> Result<(), Error> {
+    async fn drive_and_record_end(&self, mut running: RunningLoop) -> Result<(), Error> {
         let worked = self.drive_runs(&running.stop).await;
         match running.counted.take() {
-            Some(counted) => counted.finish(worked).await,
+            Some(counted) => counted.record_worker_end(worked).await,
             None => worked,
         }
     }
@@ -253,7 +253,10 @@ impl Worker {
         let longhaul = &self.state.runtime.longhaul;
         let mut worker = EngineWorker::new(services, options).with_schedules(longhaul);
         if !self.callbacks.is_empty() {
-            let hooks = CallbackHooks::start(self.callbacks.clone(), Arc::clone(&services.clock));
+            let hooks = CallbackHooks::start_callback_thread(
+                self.callbacks.clone(),
+                Arc::clone(&services.clock),
+            );
             worker = worker.with_hooks(Arc::new(hooks.map_err(Error::WorkerSetup)?));
         }
         if let Some(filter) = &self.filter {
@@ -271,9 +274,9 @@ impl Worker {
             };
             let on_signals = async {
                 if let Some(signals) = &mut signals {
-                    signals.next().await;
+                    signals.wait_for_signal().await;
                     order.request_drain();
-                    signals.next().await;
+                    signals.wait_for_signal().await;
                     order.request_abort();
                 }
             };
@@ -322,7 +325,7 @@ impl StopSignals {
     }
 
     /// Waits for the next signal.
-    async fn next(&mut self) {
+    async fn wait_for_signal(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -333,12 +336,12 @@ impl StopSignals {
 /// Reads from the store which journals have grown and notifies the callers that wait for these
 /// runs, so that the callers need not poll the store.
 async fn forward_journal_changes(services: &EngineServices) {
-    let source = ChangeSource {
+    let source = JournalChangeSource {
         store: &*services.store,
         records: &*services.records,
         clock: &*services.clock,
     };
-    if let Err(error) = services.changes.read_changes(source).await {
+    if let Err(error) = services.changes.read_and_notify_subscribers(source).await {
         tracing::warn!(%error, "the change feed failed; callers that wait for runs check the store themselves from now on");
     }
 }

@@ -48,7 +48,7 @@ impl fmt::Debug for ApiConnection {
 }
 
 /// Result of one attempt to send a request.
-enum AttemptOutcome {
+enum SendAttemptOutcome {
     /// The server responded with this status and body.
     Response(StatusCode, Vec<u8>),
     /// No complete response was received, for this reason.
@@ -115,7 +115,7 @@ impl ApiConnection {
     }
 
     /// Sends a request and parses the body of the response.
-    pub(super) async fn send<T: DeserializeOwned>(
+    pub(super) async fn send_and_parse<T: DeserializeOwned>(
         &self,
         request: &ApiRequest,
     ) -> Result<T, Problem> {
@@ -128,7 +128,7 @@ impl ApiConnection {
     }
 
     /// Opens a stream of events after a sequence number. The stream may stay open for any time.
-    pub(super) async fn open_stream(
+    pub(super) async fn open_event_stream(
         &self,
         request: &ApiRequest,
         after: u64,
@@ -172,7 +172,7 @@ impl ApiConnection {
         loop {
             let again = request.retries && repeats < RETRIES_MAX;
             match self.send_once(request).await {
-                AttemptOutcome::Response(status, body) => {
+                SendAttemptOutcome::Response(status, body) => {
                     let busy = status == StatusCode::SERVICE_UNAVAILABLE
                         || request.idempotency_key.is_some()
                             && is_request_in_progress(status, &body);
@@ -180,7 +180,7 @@ impl ApiConnection {
                         return Ok((status, body));
                     }
                 }
-                AttemptOutcome::Lost(lost) => {
+                SendAttemptOutcome::Lost(lost) => {
                     // A read that timed out is not retried, because the user has waited long
                     // enough. A request with an idempotency key is retried until its outcome is
                     // known.
@@ -196,7 +196,7 @@ impl ApiConnection {
         }
     }
 
-    async fn send_once(&self, request: &ApiRequest) -> AttemptOutcome {
+    async fn send_once(&self, request: &ApiRequest) -> SendAttemptOutcome {
         let mut sent = self
             .client
             .request(request.method.clone(), request.url(&self.base))
@@ -210,12 +210,12 @@ impl ApiConnection {
         }
         let response = match sent.send().await {
             Ok(response) => response,
-            Err(error) => return AttemptOutcome::Lost(error.into()),
+            Err(error) => return SendAttemptOutcome::Lost(error.into()),
         };
         let status = response.status();
         match read_bounded_body(response).await {
-            Ok(body) => AttemptOutcome::Response(status, body),
-            Err(lost) => AttemptOutcome::Lost(lost),
+            Ok(body) => SendAttemptOutcome::Response(status, body),
+            Err(lost) => SendAttemptOutcome::Lost(lost),
         }
     }
 

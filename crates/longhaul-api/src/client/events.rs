@@ -112,7 +112,7 @@ impl EventStream {
         let run = self.run.to_string();
         let request = ApiRequest::get(&["v1", "runs", &run, "events"])
             .with_query_param("after", self.last_seq);
-        Ok(SseConnection::new(self.connection.open_stream(&request, self.last_seq.0).await?))
+        Ok(SseConnection::new(self.connection.open_event_stream(&request, self.last_seq.0).await?))
     }
 
     async fn reconnect(&mut self) -> Result<(), Problem> {
@@ -145,7 +145,7 @@ impl EventStream {
 
     /// Returns the journal entry that a server-sent event contains. `None` means that the event
     /// contains no entry, or that the entry was received before.
-    fn parse_entry(&mut self, event: &Sse) -> Result<Option<Entry>, Problem> {
+    fn parse_new_entry(&mut self, event: &Sse) -> Result<Option<Entry>, Problem> {
         if event.event.as_deref() == Some("end") {
             self.has_ended = true;
             return Ok(None);
@@ -185,7 +185,7 @@ impl EventStream {
             };
             match open.next().await {
                 Some(event) => {
-                    if let Some(entry) = self.parse_entry(&event)? {
+                    if let Some(entry) = self.parse_new_entry(&event)? {
                         return Ok(Some(vec![entry]));
                     }
                 }

@@ -10,10 +10,10 @@ use longhaul::agents::check;
 use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
 use longhaul::agents::problem::{Problem, ProblemKind};
 use longhaul::assemble::model_choice::ModelSelector;
-use longhaul::assemble::model_resolver;
+use longhaul::assemble::project_model_resolver;
 use longhaul::config::secrets;
 use longhaul::spanned::escape_to_one_line;
-use longhaul_engine::agent::{Agent, BudgetPatch, PolicyDefaults};
+use longhaul_engine::agent::{Agent, BudgetPatch, RunPolicyDefaults};
 use longhaul_engine::services::ModelResolver;
 use longhaul_tool::memory;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ impl CheckAgentsCommand {
             Some(name) => one.agent.name.as_str() == name,
             None => one.source != AgentSource::BuiltIn,
         };
-        let mut problems: Vec<_> = match name.map(|name| loaded.find(name)) {
+        let mut problems: Vec<_> = match name.map(|name| loaded.find_loaded_agent(name)) {
             None => loaded.problems.clone(),
             Some(Ok(_)) => Vec::new(),
             Some(Err(AgentError::Broken { problems, .. })) => problems,
@@ -61,13 +61,13 @@ impl CheckAgentsCommand {
         }
         match name {
             None => problems.extend(loaded.missing_references.iter().cloned()),
-            Some(name) => problems.extend(loaded.missing_references_of(name).cloned()),
+            Some(name) => problems.extend(loaded.missing_references_of_agent(name).cloned()),
         }
         match self.json {
-            true => output::print_json(&to_json(&problems, &notes))?,
+            true => output::print_json(&findings_to_json(&problems, &notes))?,
             false => print_findings(&problems, &notes)?,
         }
-        for note in secrets::secret_warnings(&project.config) {
+        for note in secrets::unredactable_secret_warnings(&project.config) {
             output::eprint_line(&format!("note: {note}"));
         }
         let fine = loaded.agents.iter().filter(is_selected).count();
@@ -87,7 +87,7 @@ impl CheckAgentsCommand {
     }
 }
 
-fn to_json(problems: &[Problem], notes: &[(PathBuf, String)]) -> Value {
+fn findings_to_json(problems: &[Problem], notes: &[(PathBuf, String)]) -> Value {
     let problems = problems.iter().map(|problem| {
         json!({
             "path": problem.path,
@@ -122,22 +122,22 @@ struct AgentChecker<'a> {
     /// variables.
     dotenv_models: Option<Arc<dyn ModelResolver>>,
     selector: ModelSelector,
-    defaults: PolicyDefaults,
+    defaults: RunPolicyDefaults,
 }
 
 impl<'a> AgentChecker<'a> {
     fn new(project: &'a AgentsProject) -> anyhow::Result<Self> {
         let (process_env, config, clock) = (&project.process_env, &project.config, &project.clock);
-        let dotenv_env = environment::with_dotenv_if_valid(process_env.clone());
+        let dotenv_env = environment::add_dotenv_if_valid(process_env.clone());
         let dotenv_env = (dotenv_env.env != process_env.env)
             .then(|| environment::load_config_quietly(&dotenv_env))
             .transpose()?;
         Ok(Self {
             project,
-            models: model_resolver(config, clock),
-            dotenv_models: dotenv_env.map(|config| model_resolver(&config, clock)),
+            models: project_model_resolver(config, clock),
+            dotenv_models: dotenv_env.map(|config| project_model_resolver(&config, clock)),
             selector: ModelSelector::from_config(config).map_err(CliError::usage_error)?,
-            defaults: config.run_defaults(),
+            defaults: config.run_policy_defaults(),
         })
     }
 
@@ -163,7 +163,7 @@ impl<'a> AgentChecker<'a> {
         };
         let (mut notes, mut model_names) = (Vec::new(), Vec::new());
         for named in named {
-            let why = match self.models.resolve(named) {
+            let why = match self.models.resolve_model_name(named) {
                 Ok(found) => {
                     model_names.push(found.name);
                     continue;
@@ -171,8 +171,8 @@ impl<'a> AgentChecker<'a> {
                 Err(why) => why,
             };
             let dotenv_models = self.dotenv_models.as_ref();
-            let dotenv_models =
-                dotenv_models.and_then(|dotenv_models| dotenv_models.resolve(named).ok());
+            let dotenv_models = dotenv_models
+                .and_then(|dotenv_models| dotenv_models.resolve_model_name(named).ok());
             notes.push(match (&dotenv_models, named) {
                 (Some(found), _) => dotenv_key_note(&found.name),
                 (None, Some(named)) => format!("the agent's model `{named}` can't be used. {why}"),

@@ -24,7 +24,7 @@ type AgentRow = [String; 6];
 impl ListAgentsCommand {
     pub(crate) fn run(&self, loaded: &LoadedAgents) -> anyhow::Result<()> {
         if self.json {
-            return output::print_json(&to_json(loaded));
+            return output::print_json(&agents_to_json(loaded));
         }
         let rows = agent_rows(loaded);
         let wide = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
@@ -62,7 +62,7 @@ fn agent_rows(loaded: &LoadedAgents) -> Vec<AgentRow> {
             one.source.as_str().to_owned(),
             model,
             tools,
-            short_version(&agent.version()),
+            short_version(&agent.definition_hash()),
             agent.description.lines().next().unwrap_or_default().to_owned(),
         ]);
     }
@@ -86,7 +86,7 @@ fn agent_rows(loaded: &LoadedAgents) -> Vec<AgentRow> {
     rows
 }
 
-fn to_json(loaded: &LoadedAgents) -> Value {
+fn agents_to_json(loaded: &LoadedAgents) -> Value {
     let mut agents: Vec<_> = loaded.agents.iter().collect();
     agents.sort_by_key(|one| one.source == AgentSource::BuiltIn);
     let agents = agents.into_iter().map(|one| {
@@ -97,7 +97,7 @@ fn to_json(loaded: &LoadedAgents) -> Value {
             "description": one.agent.description,
             "models": one.agent.models,
             "tools": one.agent.tools,
-            "version": one.agent.version(),
+            "version": one.agent.definition_hash(),
         })
     });
     let broken = loaded.broken.iter().map(|one| {

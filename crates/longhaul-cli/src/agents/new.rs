@@ -10,10 +10,10 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use longhaul::agents::built_in::BUILT_IN_AGENTS;
-use longhaul::agents::load::{AGENTS_FOLDER, check_agent_text};
+use longhaul::agents::load::{AGENTS_FOLDER, find_agent_text_problems};
 use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
 use longhaul::agents::scaffold::AgentScaffold;
-use longhaul::assemble::with_load_context;
+use longhaul::assemble::with_agent_load_context;
 use longhaul::skills;
 use longhaul_tool::FileLocation;
 
@@ -56,20 +56,21 @@ impl NewAgentCommand {
         };
         let skills = skills::load_skills(&project.config.root, &project.display_root);
         let location = (project.display_root.as_path(), &skills);
-        let problems = with_load_context(&project.config, &project.tools, location, |location| {
-            check_agent_text(location, &self.name, &text)
-        });
+        let problems =
+            with_agent_load_context(&project.config, &project.tools, location, |location| {
+                find_agent_text_problems(location, &self.name, &text)
+            });
         if !problems.is_empty() {
             let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(CliError::usage_error(format!(
                 "no agent was created:\n{}",
                 messages.join("\n")
             ))
-            .hint("see the options", "longhaul agents new --help")
+            .with_hint("see the options", "longhaul agents new --help")
             .into());
         }
         self.write_agent_file(project, &text)?;
-        let hidden = project.loaded.find(&self.name).ok();
+        let hidden = project.loaded.find_loaded_agent(&self.name).ok();
         if let Some(hidden) = hidden.filter(|one| one.source != AgentSource::Project) {
             output::eprint_line(&format!("the new agent hides {}", hidden.path.display()));
         }
@@ -85,7 +86,7 @@ impl NewAgentCommand {
         from: &str,
         project: &AgentsProject,
     ) -> anyhow::Result<String> {
-        let one = match project.loaded.find(from) {
+        let one = match project.loaded.find_loaded_agent(from) {
             Ok(one) => one,
             Err(AgentError::Unknown(message)) => {
                 bail!("{message}\n`longhaul agents` lists all agents")
@@ -93,7 +94,7 @@ impl NewAgentCommand {
             Err(error @ AgentError::Broken { .. }) => bail!("{error}"),
         };
         match one.source {
-            AgentSource::Claude => Ok(scaffold.render_from_claude(one)),
+            AgentSource::Claude => Ok(scaffold.render_converted_claude_agent(one)),
             AgentSource::Project => {
                 let file = self::agent_file_path(project, one.agent.name.as_str());
                 let text = fs::read_to_string(&file);
@@ -127,7 +128,7 @@ impl NewAgentCommand {
                 return Err(CliError::usage_error(format!(
                     "`{display_path}` already exists and was not changed"
                 ))
-                .hint("show the agent", format!("longhaul agents show {}", self.name))
+                .with_hint("show the agent", format!("longhaul agents show {}", self.name))
                 .into());
             }
             opened => opened.with_context(|| format!("`{display_path}` can't be written"))?,

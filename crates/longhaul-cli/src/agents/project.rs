@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longhaul::agents::loaded_agents::LoadedAgents;
-use longhaul::assemble::{load_agents, tool_registry};
+use longhaul::assemble::{built_in_tool_registry, load_agents};
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::settings::Config;
 use longhaul_core::time::Clock;
@@ -28,10 +28,10 @@ pub(crate) struct AgentsProject {
 impl AgentsProject {
     /// Loads the project of the current folder.
     pub(crate) fn load() -> anyhow::Result<Self> {
-        let process_env = environment::process_env()?;
+        let process_env = environment::current_process_env()?;
         let config = environment::load_config(&process_env)?;
         let clock = environment::system_clock();
-        let tools = tool_registry(&config, &clock)?;
+        let tools = built_in_tool_registry(&config, &clock)?;
         let display_root = process_env.display_path(&config.root);
         let loaded = load_agents(&config, &tools, &display_root);
         Ok(Self { process_env, config, clock, tools, display_root, loaded })

@@ -6,7 +6,9 @@ use longhaul::agents::escape;
 use longhaul::agents::loaded_agents::{AgentError, LoadedAgents};
 use longhaul::{duration, spanned};
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
-use longhaul_core::policy::gate::{GATE_TIMEOUT, GateRule, ResultGate, RuleAction, TimeoutAction};
+use longhaul_core::policy::gate::{
+    GATE_TIMEOUT, GateRule, GateRuleAction, GateTimeoutAction, ResultApprovalGate,
+};
 use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::MicroUsd;
@@ -31,7 +33,7 @@ pub(crate) struct ShowAgentCommand {
 
 impl ShowAgentCommand {
     pub(crate) fn run(&self, loaded: &LoadedAgents) -> anyhow::Result<()> {
-        let one = match loaded.find(&self.name) {
+        let one = match loaded.find_loaded_agent(&self.name) {
             Ok(one) => one,
             Err(AgentError::Unknown(message)) => {
                 bail!("{message}\n`longhaul agents` lists all agents")
@@ -42,7 +44,7 @@ impl ShowAgentCommand {
         if self.json {
             let source = one.source.as_str();
             let value = json!({
-                "version": agent.version(), "path": one.path, "source": source,
+                "version": agent.definition_hash(), "path": one.path, "source": source,
                 "notes": one.notes, "agent": agent,
             });
             return output::print_json(&value);
@@ -57,7 +59,7 @@ impl ShowAgentCommand {
         line("name", agent.name.to_string())?;
         line("file", sanitize::sanitize_line(&one.path.display().to_string()))?;
         line("source", one.source.as_str().to_owned())?;
-        line("version", agent.version().to_string())?;
+        line("version", agent.definition_hash().to_string())?;
         for (name, text) in agent_field_rows(agent) {
             line(name, text)?;
         }
@@ -91,7 +93,7 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
         ("retry", format_retry(agent.retry)),
         ("sandbox", format_option(agent.sandbox.as_ref(), format_sandbox)),
         ("guards", format_option(agent.guards, format_loop_guards)),
-        ("keep open", format_option(agent.keep_open, duration::format)),
+        ("keep open", format_option(agent.keep_open, duration::format_duration)),
         ("in doubt", format_option(agent.in_doubt, format_in_doubt_policy)),
         ("result", format_option(agent.result_gate.as_ref(), format_result_gate)),
         ("lane", agent.lane.clone().unwrap_or_default()),
@@ -115,7 +117,7 @@ fn format_option<T>(value: Option<T>, format_value: impl Fn(T) -> String) -> Str
 }
 
 /// Joins the texts that are not empty, each preceded by its name.
-fn join_named_parts(parts: &[(&str, String)]) -> String {
+fn join_named_texts(parts: &[(&str, String)]) -> String {
     let texts = parts.iter().filter(|(_, text)| !text.is_empty());
     let texts = texts.map(|(name, text)| format!("{name} {text}").trim().to_owned());
     texts.collect::<Vec<_>>().join(", ")
@@ -124,28 +126,28 @@ fn join_named_parts(parts: &[(&str, String)]) -> String {
 fn format_budget_caps(budget: BudgetPatch) -> String {
     let caps = budget.caps;
     let usd = |micros: MicroUsd| (micros.0 as f64 / 1e6).to_string();
-    join_named_parts(&[
+    join_named_texts(&[
         ("usd", format_option(caps.micro_usd, usd)),
         ("tokens", format_option(caps.tokens, |tokens| tokens.to_string())),
         ("turns", format_option(caps.turns, |turns| turns.to_string())),
-        ("active time", format_option(caps.active, duration::format)),
+        ("active time", format_option(caps.active, duration::format_duration)),
         ("warned at", format_option(budget.warn_percent, |percent| format!("{percent} %"))),
     ])
 }
 
 fn format_retry(retry: RetryPatch) -> String {
     let times = |percent| (f64::from(percent) / 100.0).to_string();
-    join_named_parts(&[
+    join_named_texts(&[
         ("retries", format_option(retry.max_retries, |retries| retries.to_string())),
-        ("first after", format_option(retry.initial_delay, duration::format)),
+        ("first after", format_option(retry.initial_delay, duration::format_duration)),
         ("times", format_option(retry.multiplier_percent, times)),
-        ("at most", format_option(retry.max_delay, duration::format)),
-        ("reported after", format_option(retry.soft_timeout, duration::format)),
-        ("ended after", format_option(retry.hard_timeout, duration::format)),
+        ("at most", format_option(retry.max_delay, duration::format_duration)),
+        ("reported after", format_option(retry.soft_timeout, duration::format_duration)),
+        ("ended after", format_option(retry.hard_timeout, duration::format_duration)),
     ])
 }
 
-fn format_result_gate(gate: &ResultGate) -> String {
+fn format_result_gate(gate: &ResultApprovalGate) -> String {
     format!("asks \"{}\"", gate.ask)
 }
 
@@ -211,23 +213,23 @@ fn format_gate_rule(rule: &GateRule) -> String {
     let what = rule.subject.as_ref();
     let what = what.map_or_else(|| rule.tool.clone(), |what| format!("{} {what}", rule.tool));
     match &rule.action {
-        RuleAction::Allow => format!("{what}: allowed"),
-        RuleAction::Deny(why) => format!("{what}: denied, {why}"),
-        RuleAction::Ask(question) => {
-            let timeout = duration::format(rule.timeout.unwrap_or(GATE_TIMEOUT));
+        GateRuleAction::Allow => format!("{what}: allowed"),
+        GateRuleAction::Deny(why) => format!("{what}: denied, {why}"),
+        GateRuleAction::Ask(question) => {
+            let timeout = duration::format_duration(rule.timeout.unwrap_or(GATE_TIMEOUT));
             let then = match rule.on_timeout {
-                TimeoutAction::Reject => "then rejected",
-                TimeoutAction::Approve => "then approved",
-                TimeoutAction::Fail => "then the run fails",
-                TimeoutAction::Pause => "then the run pauses",
+                GateTimeoutAction::Reject => "then rejected",
+                GateTimeoutAction::Approve => "then approved",
+                GateTimeoutAction::Fail => "then the run fails",
+                GateTimeoutAction::Pause => "then the run pauses",
             };
             let who = rule.approvers;
             let count = (who.count != 1).then_some(who.count);
             let other = who.not_submitter.then_some("not by the submitter");
-            let more = join_named_parts(&[
+            let more = join_named_texts(&[
                 ("approvers", format_option(count, |count| count.to_string())),
                 ("", format_option(other, str::to_owned)),
-                ("reminds after", format_option(rule.remind, duration::format)),
+                ("reminds after", format_option(rule.remind, duration::format_duration)),
             ]);
             let more = match more.as_str() {
                 "" => String::new(),

@@ -6,7 +6,7 @@ use longhaul_core::id::AgentName;
 use longhaul_core::time::Millis;
 
 use crate::client::RunClient;
-use crate::client::connect::try_connect;
+use crate::client::connect::try_connect_run_client;
 use crate::format::{format_duration, format_usd, parse_duration};
 use crate::table::{self, TableCell};
 use crate::{output, runtime};
@@ -26,7 +26,7 @@ pub(crate) struct AgentStatsCommand {
 
 impl AgentStatsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let stats = match try_connect()? {
+        let stats = match try_connect_run_client()? {
             Some(client) => runtime::build_current_thread()?.block_on(self.read_stats(&client))?,
             None => Vec::new(),
         };

@@ -19,16 +19,16 @@ use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::status::Status;
 use longhaul_core::time::Clock;
 use longhaul_engine::agent::config::LoopGuardConfig;
-use longhaul_engine::agent::{Agent, AgentRegistry, BudgetPatch, PolicyDefaults};
+use longhaul_engine::agent::{Agent, AgentRegistry, BudgetPatch, RunPolicyDefaults};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::hooks::Hooks;
+use longhaul_engine::hooks::WorkerHooks;
 use longhaul_engine::read_output::ReadOutputTool;
 use longhaul_engine::services::EngineServices;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::tool_registry::ToolRegistry;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_engine::{Longhaul, Task};
-use longhaul_store::{OpenMode, SqliteStore, StoreOptions, open};
+use longhaul_store::{OpenMode, SqliteStore, StoreOptions, open_sqlite_store};
 use serde_json::{Value, json};
 
 use crate::bench::measure::{TurnCost, TurnMeter};
@@ -39,9 +39,9 @@ use crate::bench::model_source::ModelSource;
 pub(crate) const WARM_UP_TURNS: u32 = 3;
 
 /// Opens the store in this file in order to drive its runs. Creates the store if it is missing.
-pub(crate) fn open_store(file: &Path) -> anyhow::Result<SqliteStore> {
+pub(crate) fn open_bench_store(file: &Path) -> anyhow::Result<SqliteStore> {
     let url = format!("sqlite:{}", file.display());
-    Ok(open(StoreOptions::new(url, OpenMode::Driver, Arc::new(SystemClock)))?)
+    Ok(open_sqlite_store(StoreOptions::new(url, OpenMode::Driver, Arc::new(SystemClock)))?)
 }
 
 /// A store for measured runs, the model of these runs, and the parameters of their tool.
@@ -83,7 +83,7 @@ impl BenchFixture {
         result_bytes: usize,
     ) -> anyhow::Result<Self> {
         Ok(Self {
-            store: Arc::new(open_store(file)?),
+            store: Arc::new(open_bench_store(file)?),
             source,
             result_bytes,
             class: EffectClass::Keyed,
@@ -120,7 +120,7 @@ impl BenchFixture {
         };
         let submitted = longhaul.submit_all((0..runs).map(|_| task()).collect()).await?;
         let runs = submitted.run_ids().to_vec();
-        let meter = TurnMeter::start(&self.store);
+        let meter = TurnMeter::start_metering(&self.store);
         drive_runs_to_end(&longhaul, &runs, turns).await?;
         let cost = meter.average_turn_cost(turns * u32::try_from(runs.len())?);
         Ok(BenchRunsResult { longhaul, runs, cost })
@@ -144,7 +144,8 @@ impl BenchFixture {
             guards: Some(LoopGuardConfig { identical_calls: None }),
             ..Agent::new(AgentName::new("bench")?)
         });
-        let defaults = PolicyDefaults { budget: Budget::default(), ..PolicyDefaults::default() };
+        let defaults =
+            RunPolicyDefaults { budget: Budget::default(), ..RunPolicyDefaults::default() };
         Ok(Longhaul::new(services, agents, defaults))
     }
 }
@@ -179,15 +180,15 @@ struct StopAfterLastRunHooks {
 }
 
 #[async_trait]
-impl Hooks for StopAfterLastRunHooks {
-    async fn on_complete(&self, _run: &RunRow) {
+impl WorkerHooks for StopAfterLastRunHooks {
+    async fn on_run_completed(&self, _run: &RunRow) {
         if self.remaining.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.shutdown.request_drain();
         }
     }
 
-    async fn on_error(&self, run: &RunRow) {
-        self.on_complete(run).await;
+    async fn on_run_failed(&self, run: &RunRow) {
+        self.on_run_completed(run).await;
     }
 }
 

@@ -100,7 +100,9 @@ impl BenchJournalCommand {
         report.add_table(&[&head[..], &["bare loop events/s", "ratio"]].concat(), &rows);
         if let Some(line) = lines.iter().find(|line| line.runs == 64) {
             let verdict = met_or_missed(line.ratio >= RATIO_TARGET);
-            report.add_line(format!("target at 64 runs: ratio {RATIO_TARGET} or more: {verdict}"));
+            report.add_text_line(format!(
+                "target at 64 runs: ratio {RATIO_TARGET} or more: {verdict}"
+            ));
         }
         report.add_json_fields(&json!({ "events": events, "body_bytes": body, "lines": lines }))?;
         report.print()

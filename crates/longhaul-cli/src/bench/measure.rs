@@ -65,11 +65,11 @@ impl DiskSpeed {
             bare_commit_us: 1e6 / per_second,
             bare_commits_per_second: per_second,
         };
-        report.add_line(format!(
+        report.add_text_line(format!(
             "write of 8 KiB + fdatasync    p50 {:.0} us   p99 {:.0} us",
             syncs.p50, syncs.p99
         ));
-        report.add_line(format!(
+        report.add_text_line(format!(
             "a commit of bare SQLite       mean {:.0} us, {per_second:.0} per second",
             disk.bare_commit_us
         ));
@@ -116,7 +116,7 @@ pub(crate) struct TurnMeter<'a> {
 }
 
 impl<'a> TurnMeter<'a> {
-    pub(crate) fn start(store: &'a SqliteStore) -> Self {
+    pub(crate) fn start_metering(store: &'a SqliteStore) -> Self {
         Self {
             store,
             commits: store.commit_count(),

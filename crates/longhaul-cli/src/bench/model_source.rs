@@ -65,13 +65,13 @@ impl ModelSource {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let (wire, url) = match self {
             Self::Scripted { calls } => {
-                let script = Script::parse("bench", &script_text(turns, *calls))?;
+                let script = Script::parse_yaml("bench", &bench_script_text(turns, *calls))?;
                 return Ok(Arc::new(ScriptedModel::new("bench", script, clock)));
             }
             Self::Mock { wire, url } => (*wire, url),
         };
         let http = HttpClient::new(&format!("{url}/v1"), HttpLimits::default())?;
-        let mut settings = ModelSettings::new(PROVIDER, script_name(turns), None);
+        let mut settings = ModelSettings::new(PROVIDER, bench_script_name(turns), None);
         settings.pricing.window_tokens = WINDOW_TOKENS;
         Ok(match wire {
             MockApi::Anthropic => anthropic::new_model(http, settings, clock),
@@ -83,11 +83,11 @@ impl ModelSource {
     }
 }
 
-fn script_name(turns: u32) -> String {
+fn bench_script_name(turns: u32) -> String {
     format!("turns-{turns}")
 }
 
-fn script_text(turns: u32, calls: u32) -> String {
+fn bench_script_text(turns: u32, calls: u32) -> String {
     // Each call has another input, because calls with the same subject run sequentially.
     let calls = (1..=calls).map(|n| format!("{{ name: echo, input: {{ n: {n} }} }}"));
     let calls = calls.collect::<Vec<_>>().join(", ");
@@ -119,8 +119,9 @@ impl MockModelProcess {
         let scripts = folder.join("scripts");
         std::fs::create_dir_all(&scripts)?;
         for turns in turns {
-            let file = scripts.join(format!("{}.yaml", script_name(*turns)));
-            std::fs::write(file, script_text(*turns, 1)).context("the script can't be written")?;
+            let file = scripts.join(format!("{}.yaml", bench_script_name(*turns)));
+            std::fs::write(file, bench_script_text(*turns, 1))
+                .context("the script can't be written")?;
         }
         let latency = format!("{}ms", latency.0);
         let args = ["mock-model", "--listen", "127.0.0.1:0", "--json", "--until-eof"];

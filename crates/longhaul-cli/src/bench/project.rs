@@ -25,7 +25,7 @@ impl BenchProject {
     ) -> anyhow::Result<Self> {
         let folder = report::create_temp_folder(parent_folder)?;
         let root = folder.path().canonicalize()?;
-        project_files::write_files(&root, files)?;
+        project_files::write_project_files(&root, files)?;
         let is_kept = |name: &str| ["PATH", "HOME", "TMPDIR"].contains(&name);
         let process_env = ProcessEnv {
             cwd: root,

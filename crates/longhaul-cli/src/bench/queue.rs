@@ -73,19 +73,19 @@ impl BenchQueueCommand {
         let bench = QueueBench::open(&folder.path().join("tasks"))?;
         let cost = runtime.block_on(bench.measure_tasks(tasks))?;
         let memory_mb = resident_memory_mb(std::process::id())?;
-        self.add_cost(&mut report, &cost, folder.path().join("bare-queue.db"))?;
+        self.add_cost_rows(&mut report, &cost, folder.path().join("bare-queue.db"))?;
         report.print_progress("measuring claims of an idle worker");
         let claims = Percentiles::from(&SortedDurations::new(
             runtime.block_on(bench.measure_idle_claims())?,
         ));
         let limit = 2.0 * disk.bare_commit_us + CLAIM_TARGET_US;
         let verdict = met_or_missed(claims.p50 <= limit);
-        report.add_line(format!(
+        report.add_text_line(format!(
             "claim when idle               p50 {:.0} us   p99 {:.0} us   target: p50 at most 2 commits + 1 ms, {limit:.0} us: {verdict}",
             claims.p50, claims.p99
         ));
-        report.add_line(format!("resident memory               {memory_mb:.0} MB"));
-        self.add_rates(&mut report, &runtime, folder.path())?;
+        report.add_text_line(format!("resident memory               {memory_mb:.0} MB"));
+        self.add_rate_rows(&mut report, &runtime, folder.path())?;
         report.add_json_fields(&json!({
             "tasks": tasks, "concurrency": CONCURRENCY, "queued": self.queued,
             "claim_when_idle_us": claims, "resident_memory_mb": memory_mb,
@@ -95,7 +95,7 @@ impl BenchQueueCommand {
 
     /// Measures the bare SQLite loop with as many rows per task and per commit, and adds both rates
     /// to the report.
-    fn add_cost(
+    fn add_cost_rows(
         &self,
         report: &mut BenchReport,
         cost: &QueueCost,
@@ -124,14 +124,14 @@ impl BenchQueueCommand {
         ];
         report.add_table(&[&titles[..], &["bare loop tasks/s", "ratio"]].concat(), &[row]);
         let verdict = met_or_missed(ratio >= RATIO_TARGET);
-        report.add_line(format!("target: ratio {RATIO_TARGET} or more: {verdict}"));
+        report.add_text_line(format!("target: ratio {RATIO_TARGET} or more: {verdict}"));
         report.add_json_fields(cost)?;
         report.add_json_fields(&json!({ "bare_tasks_per_second": bare, "ratio": ratio }))
     }
 
     /// Measures how a long queue and busy lanes change the task rate, and adds the rates to the
     /// report.
-    fn add_rates(
+    fn add_rate_rows(
         &self,
         report: &mut BenchReport,
         runtime: &tokio::runtime::Runtime,
@@ -167,7 +167,7 @@ impl BenchQueueCommand {
         let is_flat =
             rates.long_queue_ratio >= FLAT_TARGET && rates.behind_lanes_ratio >= FLAT_TARGET;
         let verdict = met_or_missed(is_flat);
-        report.add_line(format!("target: ratios {FLAT_TARGET} or more: {verdict}"));
+        report.add_text_line(format!("target: ratios {FLAT_TARGET} or more: {verdict}"));
         report.add_json_fields(&rates)
     }
 }

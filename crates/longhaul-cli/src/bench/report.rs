@@ -50,7 +50,7 @@ impl BenchReport {
     }
 
     /// Adds a line to the text of the report.
-    pub(crate) fn add_line(&mut self, text: impl Into<String>) {
+    pub(crate) fn add_text_line(&mut self, text: impl Into<String>) {
         self.lines.push(text.into());
     }
 

@@ -16,7 +16,9 @@ use tokio::task::JoinSet;
 use crate::bench::client::BenchClient;
 use crate::bench::measure::Percentiles;
 use crate::bench::report::{BenchReport, met_or_missed};
-use crate::bench::serve::server_process::{BenchServer, create_project, fill_store};
+use crate::bench::serve::server_process::{
+    BenchServer, create_bench_project, fill_store_with_runs,
+};
 use crate::bench::write_load::WriteLoad;
 use crate::runtime;
 
@@ -104,18 +106,18 @@ impl RequestTiming {
 
 impl BenchServeCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        runtime::build_multi_thread()?.block_on(self.measure())?.print()
+        runtime::build_multi_thread()?.block_on(self.measure_server())?.print()
     }
 
-    async fn measure(&self) -> anyhow::Result<BenchReport> {
+    async fn measure_server(&self) -> anyhow::Result<BenchReport> {
         let (runs, connections, store_mb) = (self.runs, self.connections, self.store_mb);
         let conditions = format!(
             "{runs} runs in flight (one turn per second each), {connections} connections, store of {store_mb} MB"
         );
         let mut report = BenchReport::new("serve", &conditions, self.json);
-        let project = create_project(self.dir.as_deref())?;
+        let project = create_bench_project(self.dir.as_deref())?;
         report.print_progress(&format!("filling a store with {store_mb} MB"));
-        let store_mb = fill_store(&project, store_mb).await?;
+        let store_mb = fill_store_with_runs(&project, store_mb).await?;
         report.print_progress("starting the server");
         // The first start creates the key and warms the disk cache; it is not measured.
         drop(BenchServer::start(&project)?);
@@ -125,7 +127,7 @@ impl BenchServeCommand {
         report.print_progress(&format!("opening {} streams", self.streams));
         let streams_mb = self.measure_stream_memory(&server).await?;
         report.print_progress(&format!("starting {runs} runs"));
-        let in_flight = self.start_runs(&server).await?;
+        let in_flight = self.submit_busy_runs(&server).await?;
         report.print_progress("measuring group commits, submits and reads");
         let load =
             WriteLoad { runs: connections.into(), events: self.requests.into(), body_bytes: 900 };
@@ -148,7 +150,7 @@ impl BenchServeCommand {
             submit,
             show,
         };
-        self.add_to_report(&figures, &mut report);
+        self.add_measurements_to_report(&figures, &mut report);
         let streams = self.streams;
         let counts =
             json!({ "runs_in_flight": runs, "connections": connections, "streams": streams });
@@ -157,18 +159,18 @@ impl BenchServeCommand {
         Ok(report)
     }
 
-    fn add_to_report(&self, figures: &ServeMeasurements, report: &mut BenchReport) {
+    fn add_measurements_to_report(&self, figures: &ServeMeasurements, report: &mut BenchReport) {
         let ServeMeasurements { ready_ms, idle_mb, busy_mb, streams_mb, .. } = figures;
         let (streams, ratio) = (f64::from(self.streams), figures.submit_ratio);
         let each_kb = streams_mb * 1_024.0 / streams;
-        report.add_line(format!("process start to ready             {ready_ms:.0} ms"));
-        report.add_line(format!("resident memory, idle              {idle_mb:.1} MB"));
-        report.add_line(format!("resident memory, under load        {busy_mb:.1} MB"));
+        report.add_text_line(format!("process start to ready             {ready_ms:.0} ms"));
+        report.add_text_line(format!("resident memory, idle              {idle_mb:.1} MB"));
+        report.add_text_line(format!("resident memory, under load        {busy_mb:.1} MB"));
         let name = format!("{streams} idle streams");
-        report.add_line(format!("{name:<34} {streams_mb:.1} MB ({each_kb:.1} KB each)"));
-        report.add_line(figures.group_commit.report_line("group commit, same load"));
-        report.add_line(figures.submit.report_line("submit over HTTP"));
-        report.add_line(figures.show.report_line("show over HTTP"));
+        report.add_text_line(format!("{name:<34} {streams_mb:.1} MB ({each_kb:.1} KB each)"));
+        report.add_text_line(figures.group_commit.report_line("group commit, same load"));
+        report.add_text_line(figures.submit.report_line("submit over HTTP"));
+        report.add_text_line(figures.show.report_line("show over HTTP"));
         let of_ratio =
             format!("p99 of submit at most 4 times the p99 of group commit (measured: {ratio:.1})");
         for (target, is_met) in [
@@ -177,7 +179,7 @@ impl BenchServeCommand {
             (&of_ratio, ratio <= SUBMIT_RATIO_TARGET),
             ("1,000 idle streams under 40 MB", streams_mb * 1e3 / streams < STREAMS_MB_TARGET),
         ] {
-            report.add_line(format!("target: {target}: {}", met_or_missed(is_met)));
+            report.add_text_line(format!("target: {target}: {}", met_or_missed(is_met)));
         }
     }
 
@@ -197,7 +199,7 @@ impl BenchServeCommand {
     }
 
     /// Submits runs, waits until the last of them is running, and returns the ids of all runs.
-    async fn start_runs(&self, server: &BenchServer) -> anyhow::Result<Vec<String>> {
+    async fn submit_busy_runs(&self, server: &BenchServer) -> anyhow::Result<Vec<String>> {
         let mut client = server.connect().await?;
         let mut runs = Vec::new();
         for _ in 0..self.runs {

@@ -97,27 +97,32 @@ impl BenchToolsCommand {
         );
         let mut report = BenchReport::new("tools", &conditions, self.json);
         DiskSpeed::measure_disk(folder.path(), &mut report)?;
-        runtime::build_multi_thread()?.block_on(self.measure(folder.path(), &mut report))?;
+        runtime::build_multi_thread()?
+            .block_on(self.measure_tool_calls(folder.path(), &mut report))?;
         report.print()
     }
 
-    async fn measure(&self, folder: &Path, report: &mut BenchReport) -> anyhow::Result<()> {
+    async fn measure_tool_calls(
+        &self,
+        folder: &Path,
+        report: &mut BenchReport,
+    ) -> anyhow::Result<()> {
         let check_ns = self.measure_schema_check_cpu()? * 1e3;
         report.print_progress("appending without an engine");
         let append_us = self.measure_append_cpu(folder).await?;
-        let beside = self.compare_call_counts(folder, EffectClass::Keyed, report).await?;
-        let row = self.compare_call_counts(folder, EffectClass::Once, report).await?;
+        let beside = self.compare_turn_costs(folder, EffectClass::Keyed, report).await?;
+        let row = self.compare_turn_costs(folder, EffectClass::Once, report).await?;
         // This is a small difference of two large figures, so a negative value is only noise.
         let apart = (row.cpu_us_per_call - row.commits_per_call * append_us).max(0.0);
-        report.add_line(format!(
+        report.add_text_line(format!(
             "an append to the store alone  {append_us:.0} us CPU, its commit included"
         ));
-        report.add_line(format!("a check against the schema    {check_ns:.0} ns CPU"));
+        report.add_text_line(format!("a check against the schema    {check_ns:.0} ns CPU"));
         let head =
             ["", "calls per turn", "commits per turn", "CPU us per turn", "wall us per turn"];
         let rows = [beside.table_rows("parallel"), row.table_rows("sequential")].concat();
         report.add_table(&head, &rows);
-        report.add_line(format!(
+        report.add_text_line(format!(
             "parallel      {} CPU for each further call, with {:.2} commits (target {CPU_US_TARGET:.0} us: {}); \
              {CALLS_PER_TURN} calls cost {:.2} times one",
             format_cpu_difference(beside.cpu_us_per_call),
@@ -125,7 +130,7 @@ impl BenchToolsCommand {
             met_or_missed(beside.cpu_us_per_call <= CPU_US_TARGET),
             beside.several.cpu_us_per_turn / beside.one.cpu_us_per_turn.max(1.0),
         ));
-        report.add_line(format!(
+        report.add_text_line(format!(
             "sequential    {} CPU for each further call, with {:.2} commits; {} without them \
              (target {CPU_US_TARGET:.0} us: {})",
             format_cpu_difference(row.cpu_us_per_call),
@@ -155,7 +160,7 @@ impl BenchToolsCommand {
         let input = json!({ "n": 1 });
         let before = cpu_time_us();
         for _ in 0..CHECK_COUNT {
-            let error = tool.input_error(std::hint::black_box(&input), &SystemClock);
+            let error = tool.find_input_error(std::hint::black_box(&input), &SystemClock);
             std::hint::black_box(error.now_or_never());
         }
         Ok((cpu_time_us() - before) / f64::from(CHECK_COUNT))
@@ -172,7 +177,7 @@ impl BenchToolsCommand {
 
     /// Measures turns with one call and with several calls, and returns the cheapest round of each.
     /// The two kinds alternate, so that a disturbance affects both.
-    async fn compare_call_counts(
+    async fn compare_turn_costs(
         &self,
         folder: &Path,
         class: EffectClass,

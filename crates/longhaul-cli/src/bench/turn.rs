@@ -16,7 +16,7 @@ use crate::bench::measure::DiskSpeed;
 use crate::bench::model_source::{MockApi, ModelSource};
 use crate::bench::report::{self, BenchReport, met_or_missed};
 use crate::bench::turn::bench_run::BenchRunResult;
-use crate::bench::turn::crash::measure_crashes;
+use crate::bench::turn::crash::measure_crash_recovery;
 use crate::bench::turn::http::HttpBench;
 use crate::runtime;
 
@@ -37,7 +37,7 @@ const STORED_RATIO_TARGET: f64 = 1.8;
 
 /// A part of `bench turn` that can be measured alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum BenchPart {
+enum BenchTurnPart {
     /// Commits, CPU time and bytes per turn with a scripted model, without HTTP
     Engine,
     /// Three cases with model calls over real HTTP: one run, a long history, many concurrent runs
@@ -69,7 +69,7 @@ pub(crate) struct BenchTurnCommand {
     wire: MockApi,
     /// Measure only these parts of the benchmark
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',')]
-    only: Vec<BenchPart>,
+    only: Vec<BenchTurnPart>,
     /// Folder for the stores; the speed of its disk matters
     #[arg(long)]
     dir: Option<std::path::PathBuf>,
@@ -103,14 +103,15 @@ impl BenchTurnCommand {
         let conditions = format!("WAL, synchronous=FULL, after {WARM_UP_TURNS} turns of warm-up");
         let mut report = BenchReport::new("turn", &conditions, self.json);
         DiskSpeed::measure_disk(folder, &mut report)?;
-        if wants(BenchPart::Engine) {
-            self.measure_engine(folder, result_bytes(ENGINE_RESULT_BYTES), &mut report).await?;
+        if wants(BenchTurnPart::Engine) {
+            self.measure_without_http(folder, result_bytes(ENGINE_RESULT_BYTES), &mut report)
+                .await?;
         }
-        if wants(BenchPart::Crash) {
+        if wants(BenchTurnPart::Crash) {
             report.print_progress(&format!("killing a worker {} times", self.kills));
-            measure_crashes(folder, self.kills, &mut report).await?;
+            measure_crash_recovery(folder, self.kills, &mut report).await?;
         }
-        if wants(BenchPart::Http) {
+        if wants(BenchTurnPart::Http) {
             let over_http = HttpBench {
                 wire: self.wire,
                 messages: self.messages,
@@ -124,7 +125,7 @@ impl BenchTurnCommand {
     }
 
     /// Measures runs without HTTP: the engine and the store, with a scripted model.
-    async fn measure_engine(
+    async fn measure_without_http(
         &self,
         folder: &Path,
         result_bytes: usize,
@@ -135,9 +136,11 @@ impl BenchTurnCommand {
             report.print_progress(&format!("executing {turns} turns"));
             let source = ModelSource::Scripted { calls: 1 };
             let file = folder.join(format!("turns-{turns}.db"));
-            runs.push(BenchRunResult::execute_run(&file, source, (turns, result_bytes)).await?);
+            runs.push(
+                BenchRunResult::execute_measured_run(&file, source, (turns, result_bytes)).await?,
+            );
         }
-        report.add_line(format!(
+        report.add_text_line(format!(
             "\nin the engine: scripted model without delay, one tool call per turn with {result_bytes} bytes of result"
         ));
         let head =
@@ -149,8 +152,8 @@ impl BenchTurnCommand {
         let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
             return Ok(());
         };
-        report.add_line(first.target_comparison_line("W1  ", CPU_US_TARGET));
-        report.add_line(format!(
+        report.add_text_line(first.target_comparison_line("W1  ", CPU_US_TARGET));
+        report.add_text_line(format!(
             "W2  {:.2} bytes stored per byte of replies and results at {} turns (target {STORED_RATIO_TARGET}: {}); \
              CPU per turn at {} turns is {:.2} times that at {}",
             last.stored_per_transcript_byte,

@@ -10,18 +10,19 @@ use longhaul_core::event::tool::{ToolEnded, ToolOutput};
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{AgentName, CallId, InboxName, RunId, WorkerId};
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Author, Claim, ClaimRequest, CreateRunsRequest, Heartbeat, Store,
+    AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsRequest, Heartbeat, JournalAuthor,
+    Store,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
-use longhaul_run::submit::submit;
+use longhaul_run::submit::new_run_from_task;
 use longhaul_store::SqliteStore;
 use longhaul_store::bench::{InsertRate, SortedDurations};
 use tokio::task::JoinSet;
 
-use crate::bench::fixture::open_store;
+use crate::bench::fixture::open_bench_store;
 
 /// Parameters of concurrent writes to a store.
 pub(crate) struct WriteLoad {
@@ -40,7 +41,7 @@ impl WriteLoad {
         &self,
         file: &Path,
     ) -> anyhow::Result<(InsertRate, SortedDurations)> {
-        let store = Arc::new(open_store(file)?);
+        let store = Arc::new(open_bench_store(file)?);
         let worker = WorkerId::from_bits(uuid::Uuid::now_v7().as_u128());
         let claimed = self.create_and_claim_runs(&*store, worker).await?;
         let each = self.events / self.runs;
@@ -73,7 +74,7 @@ impl WriteLoad {
         for _ in 0..self.runs {
             let id = RunId::from_bits(uuid::Uuid::now_v7().as_u128());
             let task = TaskSpec::new(id, AgentName::new("bench")?, RawJson::null(), inbox.clone());
-            runs.push(submit(id, task)?);
+            runs.push(new_run_from_task(id, task)?);
         }
         store.create_runs(CreateRunsRequest { runs, blobs: Vec::new(), idempotency: None }).await?;
         let heartbeat = Heartbeat {
@@ -122,11 +123,11 @@ async fn append_events(
         });
         let append = AppendRequest {
             run: run.run,
-            author: Author::Driver { worker, epoch: run.epoch, after },
+            author: JournalAuthor::Driver { worker, epoch: run.epoch, after },
             batch: Batch { events: vec![event], changes: Vec::new() },
         };
         let start = SystemClock.monotonic_nanos();
-        let AppendResult::Committed { seq, .. } = store.append(append).await? else {
+        let AppendResult::Committed { seq, .. } = store.append_to_journal(append).await? else {
             bail!("an append was refused");
         };
         after = seq;

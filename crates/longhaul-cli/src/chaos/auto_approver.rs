@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use longhaul_core::id::RunId;
-use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateKind, GateRow, GateStatus};
+use longhaul_core::policy::gate::{
+    Answer, AnswerScope, GateDecision, GateKind, GateRow, GateStatus,
+};
 use longhaul_core::port::store::GateFilter;
 use longhaul_engine::{Error, Longhaul};
-use longhaul_run::commands::current_digest;
+use longhaul_run::commands::current_gate_digest;
 
 use crate::chaos::probe_log;
 use crate::chaos::verify::call_history::PROBE_PREFIX;
@@ -42,13 +44,13 @@ impl AutoApprover {
             limit: GATES_MAX,
             ..GateFilter::default()
         };
-        for gate in longhaul.gates(filter).await? {
+        for gate in longhaul.list_gates(filter).await? {
             let count = self.answer_counts.entry(gate.run).or_default();
             if *count >= ANSWERS_PER_RUN_MAX {
                 continue;
             }
             *count += 1;
-            let (decision, note) = self.decide_gate(&gate)?;
+            let (decision, note) = self.choose_gate_decision(&gate)?;
             let answer = Answer {
                 decision,
                 // A quorum needs different people.
@@ -56,9 +58,9 @@ impl AutoApprover {
                 scope: AnswerScope::Once,
                 note: Some(note.to_owned()),
                 payload: None,
-                digest: current_digest(&gate),
+                digest: current_gate_digest(&gate),
             };
-            match longhaul.answer(gate.spec.id, answer).await {
+            match longhaul.answer_gate(gate.spec.id, answer).await {
                 // The driver has withdrawn the gate meanwhile, or is writing at the moment.
                 Ok(_) | Err(Error::Rejected(_) | Error::Contention(_)) => {}
                 Err(error) => return Err(error.into()),
@@ -67,19 +69,21 @@ impl AutoApprover {
         Ok(())
     }
 
-    fn decide_gate(&self, gate: &GateRow) -> anyhow::Result<(Decision, &'static str)> {
+    fn choose_gate_decision(&self, gate: &GateRow) -> anyhow::Result<(GateDecision, &'static str)> {
         Ok(match gate.spec.kind {
-            GateKind::Approval | GateKind::Result => (Decision::Approve, "chaos approves all"),
-            GateKind::Question => (Decision::Answer("go on".into()), "chaos has no answer"),
-            GateKind::Blocked => (Decision::Reject, "chaos can't help"),
-            GateKind::Signal => (Decision::Complete, "chaos sends every signal"),
+            GateKind::Approval | GateKind::Result => (GateDecision::Approve, "chaos approves all"),
+            GateKind::Question => (GateDecision::Answer("go on".into()), "chaos has no answer"),
+            GateKind::Blocked => (GateDecision::Reject, "chaos can't help"),
+            GateKind::Signal => (GateDecision::Complete, "chaos sends every signal"),
             GateKind::InDoubt if self.has_probe_record(gate)? => {
-                (Decision::Complete, "chaos checked: it has a record")
+                (GateDecision::Complete, "chaos checked: it has a record")
             }
             GateKind::InDoubt if is_probe_call(gate) => {
-                (Decision::Reject, "chaos checked: it has no record")
+                (GateDecision::Reject, "chaos checked: it has no record")
             }
-            GateKind::InDoubt => (Decision::Reject, "not verifiable: chaos treats it as not done"),
+            GateKind::InDoubt => {
+                (GateDecision::Reject, "not verifiable: chaos treats it as not done")
+            }
         })
     }
 
@@ -89,7 +93,7 @@ impl AutoApprover {
         let (Some(file), Some(call)) = (&self.probe_file, gate.spec.call) else {
             return Ok(false);
         };
-        let lines = probe_log::load_records(file)?;
+        let lines = probe_log::read_probe_file(file)?;
         let is_it = |line: &probe_log::ProbeRecord| line.run == gate.run && line.call == call;
         Ok(lines.iter().any(is_it))
     }

@@ -34,9 +34,9 @@ pub(crate) fn confirm_chaos_run(
     }
     let command = format!("longhaul chaos --yes {} ...", agent.name);
     Err(CliError::usage_error("the chaos run was not started")
-        .with_exit(Exit::NotAllowed)
-        .hint("start anyway", command)
-        .hint("or use the built-in project", "longhaul chaos")
+        .with_exit_code(Exit::NotAllowed)
+        .with_hint("start anyway", command)
+        .with_hint("or use the built-in project", "longhaul chaos")
         .into())
 }
 
@@ -44,7 +44,7 @@ fn find_real_effects(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> {
     let models = runtime.config.model_aliases();
     let named: Vec<String> = match agent.models.as_slice() {
         // A key in the environment is enough to choose a real model by default.
-        [] => match runtime.longhaul.services().models.resolve(None) {
+        [] => match runtime.longhaul.services().models.resolve_model_name(None) {
             Ok(found) => vec![found.name],
             Err(_) => models.default.iter().cloned().collect(),
         },

@@ -116,7 +116,7 @@ impl<'a> KillLoop<'a> {
     pub(crate) async fn run(mut self) -> anyhow::Result<KillLog> {
         while self.log.kills < self.plan.kills {
             self.submit_due_runs().await?;
-            let progress = self.read_progress().await?;
+            let progress = self.read_chaos_progress().await?;
             if progress.open == 0 {
                 break;
             }
@@ -128,7 +128,7 @@ impl<'a> KillLoop<'a> {
             self.adjust_worker_lifetime().await?;
         }
         self.submit_runs_up_to(self.plan.runs).await?;
-        self.finish_runs().await?;
+        self.finish_open_runs().await?;
         Ok(self.log)
     }
 
@@ -142,7 +142,7 @@ impl<'a> KillLoop<'a> {
         let due = first + (runs - first) * self.log.kills / spread;
         self.submit_runs_up_to(due.min(runs)).await?;
         let submitted = self.log.runs.len() as u64;
-        if submitted < runs && self.read_progress().await?.open == 0 {
+        if submitted < runs && self.read_chaos_progress().await?.open == 0 {
             self.submit_runs_up_to(submitted + 1).await?;
         }
         Ok(())
@@ -162,14 +162,14 @@ impl<'a> KillLoop<'a> {
 
     /// Starts a worker process and waits for its first event.
     async fn start_worker(&mut self) -> anyhow::Result<ChildProcess> {
-        let before = self.read_progress().await?.events;
+        let before = self.read_chaos_progress().await?.events;
         let start = SystemClock.monotonic_nanos();
         let mut child = self.scratch.start_worker()?;
         self.log.restarts += u64::from(self.log.kills > 0);
         let since = || Millis((SystemClock.monotonic_nanos() - start) / 1_000_000);
         while since() < FIRST_EVENT_TIMEOUT {
             child.check_running()?;
-            if self.read_progress().await?.events > before {
+            if self.read_chaos_progress().await?.events > before {
                 self.log.recovery_times_ms.push(since().0);
                 break;
             }
@@ -184,14 +184,14 @@ impl<'a> KillLoop<'a> {
         let lifetime = self.rng.next_in_range(WORKER_LIFETIME_MS.0, WORKER_LIFETIME_MS.1)
             * self.lifetime_scale
             / 100;
-        let before = self.read_progress().await?;
+        let before = self.read_chaos_progress().await?;
         let share = WORK_SHARES_MAX * 1_000 / self.plan.kills;
         let enough = (before.done_permille + share).min(DONE_BY_LAST_KILL);
         let half = SystemClock.monotonic_time().plus(Millis(lifetime / 2));
         let end = SystemClock.monotonic_time().plus(Millis(lifetime));
         let mut tended = false;
         while SystemClock.monotonic_time() < end
-            && self.read_progress().await?.done_permille <= enough
+            && self.read_chaos_progress().await?.done_permille <= enough
         {
             if !tended && SystemClock.monotonic_time() >= half {
                 tended = true;
@@ -202,7 +202,7 @@ impl<'a> KillLoop<'a> {
         }
         child.check_running()?;
         let submitted = self.log.runs.len() as u64;
-        if submitted == self.plan.runs && self.read_progress().await?.open == 0 {
+        if submitted == self.plan.runs && self.read_chaos_progress().await?.open == 0 {
             return Ok(false);
         }
         child.kill()?;
@@ -213,7 +213,7 @@ impl<'a> KillLoop<'a> {
     /// Adjusts the lifetimes of workers: longer if the work lags behind the kills, shorter if the
     /// work is ahead.
     async fn adjust_worker_lifetime(&mut self) -> anyhow::Result<()> {
-        let progress = self.read_progress().await?;
+        let progress = self.read_chaos_progress().await?;
         let ChaosPlan { runs, kills, .. } = *self.plan;
         let ahead = progress.done_permille * kills > self.log.kills * DONE_BY_LAST_KILL;
         self.lifetime_scale = match ahead {
@@ -230,8 +230,8 @@ impl<'a> KillLoop<'a> {
     }
 
     /// Lets the last worker finish all runs.
-    async fn finish_runs(&mut self) -> anyhow::Result<()> {
-        if self.read_progress().await?.open == 0 {
+    async fn finish_open_runs(&mut self) -> anyhow::Result<()> {
+        if self.read_chaos_progress().await?.open == 0 {
             return Ok(());
         }
         self.approver.answer_gates(&self.runtime.longhaul).await?;
@@ -240,7 +240,7 @@ impl<'a> KillLoop<'a> {
         let mut changed = SystemClock.monotonic_time();
         loop {
             child.check_running()?;
-            let progress = self.read_progress().await?;
+            let progress = self.read_chaos_progress().await?;
             if progress.open == 0 {
                 return Ok(());
             }
@@ -257,7 +257,7 @@ impl<'a> KillLoop<'a> {
         }
     }
 
-    async fn read_progress(&self) -> anyhow::Result<ChaosProgress> {
+    async fn read_chaos_progress(&self) -> anyhow::Result<ChaosProgress> {
         let rows = load_run_rows(self.runtime).await?;
         let ended = rows.iter().filter(|row| row.status.is_terminal());
         let lengths: Vec<u64> = ended.map(|row| u64::from(row.turns)).collect();
@@ -278,7 +278,7 @@ impl<'a> KillLoop<'a> {
 }
 
 /// Returns the journals of all acknowledged runs and of their child runs.
-pub(crate) async fn read_journals(
+pub(crate) async fn read_run_journals(
     runtime: &ProjectRuntime,
     log: &KillLog,
 ) -> anyhow::Result<Vec<RunJournal>> {
@@ -288,7 +288,7 @@ pub(crate) async fn read_journals(
     runs.dedup();
     let mut journals = Vec::new();
     for run in runs {
-        let entries = match runtime.longhaul.events(run, Seq::START, EVENTS_MAX).await {
+        let entries = match runtime.longhaul.read_run_journal(run, Seq::START, EVENTS_MAX).await {
             Ok(entries) => entries,
             Err(longhaul_engine::Error::RunNotFound(_)) => Vec::new(),
             Err(error) => return Err(error.into()),

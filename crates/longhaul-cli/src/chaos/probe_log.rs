@@ -24,13 +24,13 @@ pub(crate) struct ProbeRecord {
 }
 
 /// Reads all records of the probe file. A missing file has no records.
-pub(crate) fn load_records(file: &Path) -> anyhow::Result<Vec<ProbeRecord>> {
+pub(crate) fn read_probe_file(file: &Path) -> anyhow::Result<Vec<ProbeRecord>> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error).with_context(|| file.display().to_string()),
     };
-    parse_records(&text).with_context(|| file.display().to_string())
+    parse_probe_records(&text).with_context(|| file.display().to_string())
 }
 
 /// Start of every record. This text can't occur inside a record, where its quotes would be escaped.
@@ -38,7 +38,7 @@ const RECORD_PREFIX: &str = "{\"tool\":";
 
 /// Parses the text of a probe file. A process that is killed while it writes may leave part of a
 /// record, and the next record follows on the same line.
-fn parse_records(text: &str) -> anyhow::Result<Vec<ProbeRecord>> {
+fn parse_probe_records(text: &str) -> anyhow::Result<Vec<ProbeRecord>> {
     let mut records = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let start = line.rfind(RECORD_PREFIX).unwrap_or_default();
@@ -76,7 +76,11 @@ mod tests {
             (format!("{}{whole}\n{whole}\n", &whole[..4]), Some(2)),
             ("nothing of ours\n".to_owned(), None),
         ] {
-            assert_eq!(parse_records(&text).ok().map(|records| records.len()), count, "{text}");
+            assert_eq!(
+                parse_probe_records(&text).ok().map(|records| records.len()),
+                count,
+                "{text}"
+            );
         }
     }
 }

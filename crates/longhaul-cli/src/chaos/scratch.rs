@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context as _;
-use longhaul::assemble::{ProjectRuntime, open};
+use longhaul::assemble::{ProjectRuntime, open_runtime};
 use longhaul::config::load;
 use longhaul::config::process_env::{CONFIG_FILE_NAME, DATA_FOLDER_NAME, ProcessEnv};
 use longhaul::config::settings::{CRASH_PROBE_FILE_VAR, Config};
@@ -55,17 +55,17 @@ impl ScratchProject {
     /// Creates the built-in project, isolated from the user's settings.
     pub(crate) fn create_built_in() -> anyhow::Result<Self> {
         let folder = create_temp_folder()?;
-        project_files::write_files(folder.path(), built_in::FILES)?;
-        let mut process_env = environment::process_env()?;
+        project_files::write_project_files(folder.path(), built_in::FILES)?;
+        let mut process_env = environment::current_process_env()?;
         process_env.env.retain(|name, _| !name.starts_with("LONGHAUL_"));
-        process_env.env.insert("XDG_CONFIG_HOME".to_owned(), path_text(folder.path())?);
+        process_env.env.insert("XDG_CONFIG_HOME".to_owned(), utf8_path_text(folder.path())?);
         Self::prepare_folder(folder, process_env)
     }
 
     /// Copies the project of the current folder, for a chaos run of this agent. What the user
     /// trusts in the project is trusted in the copy too, because the content is the same.
     pub(crate) fn copy_project(agent: &str) -> anyhow::Result<Self> {
-        let mut process_env = environment::process_env()?;
+        let mut process_env = environment::current_process_env()?;
         let project = environment::load_config(&process_env)?;
         let untrusted = confirm::ask_for_trust_before_run(
             (&project, &environment::load_agents(&project)?),
@@ -77,15 +77,15 @@ impl ScratchProject {
         }
         process_env.env.insert(TRUST_VAR.to_owned(), "1".to_owned());
         let folder = create_temp_folder()?;
-        let copy = ProjectCopy { from: &project.root, to: folder.path() };
+        let copy = ProjectCopier { from: &project.root, to: folder.path() };
         for name in COPIED_FOLDERS {
             copy.copy_folder(Path::new(name), 0)?;
         }
-        for file in agent_files(&project)? {
+        for file in files_used_by_agents(&project)? {
             copy.copy_file(&file)?;
         }
         match &project.project_file {
-            Some(_) => copy.copy_settings()?,
+            Some(_) => copy.copy_settings_file()?,
             None => fs::write(folder.path().join(CONFIG_FILE_NAME), "")?,
         }
         Self::prepare_folder(folder, process_env)
@@ -96,8 +96,8 @@ impl ScratchProject {
         let root = folder.path().canonicalize()?;
         let data = root.join(DATA_FOLDER_NAME);
         fs::create_dir_all(&data)?;
-        let store = format!("sqlite:{}", path_text(&data.join("longhaul.db"))?);
-        process_env.env.insert("LONGHAUL_DATA".to_owned(), path_text(&data)?);
+        let store = format!("sqlite:{}", utf8_path_text(&data.join("longhaul.db"))?);
+        process_env.env.insert("LONGHAUL_DATA".to_owned(), utf8_path_text(&data)?);
         process_env.env.insert("LONGHAUL_STORE".to_owned(), store);
         process_env.env.insert(CRASH_PROBE_FILE_VAR.to_owned(), "crash_probe.jsonl".to_owned());
         // The workers are killed from outside, repeatedly at the same event, which must not count
@@ -111,7 +111,7 @@ impl ScratchProject {
 
     /// Opens the temporary project and its store without driving runs.
     pub(crate) fn open_runtime(&self) -> anyhow::Result<ProjectRuntime> {
-        Ok(open(self.config.clone(), store_open_options(OpenMode::Outsider))?)
+        Ok(open_runtime(self.config.clone(), store_open_options(OpenMode::Outsider))?)
     }
 
     /// Starts a worker of the project in a separate process.
@@ -149,14 +149,14 @@ fn untrusted_items_error(agent: &str, untrusted: &[String]) -> anyhow::Error {
         untrusted.join("\n  ")
     );
     CliError::usage_error(message)
-        .with_exit(Exit::NotAllowed)
-        .hint("review the items and decide", "longhaul trust")
-        .hint("or trust all items once", format!("{TRUST_VAR}=1 longhaul chaos {agent} ..."))
+        .with_exit_code(Exit::NotAllowed)
+        .with_hint("review the items and decide", "longhaul trust")
+        .with_hint("or trust all items once", format!("{TRUST_VAR}=1 longhaul chaos {agent} ..."))
         .into()
 }
 
 /// Returns further files that the project's agents use, relative to the project root.
-fn agent_files(project: &Config) -> anyhow::Result<Vec<PathBuf>> {
+fn files_used_by_agents(project: &Config) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = environment::load_agents(project)?.files;
     files.push(project.root.join("AGENTS.md"));
     let inward = |file: &PathBuf| {
@@ -172,20 +172,20 @@ fn create_temp_folder() -> anyhow::Result<TempDir> {
     made.context("a temporary folder can't be created; set another one with TMPDIR")
 }
 
-fn path_text(path: &Path) -> anyhow::Result<String> {
+fn utf8_path_text(path: &Path) -> anyhow::Result<String> {
     let text = path.to_str().map(str::to_owned);
     text.with_context(|| format!("{} is not UTF-8; set another folder with TMPDIR", path.display()))
 }
 
 /// Copies a user's project to the temporary folder of a chaos run.
-struct ProjectCopy<'a> {
+struct ProjectCopier<'a> {
     from: &'a Path,
     to: &'a Path,
 }
 
-impl ProjectCopy<'_> {
+impl ProjectCopier<'_> {
     /// Copies the project's settings file. Fails if the file can't be read.
-    fn copy_settings(&self) -> anyhow::Result<()> {
+    fn copy_settings_file(&self) -> anyhow::Result<()> {
         let read = read_project_file(self.from, Path::new(CONFIG_FILE_NAME), FILE_BYTES_MAX);
         let bytes =
             read.map_err(|why| CliError::usage_error(format!("`{CONFIG_FILE_NAME}`: {why}")))?;

@@ -15,7 +15,7 @@ use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::policy::effect::EffectClass;
 
 use crate::chaos::probe_log::ProbeRecord;
-use crate::chaos::verify::call_history::{CallHistory, call_histories};
+use crate::chaos::verify::call_history::{CallHistory, collect_call_histories};
 use crate::chaos::verify::counts::{ChaosCounts, InDoubtCall, Invariant};
 
 /// A run and its whole journal.
@@ -52,11 +52,11 @@ impl RunVerifier<'_> {
     fn verify_run(&mut self) {
         self.count_outcome();
         self.check_event_order();
-        self.check_model_calls();
-        let histories = call_histories(self.entries);
+        self.check_model_call_repeats();
+        let histories = collect_call_histories(self.entries);
         self.check_unaccounted_effects(&histories);
         for (call, history) in &histories {
-            self.check_tool_call(*call, history);
+            self.check_tool_call_effects(*call, history);
         }
     }
 
@@ -107,7 +107,7 @@ impl RunVerifier<'_> {
 
     /// Checks the model calls: a turn with a recorded reply is never repeated, and a kill loses at
     /// most one model call.
-    fn check_model_calls(&mut self) {
+    fn check_model_call_repeats(&mut self) {
         let mut replied: BTreeSet<u32> = BTreeSet::new();
         let mut lost: BTreeMap<Epoch, u64> = BTreeMap::new();
         for entry in self.entries {
@@ -156,7 +156,7 @@ impl RunVerifier<'_> {
         }
     }
 
-    fn check_tool_call(&mut self, call: CallId, history: &CallHistory) {
+    fn check_tool_call_effects(&mut self, call: CallId, history: &CallHistory) {
         let epochs: Vec<Epoch> =
             self.effects.iter().filter(|line| line.call == call).map(|line| line.epoch).collect();
         let offend =

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use longhaul::assemble::store_file;
+use longhaul::assemble::sqlite_store_path;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::settings::Config;
 use longhaul::{local_key, server_marker};
@@ -16,7 +16,7 @@ use longhaul_engine::secret::Secret;
 
 use crate::caller_name::caller_name;
 use crate::client::RunClient;
-use crate::environment::{load_config_quietly, process_env};
+use crate::environment::{current_process_env, load_config_quietly};
 use crate::error::{self, CliError};
 use crate::exit::Exit;
 use crate::{output, runtime, store_access};
@@ -39,8 +39,8 @@ pub(crate) struct ServerConnection {
 
 /// Connects to the server that this command must use, or else opens the existing store. Fails if
 /// there is neither.
-pub(crate) fn connect() -> anyhow::Result<RunClient> {
-    connect_or_open_store(find_server()?)
+pub(crate) fn connect_run_client() -> anyhow::Result<RunClient> {
+    connect_or_open_store(find_named_or_local_server()?)
 }
 
 /// Connects to `server` or, if it is `None`, opens the existing store. Fails if there is neither.
@@ -50,8 +50,8 @@ pub(crate) fn connect_or_open_store(server: Option<ServerConnection>) -> anyhow:
 
 /// Connects to the server that this command must use, or else opens the existing store. Returns
 /// `None` if there is neither.
-pub(crate) fn try_connect() -> anyhow::Result<Option<RunClient>> {
-    try_connect_or_open_store(find_server()?)
+pub(crate) fn try_connect_run_client() -> anyhow::Result<Option<RunClient>> {
+    try_connect_or_open_store(find_named_or_local_server()?)
 }
 
 fn try_connect_or_open_store(
@@ -77,8 +77,8 @@ pub(crate) fn connect_or_create_store(
 }
 
 /// Finds the server for this command, if there is one.
-pub(crate) fn find_server() -> anyhow::Result<Option<ServerConnection>> {
-    let here = process_env()?;
+pub(crate) fn find_named_or_local_server() -> anyhow::Result<Option<ServerConnection>> {
+    let here = current_process_env()?;
     match here.var(URL_VAR) {
         Some(url) => connect_to_named_server(&here, url).map(Some),
         None => find_local_server(&here),
@@ -90,26 +90,26 @@ fn connect_to_named_server(
     process_env: &ProcessEnv,
     value: &str,
 ) -> anyhow::Result<ServerConnection> {
-    let Some(url) = parse_url(value) else {
+    let Some(url) = parse_server_url(value) else {
         let message = format!("{URL_VAR}={value} is not a valid server URL");
         return Err(CliError::usage_error(message)
-            .hint("for example", format!("{URL_VAR}=http://127.0.0.1:4180 longhaul ls"))
-            .hint("or use the store of this folder", format!("{URL_VAR}= longhaul ls"))
+            .with_hint("for example", format!("{URL_VAR}=http://127.0.0.1:4180 longhaul ls"))
+            .with_hint("or use the store of this folder", format!("{URL_VAR}= longhaul ls"))
             .into());
     };
     // An invalid configuration only means that there is no local key.
     let config = load_config_quietly(process_env).ok();
-    let key = api_key(process_env, &url, config.as_ref())?;
+    let key = select_api_key(process_env, &url, config.as_ref())?;
     if key.is_some() && url.scheme() == "http" && !is_loopback(&url) {
         let host = url.host_str().unwrap_or_default();
         output::eprint_line(&format!(
             "warning: the key is sent to {host} without TLS and can be read on the way; use https://"
         ));
     }
-    Ok(ServerConnection { client: build_client(url, key.as_ref())?, is_named: true })
+    Ok(ServerConnection { client: build_api_client(url, key.as_ref())?, is_named: true })
 }
 
-fn build_client(url: Url, key: Option<&Secret>) -> anyhow::Result<Client> {
+fn build_api_client(url: Url, key: Option<&Secret>) -> anyhow::Result<Client> {
     Ok(Client::new(url, key.map(Secret::reveal), Some(&caller_name()))?)
 }
 
@@ -119,7 +119,7 @@ fn find_local_server(process_env: &ProcessEnv) -> anyhow::Result<Option<ServerCo
     let Ok(config) = load_config_quietly(process_env) else {
         return Ok(None);
     };
-    let Ok(file) = store_file(&config) else {
+    let Ok(file) = sqlite_store_path(&config) else {
         return Ok(None);
     };
     let Some(url) = local_server_url(&file) else {
@@ -128,8 +128,8 @@ fn find_local_server(process_env: &ProcessEnv) -> anyhow::Result<Option<ServerCo
     if !runtime::build_current_thread()?.block_on(is_server_alive(&url)) {
         return Ok(None);
     }
-    let key = api_key(process_env, &url, Some(&config))?;
-    Ok(Some(ServerConnection { client: build_client(url, key.as_ref())?, is_named: false }))
+    let key = select_api_key(process_env, &url, Some(&config))?;
+    Ok(Some(ServerConnection { client: build_api_client(url, key.as_ref())?, is_named: false }))
 }
 
 /// Returns the URL of the server that drives this store, from the server's marker file. A crashed
@@ -137,14 +137,14 @@ fn find_local_server(process_env: &ProcessEnv) -> anyhow::Result<Option<ServerCo
 /// therefore counts only if the process that it names holds the store's lock.
 fn local_server_url(file: &Path) -> Option<Url> {
     let marker = server_marker::load_server_marker(file)?;
-    let driver = longhaul_store::current_driver(file).ok()??;
+    let driver = longhaul_store::current_driver_description(file).ok()??;
     let (pid, at) = (format!("pid {},", marker.pid), format!(" at {}", marker.url));
     let same = driver.starts_with(&pid) && driver.ends_with(&at);
-    same.then(|| parse_url(&marker.url))?
+    same.then(|| parse_server_url(&marker.url))?
 }
 
 /// Parses a server URL: http or https, without credentials, query or fragment.
-fn parse_url(text: &str) -> Option<Url> {
+fn parse_server_url(text: &str) -> Option<Url> {
     let url: Url = text.trim().parse().ok()?;
     let speaks = matches!(url.scheme(), "http" | "https") && url.has_host();
     let plain = url.username().is_empty() && url.password().is_none();
@@ -154,7 +154,7 @@ fn parse_url(text: &str) -> Option<Url> {
 
 /// Returns the API key in `LONGHAUL_KEY`, or else this machine's local key, which is sent only to a
 /// loopback address.
-fn api_key(
+fn select_api_key(
     process_env: &ProcessEnv,
     url: &Url,
     config: Option<&Config>,
@@ -167,13 +167,15 @@ fn api_key(
     };
     // On a shared machine any user may listen on a port. The local key is sent only to the server
     // that drives this folder's store.
-    let own = store_file(config).ok().and_then(|file| local_server_url(&file));
+    let own = sqlite_store_path(config).ok().and_then(|file| local_server_url(&file));
     if own.and_then(|own| own.port_or_known_default()) != url.port_or_known_default() {
         return Ok(None);
     }
     let at = local_key::local_key_path(config);
     let key = local_key::load_local_key(&at);
-    key.map_err(|error| error::from_local_key_error(&error, &at).with_exit(Exit::NotAllowed).into())
+    key.map_err(|error| {
+        error::from_local_key_error(&error, &at).with_exit_code(Exit::NotAllowed).into()
+    })
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -196,7 +198,7 @@ mod tests {
             ("localhost:4700", None),
             ("", None),
         ] {
-            let read = parse_url(input).map(|url| url.to_string());
+            let read = parse_server_url(input).map(|url| url.to_string());
             assert_eq!(read.as_deref(), url, "{input}");
         }
     }

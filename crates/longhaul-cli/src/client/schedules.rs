@@ -7,7 +7,7 @@ use longhaul_core::id::AgentName;
 use longhaul_core::time::Millis;
 
 use crate::client::RunClient;
-use crate::error::ResultExt as _;
+use crate::error::HintResultExt as _;
 
 impl RunClient {
     /// Creates a schedule.
@@ -18,10 +18,10 @@ impl RunClient {
         let name = schedule.name.clone();
         match self {
             Self::Local(longhaul) => {
-                longhaul.create_schedule(schedule).await.fill_placeholder("NAME", name)
+                longhaul.create_schedule(schedule).await.fill_hint_placeholder("NAME", name)
             }
             Self::Remote(client) => {
-                client.create_schedule(schedule).await.fill_placeholder("NAME", name)
+                client.create_schedule(schedule).await.fill_hint_placeholder("NAME", name)
             }
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use crate::db::file::{existing_store_path, format_size, runtime_files};
+use crate::db::file::{existing_store_path, files_used_by_runtime, format_file_size};
 use crate::db::journals::JournalReplayer;
 use crate::error::{self, CliError};
 use crate::exit::Exit;
@@ -40,7 +40,7 @@ impl BackupCommand {
             ))
             .into());
         }
-        if runtime_files(&store)?.iter().any(|own| is_same_file(own, &self.file)) {
+        if files_used_by_runtime(&store)?.iter().any(|own| is_same_file(own, &self.file)) {
             let message = format!("`{display_path}` is used by the runtime: name another file");
             return Err(CliError::usage_error(message).into());
         }
@@ -48,7 +48,7 @@ impl BackupCommand {
             let message =
                 format!("`{display_path}` already exists, and a backup does not replace it");
             return Err(CliError::usage_error(message)
-                .hint("replace the file", format!("longhaul db backup {display_path} --force"))
+                .with_hint("replace the file", format!("longhaul db backup {display_path} --force"))
                 .into());
         }
         let mut percent = None;
@@ -68,7 +68,7 @@ impl BackupCommand {
             _ = write!(std::io::stderr(), "\r\x1b[K");
         }
         let report = copied.map_err(|error| {
-            error::from_store_error(&error).hint("see what is damaged", "longhaul db check")
+            error::from_store_error(&error).with_hint("see what is damaged", "longhaul db check")
         })?;
         let (runs, events, bytes) = (report.runs, report.events, report.bytes);
         let problems = report.problems.len() as u64 + report.unlisted;
@@ -79,7 +79,7 @@ impl BackupCommand {
             });
             output::print_json(&line)?;
         } else {
-            let size = format_size(bytes);
+            let size = format_file_size(bytes);
             output::print_text(&format!("{display_path}: {runs} runs, {events} events, {size}"))?;
         }
         if problems == 0 {

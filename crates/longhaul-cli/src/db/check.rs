@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use crate::db::file::{existing_store_path, format_size};
+use crate::db::file::{existing_store_path, format_file_size};
 use crate::db::journals::JournalReplayer;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -44,7 +44,7 @@ impl CheckStoreCommand {
             });
             output::print_json(&line)?;
         } else {
-            let (display_path, size) = (file.display(), format_size(report.bytes));
+            let (display_path, size) = (file.display(), format_file_size(report.bytes));
             let (runs, events) = (report.runs, report.events);
             for problem in &report.problems {
                 let prefix = problem.run.map_or_else(String::new, |run| format!("{run}: "));

@@ -2,14 +2,14 @@
 
 use longhaul_core::event::entry::Entry;
 use longhaul_run::Run;
-use longhaul_store::JournalCheck;
+use longhaul_store::JournalChecker;
 
 /// Replays the journal of one run at a time. Holds the run's state so far.
 #[derive(Debug, Default)]
 pub(super) struct JournalReplayer(Option<Run>);
 
-impl JournalCheck for JournalReplayer {
-    fn check_entry(&mut self, entry: &Entry) -> Result<(), String> {
+impl JournalChecker for JournalReplayer {
+    fn check_next_entry(&mut self, entry: &Entry) -> Result<(), String> {
         let folded = match &mut self.0 {
             Some(run) => run.apply(entry),
             None => Run::from_first_entry(entry).map(|run| self.0 = Some(run)),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use crate::db::file::{format_size, store_path};
+use crate::db::file::{configured_store_path, format_file_size};
 use crate::db::journals::JournalReplayer;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -22,7 +22,7 @@ pub(crate) struct RestoreCommand {
 
 impl RestoreCommand {
     pub(super) fn run(&self) -> anyhow::Result<Exit> {
-        let store = store_path()?;
+        let store = configured_store_path()?;
         if !self.file.is_file() {
             let message = format!("there is no file `{}`", self.file.display());
             return Err(CliError::usage_error(message).into());
@@ -37,7 +37,7 @@ impl RestoreCommand {
             });
             output::print_json(&line)?;
         } else {
-            let (display_path, size) = (store.display(), format_size(bytes));
+            let (display_path, size) = (store.display(), format_file_size(bytes));
             output::print_text(&format!(
                 "{display_path}: {runs} runs, {events} events, {size}, restored"
             ))?;

@@ -131,7 +131,7 @@ fn is_inherited_var(name: &str) -> bool {
 
 /// Writes a file unless it exists already. Symlinks are not followed.
 fn write_new_file(file: &FileLocation, text: &str) -> std::io::Result<()> {
-    file.make_parent()?;
+    file.create_and_open_parent()?;
     match fs::OpenOptions::new().write(true).create_new(true).open(file.path()) {
         Ok(mut file) => file.write_all(text.as_bytes()),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),

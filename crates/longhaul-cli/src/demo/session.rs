@@ -7,8 +7,8 @@ use longhaul_api::gate::GateView;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::policy::gate::{Answer, AnswerScope, Decision};
-use longhaul_core::status::Wait;
+use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision};
+use longhaul_core::status::WaitReason;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_engine::Longhaul;
 use longhaul_engine::handle::JournalStream;
@@ -72,13 +72,13 @@ impl<'a> DemoSession<'a> {
 
     /// Runs the demo to its end.
     pub(crate) async fn run_to_end(&mut self) -> anyhow::Result<Exit> {
-        let mut watching = self.longhaul.watch(self.run, Seq::START).await?;
+        let mut watching = self.longhaul.watch_run_journal(self.run, Seq::START).await?;
         while let Some(entries) = self.next_entries(&mut watching).await? {
             for entry in entries {
-                self.handle_entry(entry).await?;
+                self.print_and_record_entry(entry).await?;
             }
             if self.awaits_approval {
-                self.handle_gate(&mut watching).await?;
+                self.ask_for_approval(&mut watching).await?;
             }
         }
         self.worker.stop().await?;
@@ -103,12 +103,12 @@ impl<'a> DemoSession<'a> {
                 let stderr = self.worker.read_stderr();
                 let stderr = stderr.trim().trim_start_matches("error: ");
                 let message = format!("the demo's worker exited: {stderr}");
-                Err(CliError::usage_error(message).with_exit(exit).into())
+                Err(CliError::usage_error(message).with_exit_code(exit).into())
             }
         }
     }
 
-    async fn handle_entry(&mut self, entry: Entry) -> anyhow::Result<()> {
+    async fn print_and_record_entry(&mut self, entry: Entry) -> anyhow::Result<()> {
         if let Some((killed, last)) = self.kill
             && let Event::RunRecovered(_) = &entry.event
         {
@@ -123,7 +123,7 @@ impl<'a> DemoSession<'a> {
         }
         #[expect(clippy::wildcard_enum_match_arm, reason = "other events are only printed")]
         let (awaits_approval, deadly) = match &entry.event {
-            Event::RunWaiting(waiting) => (matches!(waiting.wait, Wait::Approval(_)), false),
+            Event::RunWaiting(waiting) => (matches!(waiting.wait, WaitReason::Approval(_)), false),
             Event::TurnStarted(started) => {
                 (false, started.turn == KILL_TURN && self.kill.is_none())
             }
@@ -155,7 +155,7 @@ impl<'a> DemoSession<'a> {
 
     /// Shows the approval and waits for the person's decision. Without a terminal the demo approves
     /// the call itself.
-    async fn handle_gate(&mut self, stream: &mut JournalStream) -> anyhow::Result<()> {
+    async fn ask_for_approval(&mut self, stream: &mut JournalStream) -> anyhow::Result<()> {
         let Some(gate) = oldest_open_gate(&self.client, self.run).await? else {
             return Ok(());
         };
@@ -168,7 +168,7 @@ impl<'a> DemoSession<'a> {
         }
         if self.prompt.is_interactive() {
             output::print_line("            a approve · r [note] reject · w why · d detach")?;
-            return self.wait_for_answer(stream).await;
+            return self.wait_for_gate_answer(stream).await;
         }
         output::print_line(&format!(
             "            no terminal: the demo approves by itself in {} s",
@@ -180,13 +180,13 @@ impl<'a> DemoSession<'a> {
     }
 
     /// Waits until the person answers the approval, here or from another terminal.
-    async fn wait_for_answer(&mut self, stream: &mut JournalStream) -> anyhow::Result<()> {
+    async fn wait_for_gate_answer(&mut self, stream: &mut JournalStream) -> anyhow::Result<()> {
         loop {
             tokio::select! {
                 biased;
                 entries = stream.next() => {
                     for entry in entries?.unwrap_or_default() {
-                        self.handle_entry(entry).await?;
+                        self.print_and_record_entry(entry).await?;
                     }
                     return Ok(());
                 }
@@ -194,13 +194,13 @@ impl<'a> DemoSession<'a> {
                     PromptInput::Empty => {}
                     PromptInput::Detach => {
                         let message = format!("Detached. The run is saved: cd {} && longhaul watch {}", self.project.display_path(), self.run);
-                        return Err(CliError::usage_error(message).with_exit(Exit::Interrupted).into());
+                        return Err(CliError::usage_error(message).with_exit_code(Exit::Interrupted).into());
                     }
                     input @ (PromptInput::Approve
                     | PromptInput::Reject(_)
                     | PromptInput::Text(_)
                     | PromptInput::Why) => {
-                        self.prompt.submit_input(&self.client, self.run, input).await?;
+                        self.prompt.send_input_to_run(&self.client, self.run, input).await?;
                     }
                 },
             }
@@ -209,7 +209,7 @@ impl<'a> DemoSession<'a> {
 
     async fn approve_gate(&self, gate: &GateView) -> anyhow::Result<()> {
         let answer = Answer {
-            decision: Decision::Approve,
+            decision: GateDecision::Approve,
             by: "the demo, no terminal".to_owned(),
             scope: AnswerScope::Once,
             note: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
-use longhaul::assemble::mcp_client::{McpCheckError, McpClient, ServerReport};
+use longhaul::assemble::mcp_client::{McpCheckError, McpClient, McpServerReport};
 use longhaul::assemble::{mcp_servers, mcp_tools, slow_notice};
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
@@ -44,7 +44,7 @@ pub(crate) struct CheckServersCommand {
 /// Result of checking one MCP server.
 struct ServerCheckResult {
     name: String,
-    outcome: Result<ServerReport, ServerCheckFailure>,
+    outcome: Result<McpServerReport, ServerCheckFailure>,
 }
 
 /// Why the check of an MCP server failed.
@@ -59,7 +59,7 @@ impl CheckServersCommand {
         let (config, file) = load_config_and_mcp_file()?;
         if let Some(problem) = file.problems.first() {
             return Err(CliError::usage_error(problem.to_string())
-                .hint("see all problems", "longhaul mcp ls")
+                .with_hint("see all problems", "longhaul mcp ls")
                 .into());
         }
         let names = self.selected_server_names(&file)?;
@@ -70,8 +70,9 @@ impl CheckServersCommand {
             }
             return Ok(Exit::Done);
         }
-        check_trust(&config, &file)?;
-        let checks = runtime::build_multi_thread()?.block_on(check_servers(&config, &file, names));
+        require_mcp_file_trust(&config, &file)?;
+        let checks =
+            runtime::build_multi_thread()?.block_on(check_mcp_servers(&config, &file, names));
         let troubles = checks.iter().filter_map(|one| one.outcome.as_ref().err());
         let exits: Vec<Exit> = troubles.map(|failure| failure.exit).collect();
         // Errors that the user has to fix take precedence over transient ones.
@@ -84,7 +85,7 @@ impl CheckServersCommand {
             output::print_json(&json!({ "checks": list.collect::<Value>() }))?;
         } else {
             for one in &checks {
-                print_result(one)?;
+                print_check_result(one)?;
             }
             print_problems_and_notes(&file);
         }
@@ -98,15 +99,16 @@ impl CheckServersCommand {
             return Ok(used.map(|server| server.name.clone()).collect());
         }
         for name in &self.names {
-            file.find_server(name)
-                .map_err(|why| CliError::usage_error(why).hint("all servers", "longhaul mcp ls"))?;
+            file.find_server(name).map_err(|why| {
+                CliError::usage_error(why).with_hint("all servers", "longhaul mcp ls")
+            })?;
         }
         Ok(self.names.clone())
     }
 }
 
 /// Fails if `.mcp.json` is not trusted. If there is a terminal, asks the person there first.
-pub(crate) fn check_trust(config: &Config, file: &McpFile) -> anyhow::Result<()> {
+pub(crate) fn require_mcp_file_trust(config: &Config, file: &McpFile) -> anyhow::Result<()> {
     let Some(item) = TrustItem::for_mcp_servers(file) else {
         return Ok(());
     };
@@ -116,14 +118,14 @@ pub(crate) fn check_trust(config: &Config, file: &McpFile) -> anyhow::Result<()>
     }
     decisions.check_trusted(&item).map_err(|why| {
         CliError::usage_error(why)
-            .with_exit(Exit::NotAllowed)
-            .hint("review it and decide", "longhaul trust")
-            .hint("see what it names", "longhaul mcp ls")
+            .with_exit_code(Exit::NotAllowed)
+            .with_hint("review it and decide", "longhaul trust")
+            .with_hint("see what it names", "longhaul mcp ls")
             .into()
     })
 }
 
-async fn check_servers(
+async fn check_mcp_servers(
     config: &Config,
     file: &McpFile,
     names: Vec<String>,
@@ -143,14 +145,14 @@ async fn check_servers(
         }
     });
     let checks = stream::iter(pending).buffered(CONCURRENCY).collect().await;
-    served.close().await;
+    served.close_mcp_clients().await;
     checks
 }
 
 async fn check_server(
     client: &dyn McpClient,
     server_name: &str,
-) -> Result<ServerReport, ServerCheckFailure> {
+) -> Result<McpServerReport, ServerCheckFailure> {
     output::eprint_line(&format!("{server_name}: starting ..."));
     let max_seconds = CHECK_TIMEOUT.as_secs();
     let checked = slow_notice::wait_and_notify_if_slow(
@@ -185,7 +187,7 @@ const fn class_name(class: EffectClass) -> &'static str {
     }
 }
 
-fn print_result(result: &ServerCheckResult) -> anyhow::Result<()> {
+fn print_check_result(result: &ServerCheckResult) -> anyhow::Result<()> {
     let paint = Styler::for_stdout();
     let report = match &result.outcome {
         Ok(report) => report,

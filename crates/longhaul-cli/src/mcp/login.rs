@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::interrupts::InterruptListener;
-use crate::mcp::check::check_trust;
+use crate::mcp::check::require_mcp_file_trust;
 use crate::mcp::report::load_config_and_mcp_file;
 use crate::{environment, event_printer, output, runtime};
 
@@ -50,7 +50,7 @@ impl LoginCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let (config, file) = load_config_and_mcp_file()?;
         let port = self.callback_port(&file)?;
-        check_trust(&config, &file)?;
+        require_mcp_file_trust(&config, &file)?;
         check_server_usable(&config, &file, &self.name)?;
         let servers = mcp_servers::create_mcp_servers(&config, &file, &environment::system_clock());
         runtime::build_multi_thread()?.block_on(async {
@@ -68,8 +68,9 @@ impl LoginCommand {
     /// Returns the port for the login's callback, if `.mcp.json` sets one.
     fn callback_port(&self, file: &McpFile) -> anyhow::Result<Option<u16>> {
         let found = file.find_server(&self.name);
-        let server = found
-            .map_err(|why| CliError::usage_error(why).hint("all servers", "longhaul mcp ls"))?;
+        let server = found.map_err(|why| {
+            CliError::usage_error(why).with_hint("all servers", "longhaul mcp ls")
+        })?;
         Ok(match &server.transport {
             Some(Transport::Http { oauth, .. }) => oauth.callback_port,
             Some(Transport::Stdio { .. }) | None => None,
@@ -98,11 +99,11 @@ impl LoginCommand {
             let message =
                 format!("the login callback can't listen on {port} of this machine: {error}");
             CliError::usage_error(message)
-                .hint("change or remove", "`oauth.callbackPort` in .mcp.json")
+                .with_hint("change or remove", "`oauth.callbackPort` in .mcp.json")
         })?;
         let redirect = server.redirect_uri();
         let began =
-            servers.login(&self.name, &LoginRequest { redirect_uri: redirect, scopes }).await;
+            servers.begin_login(&self.name, &LoginRequest { redirect_uri: redirect, scopes }).await;
         let began = began.map_err(login_error)?;
         self.print_login_url(&began);
         let Some(redirect_url) = wait_for_redirect(&server, &began).await else {
@@ -111,8 +112,8 @@ impl LoginCommand {
                 LOGIN_TIMEOUT.as_secs() / 60
             );
             let again = format!("longhaul mcp login {}", self.name);
-            let failure = CliError::usage_error(message).hint("try again", again);
-            return Err(failure.with_exit(Exit::TimedOut).into());
+            let failure = CliError::usage_error(message).with_hint("try again", again);
+            return Err(failure.with_exit_code(Exit::TimedOut).into());
         };
         let status = began.finish(&redirect_url).await.map_err(login_error)?;
         self.print_outcome("logged in", Some(&status))?;
@@ -164,8 +165,8 @@ async fn needs_login(
         Ok(wants) => Ok(wants),
         Err(_) if had_login => Ok(true),
         Err(error) => Err(CliError::usage_error(error.to_string())
-            .with_exit(Exit::Busy)
-            .hint("see its status", "longhaul mcp ls")
+            .with_exit_code(Exit::Busy)
+            .with_hint("see its status", "longhaul mcp ls")
             .into()),
     }
 }
@@ -177,7 +178,7 @@ async fn wait_for_redirect(server: &CallbackServer, login: &PendingLogin) -> Opt
     let comes = async {
         // One future for the whole loop, so that a redirect in progress is not dropped when a line
         // is pasted.
-        let mut comes = std::pin::pin!(server.wait_for_callback(login.state()));
+        let mut comes = std::pin::pin!(server.wait_for_callback(login.oauth_state()));
         loop {
             tokio::select! {
                 redirect_url = &mut comes => return redirect_url,

@@ -3,7 +3,7 @@
 
 use clap::Args;
 use longhaul::assemble::mcp_servers;
-use longhaul::assemble::mcp_tools::resolve_servers;
+use longhaul::assemble::mcp_tools::resolve_enabled_servers;
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::trust::decisions::TrustDecisions;
@@ -31,10 +31,11 @@ pub(crate) struct LogoutCommand {
 impl LogoutCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let (config, file) = load_config_and_mcp_file()?;
-        let all = |why: String| CliError::usage_error(why).hint("all servers", "longhaul mcp ls");
+        let all =
+            |why: String| CliError::usage_error(why).with_hint("all servers", "longhaul mcp ls");
         file.find_server(&self.name).map_err(all)?;
         let name = &self.name;
-        match resolve_servers(&config, &file).get(name) {
+        match resolve_enabled_servers(&config, &file).get(name) {
             Some(Ok(_)) => {}
             Some(Err(why)) => {
                 let message = format!("the address of `{name}` is unknown: {why}");
@@ -43,7 +44,7 @@ impl LogoutCommand {
             None => return Err(all(format!("the server `{name}` is disabled")).into()),
         }
         let servers = mcp_servers::create_mcp_servers(&config, &file, &environment::system_clock());
-        let may_ask = is_trusted(&config, &file);
+        let may_ask = is_mcp_file_trusted(&config, &file);
         runtime::build_current_thread()?.block_on(async {
             let mut interrupts = InterruptListener::listen()?;
             tokio::select! {
@@ -61,14 +62,18 @@ impl LogoutCommand {
         let outcome = servers.logout(&self.name, may_contact_server).await.map_err(login_error)?;
         match self.json {
             true => output::print_json(&to_json(&self.name, &outcome))?,
-            false => output::print_text(&format!("{}: {}", self.name, describe_outcome(&outcome)))?,
+            false => output::print_text(&format!(
+                "{}: {}",
+                self.name,
+                describe_logout_outcome(&outcome)
+            ))?,
         }
         Ok(Exit::Done)
     }
 }
 
 /// Returns whether the project's `.mcp.json` is trusted.
-fn is_trusted(config: &Config, file: &McpFile) -> bool {
+fn is_mcp_file_trusted(config: &Config, file: &McpFile) -> bool {
     let item = TrustItem::for_mcp_servers(file);
     item.is_none_or(|item| TrustDecisions::new(config).check_trusted(&item).is_ok())
 }
@@ -76,7 +81,7 @@ fn is_trusted(config: &Config, file: &McpFile) -> bool {
 const NOT_TRUSTED_REASON: &str = ".mcp.json is not trusted, so the server was not contacted";
 const NO_REVOCATION_REASON: &str = "the server does not support revocation";
 
-fn describe_outcome(outcome: &LogoutOutcome) -> String {
+fn describe_logout_outcome(outcome: &LogoutOutcome) -> String {
     match outcome {
         LogoutOutcome::NotLoggedIn => "there was no login".to_owned(),
         LogoutOutcome::Revoked => "the login is deleted, and revoked at the server".to_owned(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use longhaul::assemble::mcp_servers;
-use longhaul::assemble::mcp_tools::{ResolvedServers, resolve_servers};
+use longhaul::assemble::mcp_tools::{ResolvedServers, resolve_enabled_servers};
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::mcp::server::{McpServerConfig, Transport};
@@ -46,10 +46,10 @@ type LoginStatuses = BTreeMap<String, Result<longhaul_mcp::LoginStatus, String>>
 impl ListServersCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let (config, file) = load_config_and_mcp_file()?;
-        let ready = resolve_servers(&config, &file);
+        let ready = resolve_enabled_servers(&config, &file);
         let verdict = TrustItem::for_mcp_servers(&file)
             .map(|item| TrustDecisions::new(&config).trust_status(&item));
-        let logins = login_statuses(&config, &file);
+        let logins = load_login_statuses(&config, &file);
         let is_broken = !file.problems.is_empty();
         let exit = if is_broken { Exit::Usage } else { Exit::Done };
         if self.json {
@@ -61,8 +61,8 @@ impl ListServersCommand {
         } else {
             let head = ["SERVER", "BY", "COMMAND OR ADDRESS", "STATUS"];
             let rows = file.servers.iter().map(|server| {
-                let status = server_status(server, &ready, verdict.as_ref());
-                server_row(server, &status, logins.get(&server.name))
+                let status = mcp_server_status(server, &ready, verdict.as_ref());
+                mcp_server_row(server, &status, logins.get(&server.name))
             });
             table::print_table(&head, rows)?;
         }
@@ -71,7 +71,7 @@ impl ListServersCommand {
     }
 }
 
-fn login_statuses(config: &Config, file: &McpFile) -> LoginStatuses {
+fn load_login_statuses(config: &Config, file: &McpFile) -> LoginStatuses {
     let servers = mcp_servers::create_mcp_servers(config, file, &environment::system_clock());
     let found = servers.names().into_iter().filter_map(|name| {
         let login = match servers.login_status(&name) {
@@ -89,7 +89,7 @@ fn login_statuses(config: &Config, file: &McpFile) -> LoginStatuses {
     found.collect()
 }
 
-fn server_status(
+fn mcp_server_status(
     server: &McpServerConfig,
     resolved: &ResolvedServers,
     trust: Option<&TrustStatus>,
@@ -119,7 +119,7 @@ fn server_status(
     }
 }
 
-fn server_row(
+fn mcp_server_row(
     server: &McpServerConfig,
     status: &McpServerStatus,
     login: Option<&Result<longhaul_mcp::LoginStatus, String>>,
@@ -154,7 +154,7 @@ fn to_json(
         texts.collect::<Vec<_>>()
     };
     let servers = file.servers.iter().map(|server| {
-        let status = server_status(server, resolved, verdict);
+        let status = mcp_server_status(server, resolved, verdict);
         let mut problems = remarks(&server.problems);
         if let (true, Some(Err(why))) = (problems.is_empty(), resolved.get(&server.name)) {
             problems.push(why.clone());
@@ -192,13 +192,13 @@ fn transport_json(transport: &Transport) -> Value {
             "args": args,
             "cwd": cwd,
             "env": names,
-            "reads": transport.variable_names(),
+            "reads": transport.all_referenced_variables(),
         }),
         Transport::Http { .. } => json!({
             "kind": transport.name(),
             "url": transport.describe(),
             "headers": names,
-            "reads": transport.variable_names(),
+            "reads": transport.all_referenced_variables(),
         }),
     }
 }

@@ -19,7 +19,7 @@ pub(crate) type ResponseBody = Either<Full<Bytes>, StreamBody<ChunkStream>>;
 type ChunkStream = BoxStream<'static, io::Result<Frame<Bytes>>>;
 
 /// Waits for the mock response's delay, then builds the HTTP response.
-pub(crate) async fn to_http_response(mock_response: MockResponse) -> Response<ResponseBody> {
+pub(crate) async fn wait_and_build_response(mock_response: MockResponse) -> Response<ResponseBody> {
     sleep(mock_response.initial_delay).await;
     let body = match (mock_response.body, mock_response.termination) {
         (MockBody::Full(body), ResponseTermination::Clean) => Either::Left(Full::new(body)),

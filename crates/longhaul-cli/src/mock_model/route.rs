@@ -15,7 +15,7 @@ use longhaul_model::mock::{
 use serde_json::json;
 
 use crate::mock_model::counts::RequestCounts;
-use crate::mock_model::response::{ResponseBody, json_response, to_http_response};
+use crate::mock_model::response::{ResponseBody, json_response, wait_and_build_response};
 
 /// Maximum number of bytes that are read of a body that is too long, so that its sender can still
 /// receive the error.
@@ -37,10 +37,10 @@ pub(crate) async fn handle_request(
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, hyper::Error> {
     let path = request.uri().path();
-    let Some(route) = parse_route(path) else {
+    let Some(route) = parse_endpoint_path(path) else {
         let api = error_response_api(path, request.headers());
         let message = format!("there is no endpoint {path}");
-        return Ok(to_http_response(mock.reject_request(api, 404, &message)).await);
+        return Ok(wait_and_build_response(mock.reject_request(api, 404, &message)).await);
     };
     let method = match route {
         MockEndpoint::Generate(_) => Method::POST,
@@ -50,25 +50,25 @@ pub(crate) async fn handle_request(
         let api = error_response_api(path, request.headers());
         let mut answer = mock.reject_request(api, 405, &format!("use {method} {path}"));
         answer.headers.push(("allow", method.to_string()));
-        return Ok(to_http_response(answer).await);
+        return Ok(wait_and_build_response(answer).await);
     }
     match route {
         MockEndpoint::Live => Ok(json_response(&json!({ "status": "ok" }))),
         MockEndpoint::Stats => Ok(json_response(&counts.to_json())),
         MockEndpoint::Models => {
             let answer = mock.list_models(error_response_api(path, request.headers()));
-            Ok(to_http_response(answer).await)
+            Ok(wait_and_build_response(answer).await)
         }
         MockEndpoint::Generate(api) => {
             let (head, body) = request.into_parts();
-            let body = read_body(body).await?;
+            let body = read_request_body(body).await?;
             counts.add_request(body.as_ref().map_or(0, Bytes::len));
-            Ok(to_http_response(generate_reply(mock, api, (&head, body))).await)
+            Ok(wait_and_build_response(generate_mock_reply(mock, api, (&head, body))).await)
         }
     }
 }
 
-fn parse_route(path: &str) -> Option<MockEndpoint> {
+fn parse_endpoint_path(path: &str) -> Option<MockEndpoint> {
     match path {
         "/v1/messages" => Some(MockEndpoint::Generate(ApiKind::Messages)),
         "/v1/responses" | "/responses" => Some(MockEndpoint::Generate(ApiKind::Responses)),
@@ -82,7 +82,7 @@ fn parse_route(path: &str) -> Option<MockEndpoint> {
 
 /// Returns the provider API in whose format errors are sent, from the path or else the headers.
 fn error_response_api(path: &str, headers: &HeaderMap) -> ApiKind {
-    match parse_route(path) {
+    match parse_endpoint_path(path) {
         Some(MockEndpoint::Generate(api)) => api,
         Some(MockEndpoint::Models | MockEndpoint::Live | MockEndpoint::Stats) | None => {
             match headers.contains_key("anthropic-version") {
@@ -93,7 +93,7 @@ fn error_response_api(path: &str, headers: &HeaderMap) -> ApiKind {
     }
 }
 
-fn generate_reply(
+fn generate_mock_reply(
     mock: &MockProvider,
     api: ApiKind,
     (head, body): (&Parts, Option<Bytes>),
@@ -119,7 +119,7 @@ fn generate_reply(
 }
 
 /// Reads the whole body of a request. `None` means that the body is longer than allowed.
-async fn read_body(mut body: Incoming) -> Result<Option<Bytes>, hyper::Error> {
+async fn read_request_body(mut body: Incoming) -> Result<Option<Bytes>, hyper::Error> {
     let (mut all, mut taken) = (BytesMut::new(), 0_usize);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use longhaul::assemble::load_script;
+use longhaul::assemble::load_model_script;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_model::mock::{ScriptLookupError, ScriptSource, is_valid_script_name};
 use longhaul_model::scripted::Script;
@@ -106,8 +106,8 @@ impl ScriptSource for ScriptFolder {
             return Err(ScriptLookupError::NotFound);
         };
         let script = match &self.project {
-            Some(project) => load_script(project, name).ok_or(ScriptLookupError::NotFound)?,
-            None => Script::load(&file).map_err(|why| why.to_string()),
+            Some(project) => load_model_script(project, name).ok_or(ScriptLookupError::NotFound)?,
+            None => Script::load_script_file(&file).map_err(|why| why.to_string()),
         };
         let script = script.map(Arc::new).map_err(ScriptLookupError::Invalid);
         let fresh = CachedScript {

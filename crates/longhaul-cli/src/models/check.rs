@@ -77,18 +77,19 @@ impl CheckProvidersCommand {
         if self.json {
             let list = reports.iter().map(|report| report.to_json(selector));
             output::print_json(&json!({ "checks": list.collect::<Value>() }))?;
-            return Ok(worst_exit(&reports));
+            return Ok(exit_for_worst_result(&reports));
         }
         let head = ["PROVIDER", "KEY", "ENDPOINT", "STATUS"];
         let mut rows: Vec<Vec<TableCell>> =
             reports.iter().map(|report| report.table_row(selector)).collect();
         if !named {
-            let idle = selector.providers.all().iter();
-            let idle = idle.filter(|one| one.needs_key() && one.api_key(&selector.env).is_none());
+            let idle = selector.providers.as_slice().iter();
+            let idle =
+                idle.filter(|one| one.needs_api_key() && one.api_key(&selector.env).is_none());
             rows.extend(idle.map(skipped_provider_row));
         }
         table::print_table(&head, rows)?;
-        Ok(worst_exit(&reports))
+        Ok(exit_for_worst_result(&reports))
     }
 
     /// Returns the providers that are trusted with an API key. For an untrusted provider a note is
@@ -101,15 +102,15 @@ impl CheckProvidersCommand {
         let decisions = TrustDecisions::new(config);
         let mut trusted = Vec::new();
         for provider in providers {
-            let item = egress::provider_item(config, &provider.name);
+            let item = egress::provider_trust_item(config, &provider.name);
             let why = item.and_then(|item| decisions.check_trusted(&item).err());
             match why {
                 None => trusted.push(provider),
                 Some(why) if self.names.is_empty() => output::eprint_line(&format!("note: {why}")),
                 Some(why) => {
                     return Err(CliError::usage_error(why)
-                        .with_exit(Exit::NotAllowed)
-                        .hint("review it and decide", "longhaul trust")
+                        .with_exit_code(Exit::NotAllowed)
+                        .with_hint("review it and decide", "longhaul trust")
                         .into());
                 }
             }
@@ -125,9 +126,9 @@ impl CheckProvidersCommand {
         dotenv_selector: &ModelSelector,
     ) -> anyhow::Result<Vec<&'a Provider>> {
         if self.names.is_empty() {
-            let all = selector.providers.all().iter();
+            let all = selector.providers.as_slice().iter();
             return Ok(all
-                .filter(|one| !one.needs_key() || one.api_key(&selector.env).is_some())
+                .filter(|one| !one.needs_api_key() || one.api_key(&selector.env).is_some())
                 .collect());
         }
         let mut providers = Vec::new();
@@ -138,8 +139,8 @@ impl CheckProvidersCommand {
                 )
                 .into());
             }
-            let provider = selector.providers.find(name).map_err(CliError::usage_error)?;
-            if provider.needs_key() && provider.api_key(&selector.env).is_none() {
+            let provider = selector.providers.find_provider(name).map_err(CliError::usage_error)?;
+            if provider.needs_api_key() && provider.api_key(&selector.env).is_none() {
                 let mut message = format!(
                     "there is no key for `{name}`: set {}",
                     provider.joined_key_variables()
@@ -150,7 +151,7 @@ impl CheckProvidersCommand {
                     ));
                 }
                 return Err(CliError::usage_error(message)
-                    .hint("see which are set", "longhaul models")
+                    .with_hint("see which are set", "longhaul models")
                     .into());
             }
             providers.push(provider);
@@ -171,7 +172,7 @@ async fn check_provider<'a>(
         idle: provider.limits.idle.min(RESPONSE_TIMEOUT),
         ..provider.limits
     };
-    let (key, headers) = (provider.api_key(&selector.env), provider.headers());
+    let (key, headers) = (provider.api_key(&selector.env), provider.revealed_headers());
     let asker = ModelListRequest {
         provider: &provider.name,
         api: match provider.api {
@@ -198,7 +199,7 @@ async fn check_provider<'a>(
         provider,
         duration: Millis(watch.elapsed_nanos() / 1_000_000),
         outcome,
-        is_optional: !is_named && !provider.needs_key() && !provider.is_configured,
+        is_optional: !is_named && !provider.needs_api_key() && !provider.is_configured,
     }
 }
 
@@ -355,7 +356,7 @@ fn is_non_api_response(failure: &Failure) -> bool {
 }
 
 /// Returns the exit code for the worst result of all checks.
-fn worst_exit(reports: &[ProviderCheckResult<'_>]) -> Exit {
+fn exit_for_worst_result(reports: &[ProviderCheckResult<'_>]) -> Exit {
     let counted = reports.iter().filter(|report| !report.is_optional);
     match counted.map(ProviderCheckResult::provider_health).max() {
         None | Some(ProviderHealth::Healthy) => Exit::Done,

@@ -30,7 +30,7 @@ impl ListModelsCommand {
         }
         let head = ["PROVIDER", "KEY", "API", "ENDPOINT", "TO USE IT"];
         let mut rows: Vec<Vec<TableCell>> =
-            selector.providers.all().iter().map(|one| provider_row(selector, one)).collect();
+            selector.providers.as_slice().iter().map(|one| provider_row(selector, one)).collect();
         rows.push(vec![
             TableCell::new(SCRIPTED_PROVIDER),
             TableCell::new("not needed"),
@@ -49,7 +49,7 @@ impl ListModelsCommand {
 fn api_key_state(selector: &ModelSelector, provider: &Provider) -> (&'static str, Option<String>) {
     match provider.api_key(&selector.env) {
         Some((variable, _)) => ("set", Some(variable.to_owned())),
-        None if provider.needs_key() => ("not_set", None),
+        None if provider.needs_api_key() => ("not_set", None),
         None => ("not_needed", None),
     }
 }
@@ -104,7 +104,7 @@ fn format_choice_reason(reason: &ModelChoiceReason) -> String {
 }
 
 fn to_json(selector: &ModelSelector, chosen: Option<&ModelChoice>) -> Value {
-    let providers = selector.providers.all().iter().map(|provider| {
+    let providers = selector.providers.as_slice().iter().map(|provider| {
         let (state, variable) = api_key_state(selector, provider);
         json!({
             "name": provider.name,

@@ -32,7 +32,7 @@ struct PricedModel<'a> {
 
 impl ModelPricesCommand {
     pub(crate) fn run(&self, selector: &ModelSelector) -> anyhow::Result<()> {
-        let (lines, unknown) = self.select_models(selector);
+        let (lines, unknown) = self.select_priced_models(selector);
         // Known models are printed before the error about unknown names.
         if !lines.is_empty() || unknown.is_empty() {
             self.print_prices(selector, &lines)?;
@@ -76,7 +76,7 @@ impl ModelPricesCommand {
     }
 
     /// Returns the models to print, and an error message for each unknown model name.
-    fn select_models<'a>(
+    fn select_priced_models<'a>(
         &self,
         selector: &'a ModelSelector,
     ) -> (Vec<PricedModel<'a>>, Vec<String>) {
@@ -98,7 +98,7 @@ impl ModelPricesCommand {
             };
             match name {
                 Ok(name) => {
-                    let entry = selector.prices.find_entry_by_name(&name);
+                    let entry = selector.prices.find_model_entry_by_name(&name);
                     lines.push(PricedModel { name, entry });
                 }
                 Err(why) => unknown.push(why),

@@ -1,7 +1,7 @@
 //! The banner that a server prints when it starts: its addresses and files. The banner is never
 //! written to a log file, because it contains a one-time login link.
 
-use longhaul::assemble::{ProjectRuntime, store_file};
+use longhaul::assemble::{ProjectRuntime, sqlite_store_path};
 use longhaul_engine::secret::Secret;
 
 use crate::output;
@@ -9,9 +9,10 @@ use crate::output;
 /// Prints the banner of a server that listens at this URL. The ticket is the secret of the login
 /// link.
 pub(crate) fn print_banner(runtime: &ProjectRuntime, url: &str, ticket: &Secret) {
-    let data =
-        store_file(&runtime.config).map(|file| display_path(runtime, &file)).unwrap_or_default();
-    let model = match runtime.longhaul.services().models.resolve(None) {
+    let data = sqlite_store_path(&runtime.config)
+        .map(|file| display_path(runtime, &file))
+        .unwrap_or_default();
+    let model = match runtime.longhaul.services().models.resolve_model_name(None) {
         Ok(found) => found.name,
         Err(_) => "none by default".to_owned(),
     };

@@ -3,31 +3,31 @@
 
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
-use longhaul_engine::hooks::Hooks;
+use longhaul_engine::hooks::WorkerHooks;
 
 /// Logs when a run is claimed by the worker, completes, fails or becomes idle.
 #[derive(Debug)]
 pub(crate) struct RunLifecycleLogger;
 
 #[async_trait::async_trait]
-impl Hooks for RunLifecycleLogger {
-    async fn on_start(&self, run: RunId) {
+impl WorkerHooks for RunLifecycleLogger {
+    async fn on_run_claimed(&self, run: RunId) {
         tracing::info!(%run, "run claimed");
     }
 
-    async fn on_complete(&self, row: &RunRow) {
+    async fn on_run_completed(&self, row: &RunRow) {
         let (run, agent, turns) = (row.id, &row.agent, row.turns);
         tracing::info!(%run, %agent, turns, "run completed");
     }
 
-    async fn on_error(&self, row: &RunRow) {
+    async fn on_run_failed(&self, row: &RunRow) {
         let (run, agent, turns) = (row.id, &row.agent, row.turns);
         let code = row.code.as_deref().unwrap_or(row.status.as_str());
         let ended = row.status.as_str();
         tracing::info!(%run, %agent, turns, code, "run {ended}");
     }
 
-    async fn on_idle(&self, row: &RunRow) {
+    async fn on_run_idle(&self, row: &RunRow) {
         let (run, agent) = (row.id, &row.agent);
         let reason = row.reason.as_deref().unwrap_or(row.status.as_str());
         tracing::info!(%run, %agent, reason, "run idle");

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use longhaul::agents::diff::compare_agents;
 use longhaul::agents::load::agent_file_paths;
 use longhaul::agents::loaded_agents::LoadedAgents;
-use longhaul::assemble::{ProjectRuntime, load_agents, load_script, mcp_servers};
+use longhaul::assemble::{ProjectRuntime, load_agents, load_model_script, mcp_servers};
 use longhaul::config::built_in_providers::SCRIPTED_PROVIDER;
 use longhaul::config::process_env::CONFIG_FILE_NAME;
 use longhaul::config::settings::Config;
@@ -99,11 +99,11 @@ fn removed_file_messages(old_agents: &LoadedAgents, new_agents: &LoadedAgents) -
 
 /// Returns the errors in the scripts of these agents. A run reads its script only when the run
 /// needs it, so the errors are reported earlier here.
-fn script_errors(root: &Path, loaded: &LoadedAgents) -> Vec<String> {
+fn agent_script_errors(root: &Path, loaded: &LoadedAgents) -> Vec<String> {
     let models = loaded.agents.iter().flat_map(|one| &one.agent.models);
     let names = models.filter_map(|model| model.strip_prefix(SCRIPTED_PROVIDER)?.strip_prefix('/'));
     let names: BTreeSet<&str> = names.collect();
-    let read = names.into_iter().filter_map(|name| load_script(root, name));
+    let read = names.into_iter().filter_map(|name| load_model_script(root, name));
     read.filter_map(Result::err).collect()
 }
 
@@ -201,13 +201,13 @@ impl<'a> ProjectReloader<'a> {
         let tools = &self.runtime.longhaul.services().tools;
         let loaded = load_agents(&self.runtime.config, tools, Path::new(""));
         let changes = compare_agents(&self.loaded, &loaded);
-        self.runtime.longhaul.replace_agents(loaded.registry());
+        self.runtime.longhaul.replace_agents(loaded.to_agent_registry());
         let removed = removed_file_messages(&self.loaded, &loaded);
         self.loaded = loaded;
         for message in removed.into_iter().chain(changes.messages) {
             tracing::info!("{message}");
         }
-        let scripts = script_errors(&self.runtime.config.root, &self.loaded);
+        let scripts = agent_script_errors(&self.runtime.config.root, &self.loaded);
         for wrong in scripts.iter().filter(|wrong| !self.reported_script_errors.contains(wrong)) {
             tracing::warn!("{wrong}");
         }

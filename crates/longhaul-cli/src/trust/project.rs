@@ -57,13 +57,13 @@ pub(crate) fn decision_file_error(error: PrivateFileError) -> anyhow::Error {
         }
     };
     let failure = match first {
-        Some((label, command)) => failure.hint(label, command),
+        Some((label, command)) => failure.with_hint(label, command),
         None => failure,
     };
     let elsewhere = "XDG_STATE_HOME=/some/folder longhaul trust";
     let everything = format!("{TRUST_VAR}=1 longhaul ...");
     failure
-        .hint("or store them elsewhere", elsewhere)
-        .hint("or trust everything, for one command", everything)
+        .with_hint("or store them elsewhere", elsewhere)
+        .with_hint("or trust everything, for one command", everything)
         .into()
 }

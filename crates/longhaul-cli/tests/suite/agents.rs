@@ -12,7 +12,7 @@ use longhaul::agents::problem::ProblemKind;
 use longhaul::skills;
 use longhaul_core::policy::ParkedLanePolicy;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
-use longhaul_core::policy::gate::{ApprovalRequirement, RuleAction, TimeoutAction};
+use longhaul_core::policy::gate::{ApprovalRequirement, GateRuleAction, GateTimeoutAction};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::Agent;
@@ -144,7 +144,7 @@ fn the_contract_file_loads_except_for_sandbox_and_time_limits() {
     );
     let mut kinds = loaded.problems.iter().map(|problem| problem.kind);
     assert!(kinds.all(|kind| kind == ProblemKind::Unsupported));
-    let refused = loaded.find("implement").unwrap_err();
+    let refused = loaded.find_loaded_agent("implement").unwrap_err();
     assert!(matches!(refused, AgentError::Broken { problems, .. } if problems.len() == 6));
 }
 
@@ -153,7 +153,7 @@ fn fallback_models_are_read_in_order() {
     let text: &[u8] = b"---\nmodel: [fast, ollama/x]\n---\nHello.";
     let loaded = load_with_built_ins(&[("a.md", text)], &[]);
     assert_eq!(problem_texts(&loaded), [""; 0]);
-    assert_eq!(loaded.find("a").unwrap().agent.models, ["fast", "ollama/x"]);
+    assert_eq!(loaded.find_loaded_agent("a").unwrap().agent.models, ["fast", "ollama/x"]);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn supported_fields_of_the_contract_are_read() {
         .collect();
     let loaded = load_with_built_ins(&[("implement.md", text.as_bytes())], &[]);
     assert_eq!(problem_texts(&loaded), [""; 0]);
-    let found = loaded.find("implement").unwrap();
+    let found = loaded.find_loaded_agent("implement").unwrap();
     assert_eq!(found.source, AgentSource::Project);
     let agent = &found.agent;
     assert_eq!(agent.models, ["anthropic/claude-sonnet-4-5"]);
@@ -179,12 +179,12 @@ fn supported_fields_of_the_contract_are_read() {
     let [push, shell] = agent.rules.as_slice() else {
         panic!("{:?}", agent.rules);
     };
-    assert_eq!(push.action, RuleAction::Ask("Push the branch".into()));
+    assert_eq!(push.action, GateRuleAction::Ask("Push the branch".into()));
     assert_eq!(push.timeout, Some(Millis::from_secs(24 * 3600)));
     assert_eq!(push.remind, Some(Millis::from_secs(2 * 3600)));
-    assert_eq!(push.on_timeout, TimeoutAction::Reject);
+    assert_eq!(push.on_timeout, GateTimeoutAction::Reject);
     assert_eq!(shell.subject.as_deref(), Some("rm -rf *"));
-    assert_eq!(shell.action, RuleAction::Deny("use the trash".into()));
+    assert_eq!(shell.action, GateRuleAction::Deny("use the trash".into()));
     assert_eq!(agent.effects[0].class, EffectClass::Pure);
     assert_eq!(agent.keep_open, Some(Millis::from_secs(3600)));
     assert_eq!(agent.in_doubt, Some(InDoubtPolicy::Ask));
@@ -200,7 +200,7 @@ fn a_minimal_agent_file_is_enough() {
     let empty = agent("");
     assert_eq!(empty.name.as_str(), "a");
     assert_eq!(empty.prompt, "Hello.");
-    assert_eq!(agent("# only a comment").version(), empty.version());
+    assert_eq!(agent("# only a comment").definition_hash(), empty.definition_hash());
     assert_eq!(agent("maxTurns: 7").max_turns, Some(7));
     assert_eq!(agent("model: [fast]").models, ["fast"]);
     assert_eq!(agent("keep_open: 1h 30m").keep_open, Some(Millis::from_secs(5400)));
@@ -212,7 +212,7 @@ fn a_minimal_agent_file_is_enough() {
     let two = ApprovalRequirement { count: 2, not_submitter: true };
     assert_eq!(rules[0].approvers, two);
     assert!(rules[0].always);
-    assert_eq!(rules[1].action, RuleAction::Allow);
+    assert_eq!(rules[1].action, GateRuleAction::Allow);
     assert_eq!(rules[1].in_doubt, Some(InDoubtPolicy::Tell));
 }
 
@@ -223,7 +223,7 @@ fn line_endings_and_a_byte_order_mark_do_not_change_the_version() {
     let version = |text: &str| {
         let loaded = load_with_built_ins(&[("a.md", text.as_bytes())], &[]);
         assert_eq!(problem_texts(&loaded), [""; 0]);
-        loaded.agents[0].agent.version()
+        loaded.agents[0].agent.definition_hash()
     };
     assert_eq!(version(unix), version(&windows));
 }
@@ -388,10 +388,10 @@ fn a_broken_file_stops_only_its_own_agent() {
         ("notes.txt", b"nothing"),
     ];
     let loaded = load_with_built_ins(files, &[]);
-    assert!(loaded.find("good").is_ok());
-    assert_eq!(loaded.registry().agents().count(), 1);
-    assert!(matches!(loaded.find("bad"), Err(AgentError::Broken { .. })));
-    let unknown = loaded.find("goood").unwrap_err().to_string();
+    assert!(loaded.find_loaded_agent("good").is_ok());
+    assert_eq!(loaded.to_agent_registry().agents().count(), 1);
+    assert!(matches!(loaded.find_loaded_agent("bad"), Err(AgentError::Broken { .. })));
+    let unknown = loaded.find_loaded_agent("goood").unwrap_err().to_string();
     assert_eq!(unknown, "unknown agent `goood`, did you mean `good`?");
     let names: Vec<&str> = loaded.broken.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["bad", "bad name"]);
@@ -403,9 +403,9 @@ fn a_project_s_file_hides_a_built_in_agent_even_when_broken() {
     let built_in = [built_in("plan"), built_in("review"), built_in("fix")];
     let files: &[(&str, &[u8])] = &[("plan.md", b"---\n---\nOurs."), ("fix.md", b"broken")];
     let loaded = load_with_built_ins(files, &built_in);
-    assert_eq!(loaded.find("plan").unwrap().agent.prompt, "Ours.");
-    assert_eq!(loaded.find("review").unwrap().source, AgentSource::BuiltIn);
-    assert!(loaded.find("fix").is_err());
+    assert_eq!(loaded.find_loaded_agent("plan").unwrap().agent.prompt, "Ours.");
+    assert_eq!(loaded.find_loaded_agent("review").unwrap().source, AgentSource::BuiltIn);
+    assert!(loaded.find_loaded_agent("fix").is_err());
     let hidden: Vec<String> = loaded
         .hidden
         .iter()

@@ -138,7 +138,11 @@ fn claude_models_are_mapped_by_the_project() {
     check("sonnet", &["sonnet"], "the short name in `[models]`");
     check("opus", &[], "`[models]` has no `opus`");
     check("haiku", &[], "`[models]` has no `haiku`");
-    check("claude-opus-4-1", &["anthropic/claude-opus-4-1"], "`anthropic/claude-opus-4-1` is used");
+    check(
+        "claude-opus-4-1",
+        &["anthropic/claude-opus-4-1"],
+        "the model `anthropic/claude-opus-4-1` is used",
+    );
     check("openai/gpt-5", &["openai/gpt-5"], "");
 }
 
@@ -227,11 +231,12 @@ fn agents_md_applies_to_every_agent() {
         assert_eq!(one.agent.project_rules, "# Rules\n\nBe {{ kind }}.");
     }
     let built_in = [BuiltInAgent { script: "", name: "c", file: "---\n---\nBuilt in." }];
-    let with = load_folder(folder.path(), &built_in).find("c").unwrap().agent.clone();
+    let with = load_folder(folder.path(), &built_in).find_loaded_agent("c").unwrap().agent.clone();
     assert_eq!(with.project_rules, "# Rules\n\nBe {{ kind }}.");
     std::fs::remove_file(folder.path().join("AGENTS.md")).unwrap();
-    let without = load_folder(folder.path(), &built_in).find("c").unwrap().agent.clone();
-    assert_ne!(with.version(), without.version());
+    let without =
+        load_folder(folder.path(), &built_in).find_loaded_agent("c").unwrap().agent.clone();
+    assert_ne!(with.definition_hash(), without.definition_hash());
 }
 
 #[test]
@@ -241,8 +246,8 @@ fn unreadable_project_rules_block_every_agent() {
     {
         let (_folder, loaded) =
             load_files(&[("agents/a.md", b"---\n---\nOurs."), ("AGENTS.md", rules)]);
-        let error = loaded.find("a").unwrap_err().to_string();
+        let error = loaded.find_loaded_agent("a").unwrap_err().to_string();
         assert!(error.contains("AGENTS.md:1:1: ") && error.contains(why), "{error}");
-        assert_eq!(loaded.registry().agents().count(), 0);
+        assert_eq!(loaded.to_agent_registry().agents().count(), 0);
     }
 }

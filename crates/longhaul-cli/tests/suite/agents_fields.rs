@@ -176,7 +176,7 @@ fn mcp_tools_and_claude_tool_names_are_parsed() {
 fn with_schema(schema: &[u8]) -> Result<Agent, String> {
     let agent: &[u8] = b"---\noutput: { schema: ./schemas/a.json }\n---\nHello.";
     let (_folder, loaded) = load_files(&[("agents/a.md", agent), ("schemas/a.json", schema)]);
-    match loaded.find("a") {
+    match loaded.find_loaded_agent("a") {
         Ok(found) => Ok(found.agent.clone()),
         Err(_) => Err(problem_texts(&loaded).join("\n")),
     }
@@ -190,10 +190,10 @@ fn a_schema_is_part_of_the_agent() {
     assert_eq!(output, r#"{"properties":{"a":{"type":"integer"}},"type":"object"}"#);
     // Whitespace and the order of keys do not change the schema.
     let same = read(r#"{"properties":{"a":{"type":"integer"}},"type":"object"}"#);
-    assert_eq!(first.version(), same.version());
+    assert_eq!(first.definition_hash(), same.definition_hash());
     let other = read(r#"{ "type": "object", "properties": { "a": { "type": "string" } } }"#);
-    assert_ne!(first.version(), other.version());
-    let definition = Agent::parse(&first.definition().content).unwrap();
+    assert_ne!(first.definition_hash(), other.definition_hash());
+    let definition = Agent::parse_definition(&first.definition_blob().content).unwrap();
     assert_eq!(definition, first);
     let inline =
         agent("output: { schema: { type: object, properties: { a: { type: integer } } } }");

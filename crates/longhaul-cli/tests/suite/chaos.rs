@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use longhaul::assemble::{ProjectOpenOptions, ProjectRuntime, open};
+use longhaul::assemble::{ProjectOpenOptions, ProjectRuntime, open_runtime};
 use longhaul::config::load;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::settings::CRASH_PROBE_FILE_VAR;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{CallId, RunId, Seq};
-use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateKind, GateRow, GateStatus};
+use longhaul_core::policy::gate::{
+    Answer, AnswerScope, GateDecision, GateKind, GateRow, GateStatus,
+};
 use longhaul_core::port::store::{GateFilter, RunFilter};
 use longhaul_core::status::Status;
 use longhaul_store::OpenMode;
@@ -74,7 +76,7 @@ fn open_outsider(folder: &Path) -> ProjectRuntime {
         on_fatal: None,
         recorder: None,
     };
-    open(load::load(&here, &[]).unwrap(), options).unwrap()
+    open_runtime(load::load(&here, &[]).unwrap(), options).unwrap()
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -95,7 +97,7 @@ fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 fn read_journal(runtime: &ProjectRuntime, run: RunId) -> Vec<Entry> {
-    let events = runtime.longhaul.events(run, Seq::START, 100_000);
+    let events = runtime.longhaul.read_run_journal(run, Seq::START, 100_000);
     block_on(events).unwrap()
 }
 
@@ -270,7 +272,7 @@ fn slow_send_project() -> TempDir {
 
 fn open_gate(runtime: &ProjectRuntime) -> Option<GateRow> {
     let filter = GateFilter { status: Some(GateStatus::Open), limit: 10, ..GateFilter::default() };
-    block_on(runtime.longhaul.gates(filter)).unwrap().pop()
+    block_on(runtime.longhaul.list_gates(filter)).unwrap().pop()
 }
 
 /// Submits a run of the slow sender.
@@ -288,7 +290,7 @@ fn submit_slow(folder: &Path) -> RunId {
 /// Kills the worker during a `once` call as soon as `moment` returns true.
 fn kill_mid_call(
     is_reached: impl Fn(&ProjectRuntime, RunId, &Path) -> bool,
-    decision: Decision,
+    decision: GateDecision,
     sent: u64,
 ) {
     let folder = slow_send_project();
@@ -323,7 +325,7 @@ fn kill_mid_call(
         payload: None,
         digest: None,
     };
-    block_on(runtime.longhaul.answer(gate.spec.id, answer)).unwrap();
+    block_on(runtime.longhaul.answer_gate(gate.spec.id, answer)).unwrap();
     wait_until("the end of the run", || {
         let ended = list_runs(&runtime).contains(&(run, Status::Completed));
         ended.then_some(())
@@ -337,7 +339,7 @@ fn kill_mid_call(
 #[test]
 fn a_once_call_killed_after_its_effect_is_in_doubt_and_never_repeated() {
     let line = |_: &ProjectRuntime, _: RunId, file: &Path| !probe_counts(file).is_empty();
-    kill_mid_call(line, Decision::Complete, 1);
+    kill_mid_call(line, GateDecision::Complete, 1);
 }
 
 #[test]
@@ -345,7 +347,7 @@ fn a_once_call_killed_before_its_effect_is_in_doubt_and_never_repeated() {
     let has_started = |runtime: &ProjectRuntime, run: RunId, _: &Path| {
         count_events(&read_journal(runtime, run), "tool.started") == 1
     };
-    kill_mid_call(has_started, Decision::Reject, 0);
+    kill_mid_call(has_started, GateDecision::Reject, 0);
 }
 
 #[test]

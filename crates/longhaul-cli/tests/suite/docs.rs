@@ -146,7 +146,8 @@ fn every_code_block_of_the_documents_is_valid() {
             // The tests of the library compile it, kill it and run it again.
             "rust program" => {}
             "yaml" => drop(
-                Script::parse(&block.position, &block.text).expect("the block is a valid script"),
+                Script::parse_yaml(&block.position, &block.text)
+                    .expect("the block is a valid script"),
             ),
             other => panic!("{}: there is no check for a block in `{other}`", block.position),
         }

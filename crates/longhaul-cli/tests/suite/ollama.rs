@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use longhaul::assemble::model_resolver;
+use longhaul::assemble::project_model_resolver;
 use longhaul::config::load::load;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::settings::Config;
@@ -57,10 +57,10 @@ fn availability_is_cached_for_5_s_and_unavailability_for_30_s() {
         let server = FakeServer::new(move |_| json_response("200 OK", list));
         let manual_clock = Arc::new(ManualClock(Mutex::new(Timestamp::from_micros(0))));
         let clock: Arc<dyn Clock> = Arc::clone(&manual_clock) as Arc<dyn Clock>;
-        let resolver = model_resolver(&ollama_config(&server.url), &clock);
+        let resolver = project_model_resolver(&ollama_config(&server.url), &clock);
         for (later, expected) in [(0, 1), (age - 1, 1), (1, 2)] {
             manual_clock.advance(later);
-            assert_eq!(resolver.resolve(None).is_ok(), is_available, "{list}");
+            assert_eq!(resolver.resolve_model_name(None).is_ok(), is_available, "{list}");
             assert_eq!(server.requests().len(), expected, "{list} {later}");
         }
     }
@@ -88,11 +88,11 @@ fn availability_checks_run_concurrently() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     // On a busy machine the two may not overlap at the first attempt.
     for _ in 0..5 {
-        let resolver = model_resolver(&ollama_config(&url), &clock);
+        let resolver = project_model_resolver(&ollama_config(&url), &clock);
         let both = Barrier::new(2);
         let resolve = || {
             both.wait();
-            assert!(resolver.resolve(None).is_err());
+            assert!(resolver.resolve_model_name(None).is_err());
         };
         std::thread::scope(|scope| {
             scope.spawn(resolve);

@@ -15,10 +15,10 @@ use longhaul::config::load::load;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::schema::{SETTING_KEYS, TRUST_FOLDERS_KEY};
 use longhaul::config::settings::Config;
-use longhaul::config::value_kind::ValueKind;
+use longhaul::config::value_kind::SettingValueKind;
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::time::{Clock, Millis};
-use longhaul_engine::agent::{Agent, BudgetPatch, PolicyDefaults};
+use longhaul_engine::agent::{Agent, BudgetPatch, RunPolicyDefaults};
 use longhaul_engine::clock::SystemClock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -101,7 +101,7 @@ fn retry_delays(retry: RetryPolicy) -> Vec<Option<Millis>> {
 fn observable_settings(config: &Config) -> String {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let providers = Providers::from_config(config);
-    let headers: Vec<_> = providers.all().iter().map(|one| one.headers()).collect();
+    let headers: Vec<_> = providers.as_slice().iter().map(|one| one.revealed_headers()).collect();
     let given = format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         config.data_folder(),
@@ -109,16 +109,16 @@ fn observable_settings(config: &Config) -> String {
         config.server_settings(),
         worker_options(config),
         config.inbox_agents(),
-        config.run_defaults().budget,
+        config.run_policy_defaults().budget,
         (
-            retry_delays(config.run_defaults().retry),
-            config.run_defaults().lane_depth_max,
-            config.run_defaults().collect_window,
+            retry_delays(config.run_policy_defaults().retry),
+            config.run_policy_defaults().lane_depth_max,
+            config.run_policy_defaults().collect_window,
         ),
         providers,
         headers,
         config.model_aliases(),
-        config.prices(),
+        config.price_table(),
         config.secret_names(),
         (config.tool_settings("send_message"), config.tool_settings("log_interaction")),
         OutboundTools::new(config, &clock).map(|out| out.client),
@@ -137,7 +137,7 @@ fn every_setting_has_an_effect_or_is_refused() {
     assert_eq!(read("").unwrap(), default, "the result is deterministic");
     let mut seen = BTreeSet::from([default]);
     for key in SETTING_KEYS {
-        if let ValueKind::Unsupported(_) = key.kind {
+        if let SettingValueKind::Unsupported(_) = key.kind {
             assert_unsupported(key.path, key.env_var_name().as_deref());
         } else if key.path != TRUST_FOLDERS_KEY {
             let toml = samples.get(key.path);
@@ -316,8 +316,8 @@ const TABLES: &[(&str, &[KeyCase])] = &[
 /// Returns what the engine uses of an agent: its definition, with the retry settings replaced by
 /// the delays and the sandbox by its isolation.
 fn effective_definition(agent: &Agent) -> Value {
-    let mut definition: Value = serde_json::from_slice(&agent.definition().content).unwrap();
-    let policy = agent.run_policy(&PolicyDefaults::default(), BudgetPatch::default());
+    let mut definition: Value = serde_json::from_slice(&agent.definition_blob().content).unwrap();
+    let policy = agent.run_policy(&RunPolicyDefaults::default(), BudgetPatch::default());
     definition["retry"] = json!(format!("{:?}", retry_delays(policy.retry)));
     definition["sandbox"] =
         json!(format!("{:?}", agent.sandbox.as_ref().map(|sandbox| sandbox.isolation)));

@@ -112,7 +112,7 @@ fn an_agent_gets_the_skills_that_it_names() {
     refused("[broken]", "10: the skill `broken` can't be used: fix its SKILL.md first");
     refused("tests", "9: `skills` is \"tests\": write a list such as `skills: [...]`");
     // The name and description of a skill are part of the agent's version; its body is not.
-    let version = || load("[tests]").agents[0].agent.version();
+    let version = || load("[tests]").agents[0].agent.definition_hash();
     let before = version();
     let write = |text: &str| fs::write(folder.path().join("skills/tests/SKILL.md"), text).unwrap();
     write("---\nname: tests\ndescription: How to test.\n---\nMuch more.");

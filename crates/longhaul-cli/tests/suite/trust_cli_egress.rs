@@ -122,7 +122,7 @@ async fn a_perception_command_runs_once_it_is_trusted() {
     let providers = ProjectContextProviders::new(&config, out.client, clock);
     let command = vec!["./look".to_owned()];
     let source = PerceptionSource::Command(command.clone());
-    let why = providers.resolve(&source).unwrap_err();
+    let why = providers.resolve_provider(&source).unwrap_err();
     assert!(why.contains("The perception command `./look` is not trusted yet"), "{why}");
     let item = TrustItem::for_perception_command(root, &command);
     let decisions = TrustDecisions::new(&config);
@@ -137,24 +137,24 @@ async fn a_perception_command_runs_once_it_is_trusted() {
         thread: None,
         turn: 1,
     };
-    let perception = providers.resolve(&source).unwrap().fetch(&request).await.unwrap();
+    let perception = providers.resolve_provider(&source).unwrap().fetch(&request).await.unwrap();
     assert!(perception.world.as_str().contains("rain"), "{perception:?}");
     fs::write(&look, "#!/bin/sh\necho '{}'\n").unwrap();
-    let why = providers.resolve(&source).unwrap_err();
+    let why = providers.resolve_provider(&source).unwrap_err();
     assert!(why.contains("has changed since it was trusted"), "{why}");
     // A private address is not contacted unless the allow-list has it.
     let local = PerceptionSource::Url("http://127.0.0.1:9/".to_owned());
-    let why = providers.resolve(&local).unwrap_err();
+    let why = providers.resolve_provider(&local).unwrap_err();
     assert!(
         why.contains("The perception address `http://127.0.0.1:9/` is not trusted yet"),
         "{why}"
     );
-    let item = egress::perception_item("http://127.0.0.1:9/");
+    let item = egress::perception_url_trust_item("http://127.0.0.1:9/");
     decisions.record_trust(&[&item], Timestamp::from_micros(1)).unwrap();
-    let local = providers.resolve(&local).unwrap();
+    let local = providers.resolve_provider(&local).unwrap();
     let why = local.fetch(&request).await.unwrap_err().to_string();
     assert!(why.contains("127.0.0.1"), "{why}");
-    let why = providers.resolve(&PerceptionSource::Named("game".to_owned())).unwrap_err();
+    let why = providers.resolve_provider(&PerceptionSource::Named("game".to_owned())).unwrap_err();
     assert!(why.contains("`game`"), "{why}");
 }
 
@@ -222,7 +222,8 @@ fn a_model_opens_if_its_provider_is_trusted_or_local_or_set_by_the_user() {
         };
         let config = load::load(&here, &[]).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let found = longhaul::assemble::model_resolver(&config, &clock).resolve(Some(name));
+        let found = longhaul::assemble::project_model_resolver(&config, &clock)
+            .resolve_model_name(Some(name));
         let why = found.err().map(|none| none.to_string()).unwrap_or_default();
         assert_eq!(why.is_empty(), opens, "{project_file}{user_file}: {why}");
         assert!(opens || why.contains("is not trusted yet"), "{why}");
@@ -308,9 +309,9 @@ async fn an_outbound_rule_counts_if_set_by_the_user_or_a_trusted_project() {
         let config = config(folder.path());
         let url = format!("http://127.0.0.1:{port}/");
         let decisions = TrustDecisions::new(&config);
-        let address = egress::perception_item(&url);
+        let address = egress::perception_url_trust_item(&url);
         let mut trusted = vec![&address];
-        let list = egress::outbound_item(&config);
+        let list = egress::outbound_trust_item(&config);
         if trusts {
             trusted.push(list.as_ref().unwrap());
         }
@@ -319,7 +320,7 @@ async fn an_outbound_rule_counts_if_set_by_the_user_or_a_trusted_project() {
         let out = OutboundTools::new(&config, &clock).unwrap();
         let providers = ProjectContextProviders::new(&config, out.client, clock);
         let source = PerceptionSource::Url(url);
-        let why = providers.resolve(&source).unwrap().fetch(&request).await.unwrap_err();
+        let why = providers.resolve_provider(&source).unwrap().fetch(&request).await.unwrap_err();
         let why = why.to_string();
         let is_shut = why.contains("is not allowed") || why.contains("not public");
         assert_eq!(is_shut, !opens, "{project_file}{user_file}{trusts}: {why}");

@@ -51,7 +51,7 @@ const UPCASTS: &[Upcast] = &[];
 impl Event {
     /// Serializes the event's data to JSON, as stored in the journal.
     pub fn encode(&self) -> Result<String, EventCodecError> {
-        self.write_body()
+        self.encode_body()
             .map_err(|source| EventCodecError::Data { kind: self.kind().to_owned(), source })
     }
 
@@ -83,7 +83,7 @@ impl Event {
             Some(new.to_string())
         };
         let body = lifted.as_deref().unwrap_or(body);
-        Self::read_body(kind, body).ok_or_else(unknown)?.map_err(bad_data)
+        Self::decode_body(kind, body).ok_or_else(unknown)?.map_err(bad_data)
     }
 }
 

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::GateId;
-use crate::policy::gate::{Answer, GateSpec, TimeoutAction};
+use crate::policy::gate::{Answer, GateSpec, GateTimeoutAction};
 
 /// A gate was raised: a person or program is asked for an approval or an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub struct GateExpired {
     /// Id of the gate that expired.
     pub gate: GateId,
     /// Action that is taken because nobody answered in time.
-    pub on_timeout: TimeoutAction,
+    pub on_timeout: GateTimeoutAction,
 }
 
 /// A gate was withdrawn, or its approvers were reminded.

@@ -9,7 +9,7 @@ use crate::id::{Epoch, GateId, RunId, Seq, TimerId, WorkerId};
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
 use crate::raw::{RawJson, StoredText};
-use crate::status::{RunError, RunOutput, Wait};
+use crate::status::{RunError, RunOutput, WaitReason};
 use crate::task::TaskSpec;
 use crate::time::Millis;
 use crate::usage::ModelPricing;
@@ -80,7 +80,7 @@ pub struct CompactionModel {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunWaiting {
     /// What the run waits for.
-    pub wait: Wait,
+    pub wait: WaitReason,
     /// Timer that ends the wait. `None` if only an event can end the wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer: Option<TimerId>,

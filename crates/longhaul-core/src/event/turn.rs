@@ -45,7 +45,7 @@ pub struct TurnStarted {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeMessage {
     /// Topic of the message, i.e. why the runtime wrote it.
-    pub topic: MessageTopic,
+    pub topic: RuntimeMessageTopic,
     /// Text of the message, as the model sees it.
     pub text: Arc<str>,
 }
@@ -53,7 +53,7 @@ pub struct RuntimeMessage {
 /// Topic of a message that the runtime itself writes to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MessageTopic {
+pub enum RuntimeMessageTopic {
     /// The message says that the final answer does not match the output schema.
     Output,
     /// The message says that the same tool call keeps returning the same result.
@@ -113,7 +113,7 @@ pub struct TurnCompleted {
     /// Result of checking the final answer (the text, or the input of `finish`) against the output
     /// schema. `None` means that there is no schema or the reply does not end the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_check: Option<OutputCheck>,
+    pub output_check: Option<OutputCheckResult>,
     /// Output of the run if it ends with this reply. `None` in journals of older builds, which did
     /// not store it: the output is then derived from the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,7 +124,7 @@ pub struct TurnCompleted {
 /// build can't come to a different result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OutputCheck {
+pub enum OutputCheckResult {
     /// The answer is valid and contains this data.
     Valid(RawJson),
     /// The answer is invalid. This text explains to the model why.

@@ -23,7 +23,7 @@ pub struct GateRule {
     #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// Action for calls that match the rule.
-    pub action: RuleAction,
+    pub action: GateRuleAction,
     /// Whether every call needs its own approval, so that a person can't approve all calls of the
     /// run at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -33,7 +33,7 @@ pub struct GateRule {
     pub timeout: Option<Millis>,
     /// Action if nobody answers within the timeout.
     #[serde(default)]
-    pub on_timeout: TimeoutAction,
+    pub on_timeout: GateTimeoutAction,
     /// What happens with matching calls in doubt, i.e. calls without a recorded outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubtPolicy>,
@@ -48,7 +48,7 @@ pub struct GateRule {
 /// Action of an approval rule for the calls that it matches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RuleAction {
+pub enum GateRuleAction {
     /// Ask a person this question before the call starts.
     Ask(String),
     /// Allow the call without asking a person.
@@ -76,7 +76,7 @@ impl Default for ApprovalRequirement {
 /// Action if nobody answers a gate in time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TimeoutAction {
+pub enum GateTimeoutAction {
     /// Treat the gate as rejected.
     #[default]
     Reject,
@@ -90,7 +90,7 @@ pub enum TimeoutAction {
 
 /// Gate where a person approves the final answer of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResultGate {
+pub struct ResultApprovalGate {
     /// Question that the person is asked.
     pub ask: String,
     /// Time within which a person must answer.
@@ -98,7 +98,7 @@ pub struct ResultGate {
     /// Action if nobody answers within the timeout. With `auto_approve`, this is `approve` after
     /// three seconds.
     #[serde(default)]
-    pub on_timeout: TimeoutAction,
+    pub on_timeout: GateTimeoutAction,
 }
 
 /// Purpose of a gate, i.e. what the person or program is asked for.
@@ -170,7 +170,7 @@ pub struct GateSpec {
     pub timeout: Option<Millis>,
     /// Action if nobody answers within the timeout.
     #[serde(default)]
-    pub on_timeout: TimeoutAction,
+    pub on_timeout: GateTimeoutAction,
     /// Delay after which the approvers are reminded. `None` means no reminder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remind: Option<Millis>,
@@ -198,7 +198,7 @@ impl GateSpec {
             pattern: None,
             approvers: ApprovalRequirement::default(),
             timeout: None,
-            on_timeout: TimeoutAction::default(),
+            on_timeout: GateTimeoutAction::default(),
             remind: None,
             idempotency_key: None,
             tags: Vec::new(),
@@ -221,7 +221,7 @@ pub struct RulePattern {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// Decision on the gate: `approve`, `edit`, `reject`, `answer` or `complete`.
-    pub decision: Decision,
+    pub decision: GateDecision,
     /// Principal that answered, such as `cli:anna`.
     pub by: String,
     /// Calls that an approval covers: only this call, or all similar calls of the run.
@@ -241,7 +241,7 @@ pub struct Answer {
 /// Decision of a person or program on a gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Decision {
+pub enum GateDecision {
     /// Approve the call or the result.
     Approve,
     /// Approve the call with this changed input.
@@ -254,7 +254,7 @@ pub enum Decision {
     Complete,
 }
 
-impl Decision {
+impl GateDecision {
     /// Returns the name of the decision, such as `approve`.
     pub const fn as_str(&self) -> &'static str {
         match self {

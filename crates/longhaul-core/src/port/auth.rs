@@ -10,7 +10,7 @@ use crate::access::Role;
 use crate::id::{GateId, KeyName};
 use crate::port::store::StoreError;
 use crate::raw::Hash;
-use crate::request::RequestEffect;
+use crate::request::IdempotentRequestEffect;
 use crate::time::{Millis, Timestamp};
 
 pub use crate::request::IdempotencyKey;
@@ -63,7 +63,7 @@ pub trait AuthStore: Send + Sync + std::fmt::Debug {
     async fn begin_idempotent_request(
         &self,
         request: IdempotencyRequest,
-    ) -> Result<IdempotencyState, StoreError>;
+    ) -> Result<IdempotentRequestState, StoreError>;
 
     /// Stores the response of an idempotent request in progress, unless the request already has a
     /// response.
@@ -134,7 +134,7 @@ pub enum TokenKind {
 
 /// Reference to the API key that a token was issued for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeyRef {
+pub enum ApiKeyRef {
     /// Local API key of this machine, which is stored in a file instead of the database.
     Local,
     /// API key with this hash. The token becomes invalid when the key does.
@@ -149,7 +149,7 @@ pub struct NewToken {
     /// Hash of the token's secret.
     pub hash: Hash,
     /// API key that the token is issued for.
-    pub issuer: KeyRef,
+    pub issuer: ApiKeyRef,
     /// Lifetime of the token, from when it is added.
     pub ttl: Millis,
 }
@@ -158,7 +158,7 @@ pub struct NewToken {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenRow {
     /// API key that the token was issued for.
-    pub issuer: KeyRef,
+    pub issuer: ApiKeyRef,
     /// Time at which the token expires.
     pub expires_at: Timestamp,
 }
@@ -206,7 +206,7 @@ pub struct StoredResponse {
 
 /// State of an idempotent request when another attempt begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IdempotencyState {
+pub enum IdempotentRequestState {
     /// The request is new, or its last attempt failed without a response: execute the request.
     Acquired,
     /// Another attempt of the request is being executed.
@@ -215,7 +215,7 @@ pub enum IdempotencyState {
     Completed(StoredResponse),
     /// The request took effect, but its response was not stored: rebuild the response from the
     /// effect.
-    Applied(RequestEffect),
+    Applied(IdempotentRequestEffect),
     /// The idempotency key belongs to a different request.
     Conflict,
 }

@@ -73,7 +73,7 @@ pub struct CostEstimate {
 impl CostEstimate {
     /// Estimates the cost of a request under the given pricing.
     pub fn new(pricing: ModelPricing, request: &ModelRequest) -> Self {
-        let fixed = request.system.size().saturating_add(request.tools.size());
+        let fixed = request.system.size_bytes().saturating_add(request.tools.size_bytes());
         let pricing = ModelPricing {
             fixed_tokens: fixed.div_ceil(pricing.bytes_per_token.max(1)),
             ..pricing

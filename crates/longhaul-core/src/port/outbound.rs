@@ -8,7 +8,7 @@ use crate::time::Millis;
 
 /// HTTP client that only connects to allowed addresses.
 #[async_trait]
-pub trait OutboundClient: Send + Sync + std::fmt::Debug {
+pub trait OutboundHttpClient: Send + Sync + std::fmt::Debug {
     /// Sends one request and returns the complete response, up to the size limit.
     async fn send(&self, request: OutboundRequest) -> Result<OutboundResponse, OutboundError>;
 }

@@ -2,19 +2,19 @@
 //! such as timers, threads, notes, definitions, blobs, budget accounts and checkpoints.
 //!
 //! Invariant: nothing here appends to a journal. Only
-//! [`Store::append`](crate::port::store::Store::append) does.
+//! [`Store::append_to_journal`](crate::port::store::Store::append) does.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{LateToolResult, OutboxRow, RuleRow, SandboxRow, SteerRow, TimerKind};
+use crate::change::{ApprovalRuleRow, LateToolResult, OutboxRow, SandboxRow, SteerRow, TimerKind};
 use crate::event::entry::Entry;
 use crate::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, TimerId, WorkerId,
 };
 use crate::message::Message;
-use crate::note::{NewNote, Note, NoteOutcome};
-use crate::policy::gate::TimeoutAction;
+use crate::note::{AddNoteOutcome, NewNote, Note};
+use crate::policy::gate::GateTimeoutAction;
 use crate::port::store::{StoreError, WorkerLiveness};
 use crate::raw::Hash;
 use crate::time::{Millis, Timestamp};
@@ -31,7 +31,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
 
     /// Repairs rows that violate an invariant, and returns the numbers of repaired rows. Every such
     /// row is evidence of a bug.
-    async fn repair_rows(&self) -> Result<RepairCounts, StoreError>;
+    async fn repair_inconsistent_rows(&self) -> Result<RepairedRowCounts, StoreError>;
 
     /// Returns the content of the blob with this hash, if it is stored.
     async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError>;
@@ -50,7 +50,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     async fn thread_message_count(&self, thread: &ThreadKey) -> Result<u64, StoreError>;
 
     /// Appends messages to a thread outside of any run.
-    async fn extend_thread(
+    async fn append_thread_messages(
         &self,
         thread: &ThreadKey,
         messages: Vec<Message>,
@@ -65,7 +65,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
         &self,
         resource: &ResourceKey,
         note: NewNote,
-    ) -> Result<NoteOutcome, StoreError>;
+    ) -> Result<AddNoteOutcome, StoreError>;
 
     /// Returns the notes of a resource that contain any word of `query`, best match first
     /// and newer notes first among equal matches. Returns the newest notes if the query has no
@@ -95,7 +95,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     async fn queued_steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError>;
 
     /// Returns the remembered approvals of a run.
-    async fn approval_rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError>;
+    async fn approval_rules(&self, run: RunId) -> Result<Vec<ApprovalRuleRow>, StoreError>;
 
     /// Returns the sandboxes of a run.
     async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError>;
@@ -119,14 +119,21 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
 
     /// Pauses or resumes a lane and returns its new state. No run of a paused lane starts; a run
     /// that has started goes on. An empty lane can be paused too.
-    async fn set_lane_paused(&self, lane: &LaneKey, paused: bool) -> Result<LaneRow, StoreError>;
+    async fn set_lane_pause_state(
+        &self,
+        lane: &LaneKey,
+        paused: bool,
+    ) -> Result<LaneRow, StoreError>;
 
     /// Returns the runs of a batch, in the order in which they were submitted.
     async fn batch_runs(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError>;
 
     /// Returns the number of runs in each inbox by status, ordered by the inboxes' names. Inboxes
     /// without open and failed runs are left out. `inbox` restricts the list to one inbox.
-    async fn count_by_inbox(&self, inbox: Option<&InboxName>) -> Result<Vec<InboxRow>, StoreError>;
+    async fn count_runs_by_inbox(
+        &self,
+        inbox: Option<&InboxName>,
+    ) -> Result<Vec<InboxRow>, StoreError>;
 
     /// Returns the runs claimed by a worker, each with the last sequence number of its journal. A
     /// single query thus shows which of these journals other processes have appended to.
@@ -226,12 +233,12 @@ pub struct DueTimer {
     pub run_ended: bool,
     /// Timeout action of the timer's gate. `None` if the timer belongs to no gate or the gate is
     /// closed.
-    pub gate_on_timeout: Option<TimeoutAction>,
+    pub gate_on_timeout: Option<GateTimeoutAction>,
 }
 
 /// Numbers of repaired rows by kind. Any number above 0 is evidence of a bug.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RepairCounts {
+pub struct RepairedRowCounts {
     /// Number of ready runs that were missing from the ready queue.
     pub ready_without_row: u64,
     /// Number of runs in the ready queue that were not ready.
@@ -246,7 +253,7 @@ pub struct RepairCounts {
     pub slot_leaked: u64,
 }
 
-impl RepairCounts {
+impl RepairedRowCounts {
     /// Returns whether no row had to be repaired.
     pub fn is_all_zero(self) -> bool {
         self == Self::default()

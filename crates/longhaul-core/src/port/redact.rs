@@ -15,7 +15,7 @@ pub fn secret_placeholder(name: &str) -> String {
 }
 
 /// Returns the byte range of the first placeholder in a text.
-pub fn find_placeholder(text: &str) -> Option<std::ops::Range<usize>> {
+pub fn find_secret_placeholder(text: &str) -> Option<std::ops::Range<usize>> {
     let start = text.find(PLACEHOLDER_START)?;
     let name = start + PLACEHOLDER_START.len();
     let end = name + text[name..].find(PLACEHOLDER_END)? + PLACEHOLDER_END.len();
@@ -23,8 +23,8 @@ pub fn find_placeholder(text: &str) -> Option<std::ops::Range<usize>> {
 }
 
 /// Returns the name of the secret that the first placeholder in a text stands for.
-pub fn placeholder_name(text: &str) -> Option<&str> {
-    let found = &text[find_placeholder(text)?];
+pub fn placeholder_secret_name(text: &str) -> Option<&str> {
+    let found = &text[find_secret_placeholder(text)?];
     found.strip_prefix(PLACEHOLDER_START)?.strip_suffix(PLACEHOLDER_END)
 }
 
@@ -44,12 +44,12 @@ pub trait Redact: Send + Sync + std::fmt::Debug {
         let clean: String =
             json_tokens(text).map(|(piece, _)| redact_json_token(self, piece)).collect();
         // A secret that is itself JSON spans several tokens.
-        if let Cow::Owned(spanned) = self.redact(&remove_placeholders(&clean)) {
-            return placeholder_json(text, placeholder_name(&spanned));
+        if let Cow::Owned(spanned) = self.redact(&remove_secret_placeholders(&clean)) {
+            return redacted_json_placeholder(text, placeholder_secret_name(&spanned));
         }
         // Every token is valid JSON, so parsing can't fail. If it did, the secret would still
         // not be shown.
-        RawJson::parse(clean).unwrap_or_else(|_| placeholder_json(text, None))
+        RawJson::parse(clean).unwrap_or_else(|_| redacted_json_placeholder(text, None))
     }
 
     /// Redacts the strings of a JSON text, but not its keys: a secret that equals a field name
@@ -67,7 +67,7 @@ pub trait Redact: Send + Sync + std::fmt::Debug {
 
     /// Returns how many bytes at the end of a text may be the beginning of a secret that continues
     /// in the next chunk.
-    fn partial_secret_len(&self, _text: &str) -> usize {
+    fn partial_secret_suffix_len(&self, _text: &str) -> usize {
         0
     }
 }
@@ -77,7 +77,7 @@ const UNNAMED_PLACEHOLDER: &str = "{{secret}}";
 
 /// Returns the replacement of a JSON text that can't be redacted token by token. An object is
 /// replaced by an object, because the input of a call must be an object.
-fn placeholder_json(json: &str, name: Option<&str>) -> RawJson {
+fn redacted_json_placeholder(json: &str, name: Option<&str>) -> RawJson {
     let replacement = name.map_or_else(|| UNNAMED_PLACEHOLDER.to_owned(), secret_placeholder);
     match json.trim_start().starts_with('{') {
         true => RawJson::from_serialize(&BTreeMap::from([("redacted", replacement)])),
@@ -86,10 +86,10 @@ fn placeholder_json(json: &str, name: Option<&str>) -> RawJson {
 }
 
 /// Returns the text without its placeholders, because a placeholder may itself look like a secret.
-fn remove_placeholders(text: &str) -> Cow<'_, str> {
+fn remove_secret_placeholders(text: &str) -> Cow<'_, str> {
     let mut bare = String::new();
     let mut rest = text;
-    while let Some(found) = find_placeholder(rest) {
+    while let Some(found) = find_secret_placeholder(rest) {
         bare.push_str(&rest[..found.start]);
         bare.push(' ');
         rest = &rest[found.end..];
@@ -188,11 +188,11 @@ mod tests {
     #[test]
     fn a_placeholder_names_its_secret() {
         assert_eq!(
-            placeholder_name(&format!("a {} b", secret_placeholder("TOKEN"))),
+            placeholder_secret_name(&format!("a {} b", secret_placeholder("TOKEN"))),
             Some("TOKEN")
         );
-        assert_eq!(placeholder_name("a {{secret: b"), None);
-        assert_eq!(find_placeholder("ä {{secret:A}}!"), Some(3..15));
+        assert_eq!(placeholder_secret_name("a {{secret: b"), None);
+        assert_eq!(find_secret_placeholder("ä {{secret:A}}!"), Some(3..15));
     }
 
     /// Redactor for tests that knows a secret which is a JSON text.

@@ -44,7 +44,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Appends a batch of events and row changes to a journal, unless the batch is based on an
     /// outdated state of the journal.
-    async fn append(&self, append: AppendRequest) -> Result<AppendResult, StoreError>;
+    async fn append_to_journal(&self, append: AppendRequest) -> Result<AppendResult, StoreError>;
 
     /// Returns the row of a run. Returns `None` if the run does not exist.
     async fn get_run(&self, run: RunId) -> Result<Option<RunRow>, StoreError>;
@@ -56,10 +56,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn list_gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, StoreError>;
 
     /// Returns a watcher that reports changes made by this or another process.
-    fn watch(&self) -> Box<dyn StoreWatcher>;
+    fn watch_for_changes(&self) -> Box<dyn StoreWatcher>;
 
     /// Deletes runs that ended long ago and blobs that nothing refers to.
-    async fn prune(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError>;
+    async fn prune_old_data(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError>;
 }
 
 /// Watcher that waits for changes of the store.
@@ -209,14 +209,14 @@ pub struct AppendRequest {
     /// Run whose journal is extended.
     pub run: RunId,
     /// Author of the batch, and which state of the journal the batch is based on.
-    pub author: Author,
+    pub author: JournalAuthor,
     /// Events and row changes to write.
     pub batch: Batch,
 }
 
 /// Author of a batch for a journal. Each kind of author may write under different conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Author {
+pub enum JournalAuthor {
     /// The worker that drives the run. It must hold the current epoch and have read up to `after`.
     Driver {
         /// Worker that drives the run.
@@ -255,12 +255,12 @@ pub enum AppendResult {
     /// The run does not exist.
     RunNotFound,
     /// A row change was refused, so nothing was written.
-    Refused(RefusalReason),
+    Refused(AppendRefusalReason),
 }
 
 /// Reason why a row change was refused.
 #[derive(Debug, Clone, PartialEq)]
-pub enum RefusalReason {
+pub enum AppendRefusalReason {
     /// The remaining budget does not cover the amount to be held. Contains the remaining budget.
     OverBudget(RemainingBudget),
     /// The maximum number of sandboxes of the provider is already running.

@@ -44,7 +44,7 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
 
     /// Returns whether the subjects of a call can't be determined from this input. Every rule that
     /// asks for approval of this tool then applies to the call.
-    fn has_unknown_subjects(&self, _input: &Value) -> bool {
+    fn has_unknown_rule_subjects(&self, _input: &Value) -> bool {
         false
     }
 
@@ -126,7 +126,7 @@ pub struct ToolContext {
     /// Receiver of the call's progress reports.
     pub progress: Arc<dyn Progress>,
     /// Output of the call so far, which is kept if the call is cancelled.
-    pub partial_output: PartialOutput,
+    pub partial_output: PartialToolOutput,
     /// Sink for images that the output of the call refers to.
     pub images: ImageSink,
 }
@@ -145,7 +145,7 @@ impl ToolContext {
             resource: None,
             skills: Vec::new(),
             progress: Arc::new(NoopProgress),
-            partial_output: PartialOutput::default(),
+            partial_output: PartialToolOutput::default(),
             images: ImageSink::default(),
         }
     }
@@ -154,9 +154,9 @@ impl ToolContext {
 /// Output of a call so far, which is kept if the call is cancelled. Cheap to clone; clones share
 /// the output.
 #[derive(Clone, Default)]
-pub struct PartialOutput(Arc<Mutex<Option<String>>>);
+pub struct PartialToolOutput(Arc<Mutex<Option<String>>>);
 
-impl PartialOutput {
+impl PartialToolOutput {
     /// Sets the output that is used if the call is cancelled.
     pub fn set_text(&self, text: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
@@ -169,7 +169,7 @@ impl PartialOutput {
     }
 }
 
-impl std::fmt::Debug for PartialOutput {
+impl std::fmt::Debug for PartialToolOutput {
     /// Formats the value without the output, which may contain anything that a program printed.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("PartialOutput")

@@ -334,7 +334,7 @@ mod tests {
             ("see &#112;ostgres://u:p%40s", "&#112;ostgres://u:p%40s"),
             (r"see \u{70}ostgres\u{3", r"\u{70}ostgres\u{3"),
         ] {
-            let held = &text[text.len() - redactor(&[address]).partial_secret_len(text)..];
+            let held = &text[text.len() - redactor(&[address]).partial_secret_suffix_len(text)..];
             assert_eq!(held, expect, "{text}");
         }
     }
@@ -369,7 +369,7 @@ mod tests {
             (r#"sk-\u00e4/\"x\"\ud834\udd"#, r#"sk-\u00e4/\"x\"\ud834\udd"#),
             ("%73%6b?", ""),
         ] {
-            let unfinished = redactor(&[(SECRET, "key")]).partial_secret_len(text);
+            let unfinished = redactor(&[(SECRET, "key")]).partial_secret_suffix_len(text);
             let held = &text[text.len() - unfinished..];
             assert_eq!(held, expect, "{text}");
         }

@@ -44,7 +44,7 @@ const ENCODED_BYTES_MAX: usize = 64 << 10;
 
 /// Returns all patterns that are searched for in order to find one secret.
 pub(super) fn search_patterns(secret: &str) -> Vec<String> {
-    let parts = secret_parts(secret);
+    let parts = split_secret_into_parts(secret);
     if secret.len() > ENCODED_BYTES_MAX {
         return parts;
     }
@@ -52,7 +52,7 @@ pub(super) fn search_patterns(secret: &str) -> Vec<String> {
 }
 
 /// Returns a secret and those of its parts that are secrets on their own.
-fn secret_parts(secret: &str) -> Vec<String> {
+fn split_secret_into_parts(secret: &str) -> Vec<String> {
     let mut texts = Vec::new();
     match serde_json::from_str(secret) {
         Ok(data @ (Value::Object(_) | Value::Array(_))) => {
@@ -93,12 +93,12 @@ fn add_secret_json_strings(texts: &mut Vec<String>, name: &str, data: Value) {
 fn is_secret_json_string(name: &str, text: &str) -> bool {
     match is_secret_name(name) {
         true => text.len() >= SECRET_BYTES_MIN,
-        false => text.len() >= JSON_TEXT_BYTES_MIN && !is_public_address(text),
+        false => text.len() >= JSON_TEXT_BYTES_MIN && !is_public_url_or_email(text),
     }
 }
 
 /// Returns whether a text is a URL or an email address without anything secret in it.
-fn is_public_address(text: &str) -> bool {
+fn is_public_url_or_email(text: &str) -> bool {
     match text.split_once("://") {
         Some((_, address)) => {
             let mut path = address.split('/').skip(1);
@@ -244,7 +244,7 @@ mod tests {
             ("@correct-horse.battery.staple", false),
             ("correct-horse-battery-staple", false),
         ] {
-            assert_eq!(is_public_address(text), public, "{text}");
+            assert_eq!(is_public_url_or_email(text), public, "{text}");
         }
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::error::{EXPANSION_MAX, SchemaError};
 use super::references::SchemaGraph;
-use super::totals::{CountedSubschemas, build_nodes, compute_subschema_totals};
+use super::totals::{CountedSubschemas, build_schema_nodes, compute_subschema_totals};
 
 /// Upper bounds of the work for validating a value against a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl SchemaComplexity {
     /// Returns the reason why no value should be validated against the schema.
     pub fn measure(schema: &Value) -> Result<Self, SchemaError> {
         let graph = SchemaGraph::new(schema);
-        let nodes = build_nodes(&graph)?;
+        let nodes = build_schema_nodes(&graph)?;
         let expanded = compute_subschema_totals(&nodes, CountedSubschemas::Parts, 0..1);
         let reached = || (0..nodes.len()).filter(|at| expanded.totals[*at] > 0);
         // In a recursive schema, the root's total omits the targets of references that lead back.
@@ -116,7 +116,7 @@ mod tests {
 
     /// Returns a schema with a chain of the given number of definitions. Each definition has the
     /// given number of references to the next definition.
-    fn reference_chain(depth: usize, width: usize, keyword: &str) -> Value {
+    fn schema_with_reference_chain(depth: usize, width: usize, keyword: &str) -> Value {
         let link = |n: usize| json!({ "$ref": format!("#/$defs/d{n}") });
         let mut defs: serde_json::Map<String, Value> = (0..depth)
             .map(|n| (format!("d{n}"), json!({ keyword: vec![link(n + 1); width] })))
@@ -129,7 +129,7 @@ mod tests {
     fn schemas_that_grow_exponentially_are_refused() {
         for keyword in ["allOf", "anyOf", "oneOf", "prefixItems"] {
             assert_eq!(
-                SchemaComplexity::measure(&reference_chain(12, 8, keyword)),
+                SchemaComplexity::measure(&schema_with_reference_chain(12, 8, keyword)),
                 Err(SchemaError::Expansion),
                 "{keyword}"
             );
@@ -146,8 +146,8 @@ mod tests {
     }
 
     /// Adds definitions to a schema whose expansion, starting at `#/$defs/d0`, grows exponentially.
-    fn add_large_definitions(mut schema: Value) -> Value {
-        let defs = reference_chain(12, 8, "allOf")["$defs"].take();
+    fn add_exponential_definitions(mut schema: Value) -> Value {
+        let defs = schema_with_reference_chain(12, 8, "allOf")["$defs"].take();
         for (name, definition) in defs.as_object().unwrap() {
             schema["$defs"][name] = definition.clone();
         }
@@ -186,7 +186,7 @@ mod tests {
                     { "$id": "http://x/z", "$ref": "#/$defs/d0" } } } } }),
         ] {
             assert_eq!(
-                SchemaComplexity::measure(&add_large_definitions(schema.clone())),
+                SchemaComplexity::measure(&add_exponential_definitions(schema.clone())),
                 Err(SchemaError::Expansion),
                 "{schema}"
             );
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_checks_are_counted_each_time() {
+    fn subschemas_evaluated_again_are_counted_again() {
         // Each level is evaluated, and evaluated again to find out which parts it covers.
         let unevaluated =
             |inner: Value| json!({ "anyOf": [inner], "unevaluatedProperties": false });
@@ -217,9 +217,9 @@ mod tests {
 
     #[test]
     fn schemas_that_share_definitions_are_accepted() {
-        assert!(SchemaComplexity::measure(&reference_chain(4, 8, "allOf")).is_ok());
-        assert!(SchemaComplexity::measure(&reference_chain(2_000, 1, "allOf")).is_ok());
-        let unused = reference_chain(12, 8, "allOf")["$defs"].clone();
+        assert!(SchemaComplexity::measure(&schema_with_reference_chain(4, 8, "allOf")).is_ok());
+        assert!(SchemaComplexity::measure(&schema_with_reference_chain(2_000, 1, "allOf")).is_ok());
+        let unused = schema_with_reference_chain(12, 8, "allOf")["$defs"].clone();
         assert!(SchemaComplexity::measure(&json!({ "type": "string", "$defs": unused })).is_ok());
     }
 

@@ -66,7 +66,7 @@ impl<'a> SchemaGraph<'a> {
         while let Some((value, base)) = values.pop_front() {
             match value {
                 Value::Object(fields) => {
-                    let base = graph.add_part(value, base);
+                    let base = graph.add_schema_object(value, base);
                     values.extend(fields.values().map(|inner| (inner, base)));
                 }
                 Value::Array(list) => values.extend(list.iter().map(|inner| (inner, base))),
@@ -78,7 +78,7 @@ impl<'a> SchemaGraph<'a> {
 
     /// Adds an object of the document. Returns the index of the nearest part with an id that
     /// encloses the children of the object.
-    fn add_part(&mut self, part: &'a Value, outer_base: usize) -> usize {
+    fn add_schema_object(&mut self, part: &'a Value, outer_base: usize) -> usize {
         let part_index = self.parts.len();
         let text = |name: &str| part.get(name).and_then(Value::as_str);
         let mut base = outer_base;
@@ -130,7 +130,7 @@ impl<'a> SchemaGraph<'a> {
             // The text of a `$recursiveRef` is irrelevant.
             let mut found = self.enclosing_resource_indices(part_index);
             found.extend(&self.recursive);
-            Some((reference, ReferenceTargets::Values(self.values_from_parts(found, Some))))
+            Some((reference, ReferenceTargets::Values(self.select_values_of_parts(found, Some))))
         })
     }
 
@@ -150,13 +150,15 @@ impl<'a> SchemaGraph<'a> {
             return ReferenceTargets::Unknown;
         }
         let values = if fragment.is_empty() {
-            self.values_from_parts(candidates, Some)
+            self.select_values_of_parts(candidates, Some)
         } else if fragment.starts_with('/') {
             let path = percent_decode(fragment);
-            self.values_from_parts(candidates, |part| resolve_json_pointer(part, path.as_deref()?))
+            self.select_values_of_parts(candidates, |part| {
+                resolve_json_pointer(part, path.as_deref()?)
+            })
         } else {
             let named = self.anchors.get(fragment).cloned().unwrap_or_default();
-            self.values_from_parts(named, Some)
+            self.select_values_of_parts(named, Some)
         };
         if values.is_empty() {
             return ReferenceTargets::Unknown;
@@ -164,7 +166,7 @@ impl<'a> SchemaGraph<'a> {
         ReferenceTargets::Values(values)
     }
 
-    fn values_from_parts(
+    fn select_values_of_parts(
         &self,
         mut part_indices: Vec<usize>,
         select: impl Fn(&'a Value) -> Option<&'a Value>,
@@ -218,7 +220,7 @@ impl<'a> SchemaGraph<'a> {
     }
 
     /// Returns the indices of those values that are objects of the document.
-    pub(super) fn part_indices(&self, values: &[&Value]) -> Vec<usize> {
+    pub(super) fn schema_object_indices(&self, values: &[&Value]) -> Vec<usize> {
         let number = |value: &&Value| self.index.get(&std::ptr::from_ref(*value)).copied();
         values.iter().filter_map(number).collect()
     }

@@ -76,7 +76,7 @@ pub(super) enum CountedSubschemas {
 impl SchemaNode<'_> {
     /// Returns the node's own count, and how much of it is repeated for an enclosing schema with an
     /// `unevaluated` keyword.
-    fn counts_without_targets(&self, count_kind: CountedSubschemas) -> (u64, u64) {
+    fn own_subschema_counts(&self, count_kind: CountedSubschemas) -> (u64, u64) {
         let (own, repeated) = match count_kind {
             CountedSubschemas::Parts | CountedSubschemas::Visits => (1, 1),
             CountedSubschemas::Fields => self.fields,
@@ -89,14 +89,20 @@ impl SchemaNode<'_> {
         (own + if self.is_meta { meta } else { 0 }, repeated)
     }
 
-    fn target_index(&self, position: usize, count_kind: CountedSubschemas) -> Option<usize> {
+    fn counted_subschema_index(
+        &self,
+        position: usize,
+        count_kind: CountedSubschemas,
+    ) -> Option<usize> {
         let inner = || self.children.get(position - self.in_place.len());
         let same = self.in_place.get(position);
         same.or_else(|| inner().filter(|_| count_kind == CountedSubschemas::Parts)).copied()
     }
 }
 
-pub(super) fn build_nodes<'a>(graph: &SchemaGraph<'a>) -> Result<Vec<SchemaNode<'a>>, SchemaError> {
+pub(super) fn build_schema_nodes<'a>(
+    graph: &SchemaGraph<'a>,
+) -> Result<Vec<SchemaNode<'a>>, SchemaError> {
     let mut nodes = Vec::with_capacity(graph.parts.len());
     let mut referred = 0;
     for (node_index, part) in graph.parts.iter().enumerate() {
@@ -118,12 +124,12 @@ pub(super) fn build_nodes<'a>(graph: &SchemaGraph<'a>) -> Result<Vec<SchemaNode<
         }
         let inner = find_subschemas(part, (&PART_LISTS, &PART_SINGLE, &PART_MAPS));
         nodes.push(SchemaNode {
-            in_place: graph.part_indices(&same),
-            children: graph.part_indices(&inner),
-            repeated: graph.part_indices(&find_subschemas(part, (&[], &REPEATED, &[]))),
+            in_place: graph.schema_object_indices(&same),
+            children: graph.schema_object_indices(&inner),
+            repeated: graph.schema_object_indices(&find_subschemas(part, (&[], &REPEATED, &[]))),
             is_unevaluated: UNEVALUATED.iter().any(|name| part.get(name).is_some()),
-            fields: field_fanout(part),
-            items: item_fanout(part),
+            fields: max_subschemas_per_field(part),
+            items: max_subschemas_per_item(part),
             is_meta,
             unknown,
         });
@@ -140,7 +146,7 @@ fn count_object_subschemas(part: &Value, keywords: (&[&str], &[&str], &[&str])) 
 
 /// Returns how many subschemas of a part apply to one field of an object at most, and how many of
 /// them may be evaluated again.
-fn field_fanout(part: &Value) -> (u64, u64) {
+fn max_subschemas_per_field(part: &Value) -> (u64, u64) {
     let named = count_object_subschemas(part, (&[], &[], &["properties"])).min(1);
     let patterns = count_object_subschemas(part, (&[], &[], &["patternProperties"]));
     // `additionalProperties` only applies to fields that no other keyword applies to.
@@ -151,7 +157,7 @@ fn field_fanout(part: &Value) -> (u64, u64) {
 
 /// Returns how many subschemas of a part apply to one item of a list at most, and how many of them
 /// may be evaluated again.
-fn item_fanout(part: &Value) -> (u64, u64) {
+fn max_subschemas_per_item(part: &Value) -> (u64, u64) {
     let placed = count_object_subschemas(part, (&["prefixItems"], &[], &[])).min(1);
     let listed = count_object_subschemas(part, (&["items"], &[], &[])).min(1);
     let every = count_object_subschemas(part, (&[], &["additionalItems"], &[]));
@@ -192,13 +198,13 @@ impl SubschemaTotals {
     }
 
     /// Sets the total of a node. The totals of the subschemas that it leads to must be set already.
-    fn set_total(
+    fn compute_node_total(
         &mut self,
         node_index: usize,
         node: &SchemaNode<'_>,
         count_kind: CountedSubschemas,
     ) {
-        let (mut own, mut repeated) = node.counts_without_targets(count_kind);
+        let (mut own, mut repeated) = node.own_subschema_counts(count_kind);
         for to in &node.in_place {
             let (total, again) = (self.totals[*to], self.repeated[*to]);
             own = own.saturating_add(total);
@@ -236,8 +242,8 @@ pub(super) fn compute_subschema_totals(
             is_open[start] = true;
         }
         while let Some((node_index, next)) = stack.pop() {
-            let Some(to) = nodes[node_index].target_index(next, count_kind) else {
-                sums.set_total(node_index, &nodes[node_index], count_kind);
+            let Some(to) = nodes[node_index].counted_subschema_index(next, count_kind) else {
+                sums.compute_node_total(node_index, &nodes[node_index], count_kind);
                 is_open[node_index] = false;
                 is_done[node_index] = true;
                 continue;

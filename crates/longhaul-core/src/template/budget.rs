@@ -31,7 +31,7 @@ impl RenderBudget {
     /// iterator is converted to a list.
     pub(super) fn charge_value(&self, value: Value) -> Result<Value, Error> {
         let value = match value.kind() == ValueKind::Iterable {
-            true => self.collect_list(&value)?,
+            true => self.collect_bounded_list(&value)?,
             false => value,
         };
         let mut values = vec![(value.clone(), 0)];
@@ -62,7 +62,7 @@ impl RenderBudget {
         Ok(value)
     }
 
-    fn collect_list(&self, iterator: &Value) -> Result<Value, Error> {
+    fn collect_bounded_list(&self, iterator: &Value) -> Result<Value, Error> {
         let left = self.0.load(Ordering::Relaxed);
         let mut items = Vec::new();
         for item in iterator.try_iter()? {

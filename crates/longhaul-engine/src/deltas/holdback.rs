@@ -34,7 +34,7 @@ impl HoldbackBuffer {
     /// Splits the buffered text into a part that can be published and a part that must be held
     /// back.
     fn split_at_possible_secret(&self, redact: &dyn Redact) -> (String, String) {
-        let end = self.text.len().saturating_sub(redact.partial_secret_len(&self.text));
+        let end = self.text.len().saturating_sub(redact.partial_secret_suffix_len(&self.text));
         let (complete, rest) = self.text.split_at(self.text.floor_char_boundary(end));
         let whole = redact.redact(&self.text);
         if rest.is_empty() {

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 
 use longhaul_core::time::{Clock, Millis};
-use longhaul_run::{Input, Run};
+use longhaul_run::{Run, RunInput};
 
 use crate::drive::progress::{ProgressThrottle, ProgressUpdate};
 use crate::error::Error;
@@ -91,14 +91,14 @@ async fn commit_progress_update(
     update: ProgressUpdate,
 ) -> Result<CommitOutcome, Error> {
     match update {
-        ProgressUpdate::Droppable(update) => session.try_commit(update).await,
-        ProgressUpdate::Durable(update) => session.commit_durably(update).await,
+        ProgressUpdate::Droppable(update) => session.try_commit_input_once(update).await,
+        ProgressUpdate::Durable(update) => session.commit_input_durably(update).await,
     }
 }
 
 /// Runs `other` to completion while polling `work`. If `work` ends first, its result is stored in
 /// `done`.
-async fn run_while_polling<T, U>(
+async fn complete_while_polling_work<T, U>(
     work: Pin<&mut (impl Future<Output = T> + ?Sized)>,
     mut other: Pin<&mut impl Future<Output = U>>,
     done: &mut Option<T>,
@@ -114,10 +114,10 @@ async fn run_while_polling<T, U>(
 impl AbortReason {
     /// Returns the next input for the state machine after work without effects, such as fetching
     /// context, was aborted. `None` if this driver has lost its claim on the run.
-    pub(super) const fn input_after_abort(self) -> Option<Input> {
+    pub(super) const fn input_after_abort(self) -> Option<RunInput> {
         match self {
-            Self::Cancelled | Self::Interrupted | Self::TimedOut => Some(Input::Advance),
-            Self::Shutdown => Some(Input::Release),
+            Self::Cancelled | Self::Interrupted | Self::TimedOut => Some(RunInput::Advance),
+            Self::Shutdown => Some(RunInput::Release),
             Self::Lost => None,
         }
     }
@@ -156,15 +156,16 @@ impl<'a> AbortSignals<'a> {
                 update = next_progress_update(self.progress) => update,
                 () = wait_for_timeout(&*clock, self.time_to_timeout(&*clock)) => {
                     let elapsed = self.elapsed(&*clock);
-                    ProgressUpdate::Durable(Input::TimeoutPassed { elapsed })
+                    ProgressUpdate::Durable(RunInput::TimeoutPassed { elapsed })
                 }
             };
-            let is_timeout = matches!(update, ProgressUpdate::Durable(Input::TimeoutPassed { .. }));
+            let is_timeout =
+                matches!(update, ProgressUpdate::Durable(RunInput::TimeoutPassed { .. }));
             let mut done = None;
             let committed = {
                 let commit = pin!(commit_progress_update(self.session, update));
                 // The calls keep running, however long the store takes.
-                run_while_polling(work.as_mut(), commit, &mut done).await?
+                complete_while_polling_work(work.as_mut(), commit, &mut done).await?
             };
             if is_timeout {
                 log_timeout(self.session.run());

@@ -15,7 +15,7 @@ use longhaul_core::change::Blob;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{PartialOutput, Tool, ToolContext};
+use longhaul_core::port::tool::{PartialToolOutput, Tool, ToolContext};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::input::ToolCallStatus;
 use serde_json::Value;
@@ -71,13 +71,13 @@ impl CancelledToolCall {
         FinishedToolCall {
             call: self.call,
             status: ToolCallStatus::Interrupted,
-            output: join_partial_output(message, self.partial_output),
+            output: message_with_partial_output(message, self.partial_output),
             images: Vec::new(),
         }
     }
 }
 
-fn join_partial_output(message: &str, partial: Option<String>) -> ToolOutput {
+fn message_with_partial_output(message: &str, partial: Option<String>) -> ToolOutput {
     let partial = partial.filter(|partial| !partial.is_empty());
     let partial =
         partial.map_or(String::new(), |partial| format!("\nOutput until then:\n{partial}"));
@@ -94,7 +94,7 @@ pub(super) struct ActiveToolCalls {
 struct ActiveToolCall {
     call: CallId,
     policy: ToolCallCancelPolicy,
-    partial_output: PartialOutput,
+    partial_output: PartialToolOutput,
     work: BoxFuture<'static, FinishedToolCall>,
     _progress: Option<CallProgressGuard>,
 }
@@ -121,7 +121,7 @@ impl ActiveToolCalls {
 
     /// Starts a tool call. `tracked` is the guard that keeps the call's progress reports enabled
     /// while the call runs.
-    pub(super) fn start(&mut self, request: ToolCallRequest, tracked: CallProgressGuard) {
+    pub(super) fn start_call(&mut self, request: ToolCallRequest, tracked: CallProgressGuard) {
         self.running.push(ActiveToolCall {
             call: request.ctx.call,
             policy: ToolCallCancelPolicy {
@@ -139,7 +139,7 @@ impl ActiveToolCalls {
         self.running.push(ActiveToolCall {
             call: finished.call,
             policy: ToolCallCancelPolicy { may_repeat: true, is_cancel_safe: true },
-            partial_output: PartialOutput::default(),
+            partial_output: PartialToolOutput::default(),
             work: async move { finished }.boxed(),
             _progress: None,
         });
@@ -165,7 +165,7 @@ impl ActiveToolCalls {
     }
 
     /// Cancels the running calls whose cancel policy satisfies the predicate.
-    pub(super) fn cancel(
+    pub(super) fn cancel_calls_if(
         &mut self,
         predicate: impl Fn(ToolCallCancelPolicy) -> bool,
     ) -> Vec<CancelledToolCall> {
@@ -211,7 +211,7 @@ async fn run_tool_call(request: ToolCallRequest) -> FinishedToolCall {
                 true => ToolCallStatus::Interrupted,
                 false => status_of_unknown_result(request.class),
             };
-            (end, join_partial_output(&message, request.ctx.partial_output.take_text()))
+            (end, message_with_partial_output(&message, request.ctx.partial_output.take_text()))
         }
     };
     FinishedToolCall { call, status: end, output, images: request.ctx.images.drain() }
@@ -318,12 +318,12 @@ mod tests {
         let mut calls = ActiveToolCalls::default();
         let throttle = ProgressThrottle::default();
         let track = |index| throttle.track_call(CallId { turn: 1, index });
-        calls.start(counting_call_request(1, EffectClass::Pure, &done), track(1));
+        calls.start_call(counting_call_request(1, EffectClass::Pure, &done), track(1));
         assert!(calls.next_finished().now_or_never().is_none(), "the first call is running");
-        let cancelled = calls.cancel(|call| call.may_repeat);
+        let cancelled = calls.cancel_calls_if(|call| call.may_repeat);
         let cancelled: Vec<CallId> = cancelled.iter().map(|cancelled| cancelled.call).collect();
         assert_eq!(cancelled, [CallId { turn: 1, index: 1 }]);
-        calls.start(counting_call_request(2, EffectClass::Once, &done), track(2));
+        calls.start_call(counting_call_request(2, EffectClass::Once, &done), track(2));
         assert!(calls.next_finished().now_or_never().is_none(), "the second call is running");
         let ended = calls.next_finished().now_or_never().flatten().expect("the call ends");
         assert_eq!(ended.call, CallId { turn: 1, index: 2 });
@@ -358,7 +358,7 @@ mod tests {
             request.tool = Arc::new(UnknownOutcomeTool(request.tool.spec().clone()));
             let mut calls = ActiveToolCalls::default();
             let tracked = ProgressThrottle::default().track_call(request.ctx.call);
-            calls.start(request, tracked);
+            calls.start_call(request, tracked);
             let ended = calls.next_finished().now_or_never().flatten().expect("the call ends");
             assert_eq!(ended.status, end, "{class:?}");
             assert_eq!(ended.output, ToolOutput::text("its server is gone"));

@@ -11,13 +11,13 @@ use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::{Message, StopReason};
 use longhaul_core::port::model::{ModelRequest, ModelResponse};
 use longhaul_core::time::Millis;
-use longhaul_run::Input;
+use longhaul_run::RunInput;
 
 use crate::drive::context::DriveContext;
-use crate::drive::model_call::call_model_timed;
+use crate::drive::model_call::call_model_and_measure_time;
 use crate::error::Error;
 use crate::summary::{
-    ConversationSplit, build_summary, count_messages_to_summarize, summary_request,
+    ConversationSplit, build_summary, count_messages_to_summarize, to_summary_request,
 };
 
 /// Requests a summary of the run's conversation. `None` means that this driver has lost its claim
@@ -25,12 +25,13 @@ use crate::summary::{
 pub(super) async fn compact_conversation(
     ctx: &mut DriveContext,
     request: ModelRequest,
-) -> Result<Option<Input>, Error> {
+) -> Result<Option<RunInput>, Error> {
     let messages = Arc::clone(&request.messages);
     let task = ctx.session.run().transcript().task_message().cloned();
     let (outcome, active) =
-        call_model_timed(ctx, summary_request(request), ModelCallPurpose::Compact).await?;
-    Ok(outcome.into_input(active, |response, _| {
+        call_model_and_measure_time(ctx, to_summary_request(request), ModelCallPurpose::Compact)
+            .await?;
+    Ok(outcome.into_run_input(active, |response, _| {
         Some(compaction_input(&messages, task.as_ref(), (response, active)))
     }))
 }
@@ -40,7 +41,7 @@ fn compaction_input(
     messages: &[Arc<Message>],
     task: Option<&Message>,
     (response, active): (ModelResponse, Millis),
-) -> Input {
+) -> RunInput {
     let replaced = count_messages_to_summarize(messages);
     let (dropped, kept) = messages.split_at(replaced);
     let split = ConversationSplit { task, summarized: dropped, kept_messages: kept };
@@ -54,7 +55,7 @@ fn compaction_input(
         | StopReason::Other(_) => build_summary(split, &response.reply.text()),
     };
     match made {
-        Ok(summary) => Input::Compacted(Box::new(MemoryCompacted {
+        Ok(summary) => RunInput::Compacted(Box::new(MemoryCompacted {
             replaced,
             summary: vec![summary],
             usage: response.usage,
@@ -65,7 +66,7 @@ fn compaction_input(
         Err(why) => {
             let mut failure = Failure::new(FailureClass::Refused, why);
             failure.usage = Some(response.usage);
-            Input::ModelFailed { failure, cost: response.cost, active }
+            RunInput::ModelFailed { failure, cost: response.cost, active }
         }
     }
 }

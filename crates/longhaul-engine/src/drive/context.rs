@@ -8,11 +8,11 @@ use longhaul_core::port::model::ModelRequest;
 use longhaul_core::port::store::Claim;
 use longhaul_core::port::tool::ClaimId;
 use longhaul_core::time::Millis;
-use longhaul_run::Input;
+use longhaul_run::RunInput;
 
 use crate::agent::Agent;
 use crate::blob_texts::BlobTextCache;
-use crate::blocker::Blocker;
+use crate::blocker::RunBlocker;
 use crate::crash_guard::{RunAdmission, TrialPermits};
 use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
 use crate::drive::assignment::{DriveOutcome, RunAssignment};
@@ -53,7 +53,7 @@ pub(super) enum DriverSetupOutcome {
     /// Everything that the run needs is available.
     Ready,
     /// The run needs something that is missing, such as a model or a tool.
-    Blocked(Blocker),
+    Blocked(RunBlocker),
     /// The run has crashed its workers too often at the same point.
     CrashLoop,
     /// This driver has lost its claim on the run, or has to release the run.
@@ -93,7 +93,7 @@ impl DriveContext {
         // From here on a crash of this process counts for the run. A crash while it only waited
         // does not.
         let arrived = match may_begin
-            && ctx.session.commit_durably(Input::Recover).await? == CommitOutcome::Applied
+            && ctx.session.commit_input_durably(RunInput::Recover).await? == CommitOutcome::Applied
         {
             true => ctx.load_run_env().await?,
             false => DriverSetupOutcome::Lost,
@@ -152,7 +152,7 @@ impl DriveContext {
     /// appended where possible, so that the shutdown does not count as a crash.
     pub(super) async fn give_up_run(&mut self) -> DriveOutcome {
         if self.shutdown.is_draining() && !self.lease.is_lost() {
-            match self.session.commit_durably(Input::Release).await {
+            match self.session.commit_input_durably(RunInput::Release).await {
                 Ok(_) if self.session.run().control().idle.is_some() => return DriveOutcome::Idle,
                 Ok(_) => {}
                 Err(error) => {
@@ -224,11 +224,11 @@ impl DriveContext {
 
     /// Replaces blob references in the request with their texts, because model adapters can't read
     /// blobs.
-    pub(super) async fn inline_blobs(
+    pub(super) async fn inline_request_blobs(
         &mut self,
         request: ModelRequest,
     ) -> Result<ModelRequest, Error> {
-        self.blob_texts.inline_blobs(&*self.services.records, request).await
+        self.blob_texts.inline_request_blobs(&*self.services.records, request).await
     }
 }
 

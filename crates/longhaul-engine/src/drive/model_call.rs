@@ -4,13 +4,13 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
 use futures_util::FutureExt as _;
-use longhaul_core::event::turn::{ModelCallPurpose, OutputCheck, ToolCallClassification};
+use longhaul_core::event::turn::{ModelCallPurpose, OutputCheckResult, ToolCallClassification};
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::port::model::{Model, ModelRequest, ModelResponse};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_run::input::{InterruptedReply, ModelReply};
-use longhaul_run::{Input, Run};
+use longhaul_run::{Run, RunInput};
 use std::sync::Arc;
 
 use crate::classify::classify_tool_call;
@@ -19,7 +19,7 @@ use crate::drive::context::DriveContext;
 use crate::error::Error;
 use crate::redaction::Redaction;
 use crate::run_env::RunEnv;
-use crate::services::{ModelError, ModelResolver, ResolvedModel};
+use crate::services::{ModelResolver, ResolveModelError, ResolvedModel};
 
 /// Outcome of one model request.
 pub(super) enum ModelRequestOutcome {
@@ -53,17 +53,17 @@ impl ModelRequestOutcome {
 
     /// Converts the outcome into the next input of the state machine; the closure converts a reply.
     /// `None` means that this driver has lost its claim on the run.
-    pub(super) fn into_input(
+    pub(super) fn into_run_input(
         self,
         active: Millis,
-        made: impl FnOnce(ModelResponse, Vec<Option<String>>) -> Option<Input>,
-    ) -> Option<Input> {
+        made: impl FnOnce(ModelResponse, Vec<Option<String>>) -> Option<RunInput>,
+    ) -> Option<RunInput> {
         match self {
             Self::Reply(response, held) => made(response, held),
             Self::Lost => None,
-            Self::Failed(failure, cost) => Some(Input::ModelFailed { failure, cost, active }),
+            Self::Failed(failure, cost) => Some(RunInput::ModelFailed { failure, cost, active }),
             Self::Interrupted(interrupted) => {
-                Some(Input::ModelInterrupted(InterruptedReply { active, ..interrupted }))
+                Some(RunInput::ModelInterrupted(InterruptedReply { active, ..interrupted }))
             }
         }
     }
@@ -74,11 +74,12 @@ impl ModelRequestOutcome {
 pub(super) async fn run_model_turn(
     ctx: &mut DriveContext,
     request: ModelRequest,
-) -> Result<Option<Input>, Error> {
-    let (outcome, active) = call_model_timed(ctx, request, ModelCallPurpose::Turn).await?;
+) -> Result<Option<RunInput>, Error> {
+    let (outcome, active) =
+        call_model_and_measure_time(ctx, request, ModelCallPurpose::Turn).await?;
     let (calls, output_check) = match (&outcome, &ctx.env) {
         (ModelRequestOutcome::Reply(response, held), Some(env)) => {
-            classify_reply(env, ctx.session.run(), (response, held)).await
+            classify_calls_and_output(env, ctx.session.run(), (response, held)).await
         }
         (ModelRequestOutcome::Reply(..), None) => return Ok(None),
         (
@@ -88,30 +89,30 @@ pub(super) async fn run_model_turn(
             _,
         ) => (Vec::new(), None),
     };
-    Ok(outcome.into_input(active, |response, _| {
-        Some(Input::ModelReplied(Box::new(ModelReply { response, calls, output_check, active })))
+    Ok(outcome.into_run_input(active, |response, _| {
+        Some(RunInput::ModelReplied(Box::new(ModelReply { response, calls, output_check, active })))
     }))
 }
 
 /// Classifies the tool calls of a reply and checks a final answer against the output schema.
-async fn classify_reply(
+async fn classify_calls_and_output(
     env: &RunEnv,
     run: &Run,
     (response, held): (&ModelResponse, &[Option<String>]),
-) -> (Vec<ToolCallClassification>, Option<OutputCheck>) {
+) -> (Vec<ToolCallClassification>, Option<OutputCheckResult>) {
     let mut calls = Vec::with_capacity(held.len());
     for (call, held) in response.reply.tool_calls().zip(held) {
         calls.push(classify_tool_call(env, run, (call, held.as_deref())).await);
     }
     let output_check = match env.output_schema() {
-        Some(schema) => schema.check_reply(response, &calls, &*env.clock).await,
+        Some(schema) => schema.validate_final_reply(response, &calls, &*env.clock).await,
         None => None,
     };
     (calls, output_check)
 }
 
 /// Sends a request to the run's model. Returns the outcome and how long the request took.
-pub(super) async fn call_model_timed(
+pub(super) async fn call_model_and_measure_time(
     ctx: &mut DriveContext,
     request: ModelRequest,
     purpose: ModelCallPurpose,
@@ -136,13 +137,13 @@ async fn call_model(
     if ctx.shutdown.is_draining() {
         return Ok(ModelRequestOutcome::Failed(cancelled_request_failure(), None));
     }
-    let request = ctx.inline_blobs(request).await?;
+    let request = ctx.inline_request_blobs(request).await?;
     // Checked after all other waits: loading the texts may take so long that the claim is lost
     // meanwhile.
     if !ctx.lease.wait_until_valid().await {
         return Ok(ModelRequestOutcome::Lost);
     }
-    let sink = ctx.services.deltas.create_sink(&request, Arc::clone(&ctx.services.redact));
+    let sink = ctx.services.deltas.create_request_sink(&request, Arc::clone(&ctx.services.redact));
     let found = match resolve_model(&env, &*ctx.services.models, (&request.model, purpose)) {
         Ok(found) => found,
         Err(failure) => return Ok(ModelRequestOutcome::Failed(failure, None)),
@@ -170,7 +171,7 @@ async fn call_model(
             AbortReason::Cancelled | AbortReason::Shutdown | AbortReason::TimedOut,
         ) => ModelRequestOutcome::Failed(cancelled_request_failure(), None),
         AbortableOutcome::Aborted(AbortReason::Interrupted) => {
-            interrupted_outcome(&*found.model, &request, sink.complete_text())
+            interrupted_outcome(&*found.model, &request, sink.flush_and_get_text())
         }
         AbortableOutcome::Aborted(AbortReason::Lost) => ModelRequestOutcome::Lost,
     })
@@ -188,8 +189,9 @@ fn resolve_model(
     if let Some(own) = own {
         return Ok(own.clone());
     }
-    let missing = |why: ModelError| Failure::new(FailureClass::InvalidRequest, why.to_string());
-    match (models.resolve(Some(name)), purpose) {
+    let missing =
+        |why: ResolveModelError| Failure::new(FailureClass::InvalidRequest, why.to_string());
+    match (models.resolve_model_name(Some(name)), purpose) {
         (Ok(found), _) => Ok(found),
         (Err(why), ModelCallPurpose::Compact) => Err(missing(why)),
         (Err(why), ModelCallPurpose::Turn) => {

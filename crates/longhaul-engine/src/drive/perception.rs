@@ -13,7 +13,7 @@ use longhaul_core::event::turn::PerceptionUpdate;
 use longhaul_core::port::context::{ContextError, ContextProvider, ContextRequest, Perception};
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Clock, Millis};
-use longhaul_run::Input;
+use longhaul_run::RunInput;
 use longhaul_run::input::PerceptionRefresh;
 
 use crate::drive::abort::{AbortSignals, AbortableOutcome};
@@ -21,8 +21,8 @@ use crate::drive::context::DriveContext;
 use crate::error::Error;
 use crate::event_text;
 use crate::panics;
-use crate::prompt::{WORLD_UPDATE_HEADING, format_world_state};
-use crate::prompt_setup::prepare_prompt;
+use crate::prompt::{WORLD_UPDATE_HEADING, format_perceived_state};
+use crate::prompt_setup::build_run_prepared_event;
 use crate::redaction::Redaction;
 
 /// Delay before each attempt to fetch the perception. The first attempt has no delay.
@@ -48,33 +48,33 @@ enum PerceptionFetchOutcome {
     Fetched(Perception),
     /// Fetching was aborted, and the state machine gets this input. `None` means that this driver
     /// has lost its claim on the run.
-    Aborted(Option<Input>),
+    Aborted(Option<RunInput>),
 }
 
 /// Fetches the perception and renders the prompt. `None` means that this driver has lost its claim
 /// on the run.
-pub(super) async fn prepare_run(ctx: &mut DriveContext) -> Result<Option<Input>, Error> {
+pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<RunInput>, Error> {
     let perception = match fetch_perception(ctx).await? {
         PerceptionFetchOutcome::NoProvider => None,
         PerceptionFetchOutcome::Fetched(perception) => Some(perception),
         PerceptionFetchOutcome::Aborted(input) => return Ok(input),
     };
     let Some(env) = &ctx.env else {
-        return Ok(Some(Input::Advance));
+        return Ok(Some(RunInput::Advance));
     };
-    let made = prepare_prompt(&ctx.services, env, ctx.session.run(), perception).await?;
+    let made = build_run_prepared_event(&ctx.services, env, ctx.session.run(), perception).await?;
     Ok(Some(match made {
-        Ok((perception, blobs)) => Input::Prepared(Box::new(perception), blobs),
-        Err(blocker) => blocker.into_input(),
+        Ok((perception, blobs)) => RunInput::Prepared(Box::new(perception), blobs),
+        Err(blocker) => blocker.into_run_input(),
     }))
 }
 
 /// Fetches the perception again before a turn. `None` means that this driver has lost its claim on
 /// the run.
-pub(super) async fn refresh_perception(ctx: &mut DriveContext) -> Result<Option<Input>, Error> {
+pub(super) async fn refresh_perception(ctx: &mut DriveContext) -> Result<Option<RunInput>, Error> {
     let perception = match fetch_perception(ctx).await? {
         PerceptionFetchOutcome::NoProvider => {
-            return Ok(Some(Input::PerceptionRefreshed(Box::default())));
+            return Ok(Some(RunInput::PerceptionRefreshed(Box::default())));
         }
         PerceptionFetchOutcome::Fetched(perception) => perception,
         PerceptionFetchOutcome::Aborted(input) => return Ok(input),
@@ -84,13 +84,13 @@ pub(super) async fn refresh_perception(ctx: &mut DriveContext) -> Result<Option<
     // An unchanged world is not repeated: the model has seen it.
     let is_new = before.world_hash() != Some(world_hash);
     let update = is_new.then(|| {
-        let update = format_world_state(&perception.world);
+        let update = format_perceived_state(&perception.world);
         format!("{WORLD_UPDATE_HEADING}{update}").into()
     });
     let changed = is_new || *before.context() != perception.context;
     let context = perception.context;
     let perception = changed.then_some(PerceptionUpdate { world_hash, context });
-    Ok(Some(Input::PerceptionRefreshed(Box::new(PerceptionRefresh {
+    Ok(Some(RunInput::PerceptionRefreshed(Box::new(PerceptionRefresh {
         message: update,
         update: perception,
     }))))
@@ -98,7 +98,7 @@ pub(super) async fn refresh_perception(ctx: &mut DriveContext) -> Result<Option<
 
 async fn fetch_perception(ctx: &mut DriveContext) -> Result<PerceptionFetchOutcome, Error> {
     let Some(env) = &ctx.env else {
-        return Ok(PerceptionFetchOutcome::Aborted(Some(Input::Advance)));
+        return Ok(PerceptionFetchOutcome::Aborted(Some(RunInput::Advance)));
     };
     let Some(provider) = env.context_provider().cloned() else {
         return Ok(PerceptionFetchOutcome::NoProvider);
@@ -125,7 +125,7 @@ async fn fetch_perception(ctx: &mut DriveContext) -> Result<PerceptionFetchOutco
             Redaction(&*ctx.services.redact).redact_perception(perception),
         ),
         AbortableOutcome::Done(Err(why)) => {
-            PerceptionFetchOutcome::Aborted(Some(Input::MissingDependency(format!(
+            PerceptionFetchOutcome::Aborted(Some(RunInput::MissingDependency(format!(
                 "Context for agent `{}` could not be fetched: {why}. Fix the context provider, then \
              answer here to retry.",
                 agent.name

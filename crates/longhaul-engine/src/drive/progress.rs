@@ -12,7 +12,7 @@ use longhaul_core::id::CallId;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::port::tool::Progress;
 use longhaul_core::time::{Clock, Millis};
-use longhaul_run::Input;
+use longhaul_run::RunInput;
 use tokio::sync::Notify;
 
 /// Minimum interval between two ordinary progress updates of a run.
@@ -54,16 +54,16 @@ struct ThrottleState {
     /// monotonic clock.
     last_sent: Option<u64>,
     /// Durable reports that are not journaled yet. They are kept when their call ends.
-    durable: VecDeque<Input>,
+    durable: VecDeque<RunInput>,
 }
 
 /// A progress update of a running call, as an input for the state machine.
 #[derive(Debug)]
 pub(super) enum ProgressUpdate {
     /// Ordinary progress, which may be lost if the store is busy.
-    Droppable(Input),
+    Droppable(RunInput),
     /// Durable progress, which must be written to the journal.
-    Durable(Input),
+    Durable(RunInput),
 }
 
 /// Progress of one running call.
@@ -81,7 +81,7 @@ struct CallProgress {
 
 impl CallProgress {
     /// Returns how long the next update of this call has to wait, due to the rate limit per call.
-    fn update_delay(&self, now_nanos: u64) -> Millis {
+    fn delay_until_next_update(&self, now_nanos: u64) -> Millis {
         match self.sent_count < FAST_UPDATES_MAX {
             true => Millis::ZERO,
             false => remaining_delay(SLOW_INTERVAL, self.last_sent, now_nanos),
@@ -102,7 +102,7 @@ struct ProgressReport {
 }
 
 impl ProgressThrottle {
-    fn with_state<T>(&self, f: impl FnOnce(&mut ThrottleState) -> T) -> T {
+    fn with_locked_state<T>(&self, f: impl FnOnce(&mut ThrottleState) -> T) -> T {
         f(&mut self.0.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -110,7 +110,7 @@ impl ProgressThrottle {
     pub(super) fn track_call(&self, call: CallId) -> CallProgressGuard {
         let entry =
             CallProgress { call, latest: None, sent_count: 0, last_sent: None, durable_count: 0 };
-        self.with_state(|state| state.calls.push(entry));
+        self.with_locked_state(|state| state.calls.push(entry));
         CallProgressGuard { throttle: self.clone(), call }
     }
 
@@ -128,16 +128,16 @@ impl ProgressThrottle {
         loop {
             let (rung, urgent) = (self.0.changed.notified(), self.0.urgent.notified());
             let nanos = clock.monotonic_nanos();
-            if let Some(update) = self.with_state(|state| state.durable.pop_front()) {
+            if let Some(update) = self.with_locked_state(|state| state.durable.pop_front()) {
                 return ProgressUpdate::Durable(update);
             }
-            match self.with_state(|state| state.take_due_update(nanos)) {
-                DueUpdate::Now(input) => return ProgressUpdate::Droppable(input),
-                DueUpdate::In(delay) => tokio::select! {
+            match self.with_locked_state(|state| state.take_due_update(nanos)) {
+                DueProgressUpdate::Now(input) => return ProgressUpdate::Droppable(input),
+                DueProgressUpdate::In(delay) => tokio::select! {
                     () = clock.sleep(delay) => {}
                     () = urgent => {}
                 },
-                DueUpdate::Never => tokio::select! {
+                DueProgressUpdate::Never => tokio::select! {
                     () = rung => {}
                     () = urgent => {}
                 },
@@ -146,39 +146,40 @@ impl ProgressThrottle {
     }
 
     /// Takes all durable reports that are not journaled yet, including those of ended calls.
-    pub(super) fn take_durable_reports(&self) -> VecDeque<Input> {
-        self.with_state(|state| std::mem::take(&mut state.durable))
+    pub(super) fn take_durable_reports(&self) -> VecDeque<RunInput> {
+        self.with_locked_state(|state| std::mem::take(&mut state.durable))
     }
 }
 
-enum DueUpdate {
-    Now(Input),
+enum DueProgressUpdate {
+    Now(RunInput),
     In(Millis),
     Never,
 }
 
 impl ThrottleState {
-    fn take_due_update(&mut self, now_nanos: u64) -> DueUpdate {
+    fn take_due_update(&mut self, now_nanos: u64) -> DueProgressUpdate {
         let reporting = self.calls.iter_mut().filter(|entry| entry.latest.is_some());
-        let Some(entry) = reporting.min_by_key(|entry| entry.update_delay(now_nanos)) else {
-            return DueUpdate::Never;
+        let Some(entry) = reporting.min_by_key(|entry| entry.delay_until_next_update(now_nanos))
+        else {
+            return DueProgressUpdate::Never;
         };
-        let waits = entry.update_delay(now_nanos).max(remaining_delay(
+        let waits = entry.delay_until_next_update(now_nanos).max(remaining_delay(
             MIN_INTERVAL,
             self.last_sent,
             now_nanos,
         ));
         if waits > Millis::ZERO {
             // Another call may report meanwhile without having to wait so long.
-            return DueUpdate::In(waits.min(MIN_INTERVAL));
+            return DueProgressUpdate::In(waits.min(MIN_INTERVAL));
         }
         let Some(report) = entry.latest.take() else {
-            return DueUpdate::Never;
+            return DueProgressUpdate::Never;
         };
         entry.sent_count = entry.sent_count.saturating_add(1);
         entry.last_sent = Some(now_nanos);
         self.last_sent = Some(now_nanos);
-        DueUpdate::Now(Input::Progress(ToolProgress {
+        DueProgressUpdate::Now(RunInput::Progress(ToolProgress {
             call: entry.call,
             percent: report.percent,
             message: report.message,
@@ -195,7 +196,8 @@ pub(super) struct CallProgressGuard {
 
 impl Drop for CallProgressGuard {
     fn drop(&mut self) {
-        self.throttle.with_state(|state| state.calls.retain(|entry| entry.call != self.call));
+        self.throttle
+            .with_locked_state(|state| state.calls.retain(|entry| entry.call != self.call));
     }
 }
 
@@ -214,7 +216,7 @@ impl Progress for CallProgressReporter {
             percent: percent.map(|percent| percent.min(100)),
             message: message[..until].to_owned(),
         };
-        self.throttle.with_state(|state| {
+        self.throttle.with_locked_state(|state| {
             let mut calls = state.calls.iter_mut();
             if let Some(entry) = calls.find(|entry| entry.call == self.call) {
                 entry.latest = Some(report);
@@ -226,7 +228,7 @@ impl Progress for CallProgressReporter {
     fn report_durable(&self, message: &str) {
         let message = self.redact.redact(message);
         let message: String = message.chars().take(DURABLE_CHARS_MAX).collect();
-        self.throttle.with_state(|state| {
+        self.throttle.with_locked_state(|state| {
             let mut calls = state.calls.iter_mut();
             let Some(entry) = calls.find(|entry| entry.call == self.call) else {
                 return;
@@ -237,7 +239,7 @@ impl Progress for CallProgressReporter {
                 _ => return,
             };
             entry.durable_count += 1;
-            state.durable.push_back(Input::Progress(ToolProgress {
+            state.durable.push_back(RunInput::Progress(ToolProgress {
                 call: self.call,
                 percent: None,
                 message,
@@ -262,15 +264,15 @@ mod tests {
         let mut updates = 0;
         for second in 0..3_600 {
             throttle.create_reporter(calls[0], &redact).report(None, "still there");
-            let due = throttle.with_state(|state| state.take_due_update(second * SECOND));
-            updates += u32::from(matches!(due, DueUpdate::Now(_)));
+            let due = throttle.with_locked_state(|state| state.take_due_update(second * SECOND));
+            updates += u32::from(matches!(due, DueProgressUpdate::Now(_)));
         }
         assert!((250..=260).contains(&updates), "{updates}");
         // The other call is reported at once.
         throttle.create_reporter(calls[1], &redact).report(None, "begun");
-        let due = throttle.with_state(|state| state.take_due_update(3_600 * SECOND));
+        let due = throttle.with_locked_state(|state| state.take_due_update(3_600 * SECOND));
         assert!(
-            matches!(due, DueUpdate::Now(Input::Progress(progress)) if progress.call == calls[1])
+            matches!(due, DueProgressUpdate::Now(RunInput::Progress(progress)) if progress.call == calls[1])
         );
     }
 
@@ -288,7 +290,7 @@ mod tests {
         drop(open);
         reporter.report_durable("too late");
         let messages = throttle.take_durable_reports().into_iter().filter_map(|item| {
-            let Input::Progress(ToolProgress { message, .. }) = item else {
+            let RunInput::Progress(ToolProgress { message, .. }) = item else {
                 return None;
             };
             Some(message)

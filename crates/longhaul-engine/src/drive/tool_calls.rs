@@ -13,14 +13,14 @@ use longhaul_core::event::tool::{ToolOutput, ToolVerified, VerifyOutcome};
 use longhaul_core::id::CallId;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::time::{Clock, Millis};
-use longhaul_run::Input;
+use longhaul_run::RunInput;
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
 
 use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
 use crate::drive::calls::{ActiveToolCalls, CALL_TIMEOUT, FinishedToolCall, ToolCallRequest};
 use crate::drive::context::DriveContext;
-use crate::drive::truncate::truncate_output;
+use crate::drive::truncate::truncate_tool_output;
 use crate::error::Error;
 use crate::redaction::Redaction;
 use crate::run_session::CommitOutcome;
@@ -41,7 +41,7 @@ const VERIFY_TIMEOUT: Millis = Millis::from_secs(30);
 pub(super) async fn run_tool_calls(
     ctx: &mut DriveContext,
     tasks: Vec<ToolCallTask>,
-) -> Result<Option<Input>, Error> {
+) -> Result<Option<RunInput>, Error> {
     if let Some(task) = tasks.iter().find(|task| task.action == ToolCallAction::Verify) {
         return verify_tool_call(ctx, task).await;
     }
@@ -52,7 +52,7 @@ pub(super) async fn run_tool_calls(
     let gathered = collect_finished_tool_calls(ctx, since).await?;
     // Appended before the results: progress of a call is rejected once the call has ended.
     for report in ctx.progress.take_durable_reports() {
-        let Ok(CommitOutcome::Applied) = ctx.session.commit_durably(report).await else {
+        let Ok(CommitOutcome::Applied) = ctx.session.commit_input_durably(report).await else {
             break;
         };
     }
@@ -61,7 +61,7 @@ pub(super) async fn run_tool_calls(
     };
     let took = ctx.services.clock.monotonic_nanos().saturating_sub(since) / 1_000_000;
     let done = to_tool_call_results(ended, Millis(took), &*ctx.services.redact);
-    Ok(Some(Input::ToolsDone(done)))
+    Ok(Some(RunInput::ToolsDone(done)))
 }
 
 /// Starts every tool call that is not running yet. Returns `false` if there is no call to wait for.
@@ -96,7 +96,7 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
             class: task.class,
             clock: ctx.services.clock.clone(),
         };
-        ctx.calls.start(request, ctx.progress.track_call(task.call));
+        ctx.calls.start_call(request, ctx.progress.track_call(task.call));
     }
     true
 }
@@ -165,7 +165,7 @@ async fn abort_tool_calls(
     };
     let mut ended: Vec<FinishedToolCall> = match reason {
         AbortReason::Cancelled | AbortReason::Interrupted | AbortReason::TimedOut => {
-            let stopped = calls.cancel(|call| call.may_repeat || call.is_cancel_safe);
+            let stopped = calls.cancel_calls_if(|call| call.may_repeat || call.is_cancel_safe);
             stopped
                 .into_iter()
                 .map(|cancelled| cancelled.into_finished_tool_call(message))
@@ -173,12 +173,12 @@ async fn abort_tool_calls(
         }
         // The next driver starts the repeatable calls again.
         AbortReason::Shutdown | AbortReason::Lost => {
-            calls.cancel(|call| call.may_repeat);
+            calls.cancel_calls_if(|call| call.may_repeat);
             Vec::new()
         }
     };
     ended.extend(collect_calls_until_timeout(calls, &*ctx.services.clock, CANCEL_GRACE).await);
-    ended.extend(calls.cancel(|_| true).into_iter().map(|cancelled| {
+    ended.extend(calls.cancel_calls_if(|_| true).into_iter().map(|cancelled| {
         if cancelled.is_cancel_safe {
             cancelled.into_finished_tool_call(message)
         } else {
@@ -206,8 +206,8 @@ fn to_tool_call_results(
 ) -> Vec<ToolCallResult> {
     let times = std::iter::once(took).chain(std::iter::repeat(Millis::ZERO));
     let done = ended.into_iter().zip(times).map(|(ended, active)| {
-        let output = Redaction(redact).redact_output(ended.output);
-        let (output, blobs) = truncate_output(ended.call, output, ended.images);
+        let output = Redaction(redact).redact_tool_output(ended.output);
+        let (output, blobs) = truncate_tool_output(ended.call, output, ended.images);
         ToolCallResult { call: ended.call, status: ended.status, output, active, blobs }
     });
     done.collect()
@@ -218,7 +218,7 @@ fn to_tool_call_results(
 async fn verify_tool_call(
     ctx: &mut DriveContext,
     task: &ToolCallTask,
-) -> Result<Option<Input>, Error> {
+) -> Result<Option<RunInput>, Error> {
     if !ctx.lease.wait_until_valid().await {
         return Ok(None);
     }
@@ -226,7 +226,7 @@ async fn verify_tool_call(
     let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
     Ok(match signals.wait_unless_aborted(verification).await? {
         AbortableOutcome::Done(result) => {
-            Some(verification_input(task.call, result, &*ctx.services.redact))
+            Some(verify_outcome_to_input(task.call, result, &*ctx.services.redact))
         }
         AbortableOutcome::Aborted(reason) => reason.input_after_abort(),
     })
@@ -237,16 +237,20 @@ type VerifyResult = (VerifyOutcome, Vec<Blob>);
 
 /// Converts the outcome of verifying a call into an input for the state machine. A long output of
 /// the call is truncated.
-fn verification_input(call: CallId, (finding, images): VerifyResult, redact: &dyn Redact) -> Input {
+fn verify_outcome_to_input(
+    call: CallId,
+    (finding, images): VerifyResult,
+    redact: &dyn Redact,
+) -> RunInput {
     let (finding, blobs) = match finding {
         VerifyOutcome::Happened(output) => {
             let (output, blobs) =
-                truncate_output(call, Redaction(redact).redact_output(output), images);
+                truncate_tool_output(call, Redaction(redact).redact_tool_output(output), images);
             (VerifyOutcome::Happened(output), blobs)
         }
         VerifyOutcome::NotHappened | VerifyOutcome::Unknown => (finding, Vec::new()),
     };
-    Input::Verified(ToolVerified { call, outcome: finding }, blobs)
+    RunInput::Verified(ToolVerified { call, outcome: finding }, blobs)
 }
 
 /// Returns a future that verifies whether a call happened. The future borrows nothing of the

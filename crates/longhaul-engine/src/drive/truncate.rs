@@ -27,7 +27,7 @@ const ARTIFACT_BYTES_MAX: usize = 64 * 1024;
 
 /// Returns the output as the model sees it, and the blobs to store: the full text if it was
 /// truncated, and the images that the output refers to.
-pub(super) fn truncate_output(
+pub(super) fn truncate_tool_output(
     call: CallId,
     mut output: ToolOutput,
     images: Vec<Blob>,
@@ -51,12 +51,12 @@ pub(super) fn truncate_output(
             }
         }
     }
-    let (output, whole) = truncate_text(call, output);
+    let (output, whole) = truncate_output_text(call, output);
     stored.extend(whole);
     (output, stored)
 }
 
-fn truncate_text(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>) {
+fn truncate_output_text(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>) {
     let texts = output.content.iter().filter_map(Part::text);
     let texts: Vec<&str> = texts.collect();
     let bytes: usize = texts.iter().map(|text| text.len()).sum();
@@ -111,7 +111,7 @@ mod tests {
 
     const CALL: CallId = CallId { turn: 2, index: 1 };
 
-    fn output_text(output: &ToolOutput) -> &str {
+    fn first_output_text(output: &ToolOutput) -> &str {
         match &output.content[0] {
             Part::Text(text) => text,
             Part::Image(_) => panic!("expected a text"),
@@ -121,21 +121,23 @@ mod tests {
     #[test]
     fn a_short_output_is_not_truncated() {
         let output = ToolOutput::text("short");
-        assert_eq!(truncate_output(CALL, output.clone(), Vec::new()), (output, Vec::new()));
+        assert_eq!(truncate_tool_output(CALL, output.clone(), Vec::new()), (output, Vec::new()));
     }
 
     #[test]
     fn a_long_output_is_truncated_for_the_model_and_stored_whole() {
         let whole = "ü".repeat(20_000);
-        let (output, blobs) = truncate_output(CALL, ToolOutput::text(whole.as_str()), Vec::new());
+        let (output, blobs) =
+            truncate_tool_output(CALL, ToolOutput::text(whole.as_str()), Vec::new());
         let [blob] = &blobs[..] else {
             panic!("one blob is stored");
         };
         assert_eq!(&*blob.content, whole.as_bytes());
         assert_eq!(output.full, Some(blob.blob_ref));
-        assert!(output_text(&output).len() < SHOWN_BYTES_MAX);
+        assert!(first_output_text(&output).len() < SHOWN_BYTES_MAX);
         assert!(
-            output_text(&output).contains("read_output {\"call\": \"t2.1\", \"offset\": 12288}")
+            first_output_text(&output)
+                .contains("read_output {\"call\": \"t2.1\", \"offset\": 12288}")
         );
     }
 
@@ -150,23 +152,24 @@ mod tests {
         let content =
             vec![Part::Text(whole.into()), image(&attached), image(&missing), image(&attached)];
         let output = ToolOutput { content, ..ToolOutput::default() };
-        let (output, blobs) = truncate_output(CALL, output, vec![unsaid, attached.clone()]);
+        let (output, blobs) = truncate_tool_output(CALL, output, vec![unsaid, attached.clone()]);
         let full = output.full.expect("the full output is stored");
         let stored: Vec<_> = blobs.iter().map(|blob| blob.blob_ref).collect();
         assert_eq!(stored, [attached.blob_ref, full]);
         assert_eq!(output.content[1..], [image(&attached), image(&attached)]);
-        assert!(output_text(&output).ends_with("not attached)"));
+        assert!(first_output_text(&output).ends_with("not attached)"));
     }
 
     #[test]
     fn an_output_above_the_storage_limit_keeps_head_and_tail_and_says_so() {
         let whole = format!("first {} last", "ü".repeat(6 * 1024 * 1024));
-        let (output, blobs) = truncate_output(CALL, ToolOutput::text(whole.as_str()), Vec::new());
+        let (output, blobs) =
+            truncate_tool_output(CALL, ToolOutput::text(whole.as_str()), Vec::new());
         let stored = String::from_utf8(blobs.first().expect("a stored blob").content.to_vec())
             .expect("UTF-8");
         assert!(stored.starts_with("first ") && stored.ends_with(" last"));
         assert!(stored.contains("\n\n[longhaul] 2097162 bytes were discarded here.\n\n"));
-        let text = output_text(&output);
+        let text = first_output_text(&output);
         assert!(text.starts_with("first ") && text.ends_with(" last"));
         let all = format!("The output had {} bytes: the first ", whole.len());
         assert!(text.contains(&all), "{}", &text[12_000..13_000]);

@@ -3,16 +3,16 @@
 //! Invariant: an input that a person edited passes the same checks as a call made by the model.
 
 use longhaul_core::id::{Epoch, GateId, RunId, Seq};
-use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus};
-use longhaul_core::port::store::{GateFilter, RefusalReason};
+use longhaul_core::policy::gate::{Answer, GateDecision, GateKind, GateRow, GateStatus};
+use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
 use longhaul_core::port::tool::ClaimId;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
-use longhaul_run::{DecideContext, Rejection, denial_reason};
+use longhaul_run::{DecideContext, Rejection, rule_denial_reason};
 
-use crate::blocker::Blocker;
-use crate::classify::{classify_tool_input, secret_error_message};
+use crate::blocker::RunBlocker;
+use crate::classify::{classify_tool_input, secret_in_input_message};
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
 use crate::run_env::RunEnv;
@@ -40,38 +40,45 @@ pub enum GateAnswerOutcome {
 
 impl Longhaul {
     /// Lists the gates that match the filter, newest first.
-    pub async fn gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, Error> {
+    pub async fn list_gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, Error> {
         Ok(self.services.store.list_gates(filter).await?)
     }
 
     /// Returns the gate with this id.
-    pub async fn gate(&self, gate: GateId) -> Result<GateRow, Error> {
+    pub async fn get_gate(&self, gate: GateId) -> Result<GateRow, Error> {
         let filter = GateFilter { gate: Some(gate), limit: 1, ..GateFilter::default() };
         let found = self.services.store.list_gates(filter).await?;
         found.into_iter().next().ok_or(Error::GateNotFound(gate))
     }
 
     /// Answers a gate. If several people answer, the first valid answer wins.
-    pub async fn answer(&self, gate: GateId, answer: Answer) -> Result<GateAnswerOutcome, Error> {
+    pub async fn answer_gate(
+        &self,
+        gate: GateId,
+        answer: Answer,
+    ) -> Result<GateAnswerOutcome, Error> {
         let note = answer.note.as_deref().map_or(0, str::len);
         let payload = answer.payload.as_ref().map_or(0, |json| json.as_str().len());
         check_text_len("the note", note, NOTE_BYTES_MAX)?;
         check_text_len("the payload", payload, PAYLOAD_BYTES_MAX)?;
         let held = match &answer.decision {
-            Decision::Edit(edited) => self.redaction().secret_name_in_json(edited),
-            Decision::Approve | Decision::Reject | Decision::Complete | Decision::Answer(_) => None,
+            GateDecision::Edit(edited) => self.redaction().secret_name_in_json(edited),
+            GateDecision::Approve
+            | GateDecision::Reject
+            | GateDecision::Complete
+            | GateDecision::Answer(_) => None,
         };
         let answer = self.redact_answer(answer);
-        let row = self.gate(gate).await?;
+        let row = self.get_gate(gate).await?;
         let run = row.run;
         // A late answer is rejected as late, whatever else is wrong with it.
-        if let (GateStatus::Open, GateKind::Approval, Decision::Edit(edited)) =
+        if let (GateStatus::Open, GateKind::Approval, GateDecision::Edit(edited)) =
             (row.status, &row.spec.kind, &answer.decision)
         {
             if let Some(secret) = held {
-                return Err(Rejection::InvalidTask(secret_error_message(&secret)).into());
+                return Err(Rejection::InvalidTask(secret_in_input_message(&secret)).into());
             }
-            self.check_edited_input(&row, edited).await?;
+            self.check_edited_call_input(&row, edited).await?;
         }
         let now = self.services.records.now().await?;
         let run_row = self.services.store.get_run(run).await?.ok_or(Error::RunNotFound(run))?;
@@ -79,10 +86,10 @@ impl Longhaul {
         let command = RunCommand::Answer { gate: Box::new(row), answer };
         let batch = decide_command(&view, command, DecideContext::new(now))?;
         let counts = batch.events.iter().any(|event| event.kind() == "gate.voted");
-        match self.append_as_outsider(run, batch).await? {
+        match self.append_without_claim(run, batch).await? {
             Ok(seq) if counts => Ok(GateAnswerOutcome::Voted(seq)),
             Ok(seq) => Ok(GateAnswerOutcome::Closed(seq)),
-            Err(RefusalReason::GateClosed(status, by)) => Err(match status {
+            Err(AppendRefusalReason::GateClosed(status, by)) => Err(match status {
                 GateStatus::Expired => Rejection::GateExpired(gate),
                 GateStatus::Open | GateStatus::Answered | GateStatus::Withdrawn => {
                     let by = by.map(|given| (given.answer.by, given.at));
@@ -90,7 +97,7 @@ impl Longhaul {
                 }
             }
             .into()),
-            Err(RefusalReason::GateNotFound) => Err(Error::GateNotFound(gate)),
+            Err(AppendRefusalReason::GateNotFound) => Err(Error::GateNotFound(gate)),
             Err(_) => Err(Error::Contention(run)),
         }
     }
@@ -102,7 +109,7 @@ impl Longhaul {
         seq: Seq,
     ) -> Result<GateAnswerOutcome, Error> {
         let before = Seq(seq.0.saturating_sub(1));
-        let found = self.events(run, before, 1).await?;
+        let found = self.read_run_journal(run, before, 1).await?;
         Ok(match found.first().map(|entry| entry.event.kind()) {
             Some("gate.voted") => GateAnswerOutcome::Voted(seq),
             Some(_) | None => GateAnswerOutcome::Closed(seq),
@@ -111,7 +118,7 @@ impl Longhaul {
 
     /// Checks an input that a person edited against the tool's schema and the rules that deny
     /// calls.
-    async fn check_edited_input(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
+    async fn check_edited_call_input(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
         let (run, _) = replay_run(&self.services, gate.run).await?;
         let bad = |why: String| Error::from(Rejection::InvalidTask(why));
         let looks = Epoch::default();
@@ -119,7 +126,7 @@ impl Longhaul {
         let loaded = tokio::select! {
             biased;
             loaded = RunEnv::load_for_run(&self.services, &run, looks) => loaded,
-            () = clock.sleep(CHECK_TIMEOUT) => Ok(Err(Blocker::from(format!(
+            () = clock.sleep(CHECK_TIMEOUT) => Ok(Err(RunBlocker::from(format!(
                 "an edit can't be checked now: the tools of the run were not available after {} s",
                 CHECK_TIMEOUT.0 / 1_000
             )))),
@@ -138,7 +145,7 @@ impl Longhaul {
         if let Some(problem) = &classification.problem {
             return Err(bad(problem.clone()));
         }
-        match denial_reason(&run.task().policy, &classification) {
+        match rule_denial_reason(&run.task().policy, &classification) {
             None => Ok(()),
             Some(why) => Err(bad(format!("a rule forbids this call: {why}"))),
         }

@@ -8,7 +8,7 @@ use longhaul_run::Rejection;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::handle::submit::{SubmitOutcome, check_task_count, creation_request};
+use crate::handle::submit::{SubmitOutcome, check_task_count, run_creation_request};
 use crate::run_session::replay_without_transcript;
 use crate::task::Task;
 use crate::view::created_run_view;
@@ -36,7 +36,7 @@ impl Longhaul {
         }
         let views = built.iter().map(|(run, _)| created_run_view(run, self.services.clock.now()));
         let runs = views.collect::<Result<_, _>>()?;
-        match self.create_runs(creation_request(built, idempotency)).await? {
+        match self.create_runs(run_creation_request(built, idempotency)).await? {
             SubmitOutcome::Created(_) => Ok(BatchView { id, mode, runs }),
             SubmitOutcome::Existing(runs) => {
                 let first = runs.first().ok_or(Error::BatchNotFound(id))?;

@@ -6,7 +6,7 @@ use longhaul_core::change::Batch;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::port::store::{AppendRequest, AppendResult, Author, RefusalReason};
+use longhaul_core::port::store::{AppendRefusalReason, AppendRequest, AppendResult, JournalAuthor};
 use longhaul_core::status::Status;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::{DecideContext, Rejection};
@@ -76,7 +76,7 @@ impl Longhaul {
     }
 
     /// Resumes a paused or blocked run, optionally with a raised budget.
-    pub async fn resume(
+    pub async fn resume_run(
         &self,
         run: RunId,
         raise: Option<BudgetRaise>,
@@ -101,21 +101,21 @@ impl Longhaul {
             None
         };
         let batch = decide_command(&view, command, DecideContext::new(now))?;
-        let outcome = self.append_as_outsider(run, batch).await?;
-        outcome.map_err(|refused| refusal_error(run, steer, refused))
+        let outcome = self.append_without_claim(run, batch).await?;
+        outcome.map_err(|refused| error_for_refused_append(run, steer, refused))
     }
 
     /// Appends to a run's journal as an outsider and notifies the driver of the run. The inner
     /// error is the reason why the store refused the append.
-    pub(super) async fn append_as_outsider(
+    pub(super) async fn append_without_claim(
         &self,
         run: RunId,
         batch: Batch,
-    ) -> Result<Result<Seq, RefusalReason>, Error> {
-        let author = Author::Outsider;
+    ) -> Result<Result<Seq, AppendRefusalReason>, Error> {
+        let author = JournalAuthor::Outsider;
         let batch = self.mark_request_applied(batch);
         let append = AppendRequest { run, author, batch };
-        match self.services.store.append(append).await? {
+        match self.services.store.append_to_journal(append).await? {
             AppendResult::Committed { seq, .. } => {
                 self.services.notifier.notify_run_changed(run);
                 Ok(Ok(seq))
@@ -140,27 +140,31 @@ impl Longhaul {
 }
 
 /// Converts the reason why the store refused an append into an error for the caller.
-fn refusal_error(run: RunId, steer: Option<SteerId>, refused: RefusalReason) -> Error {
+fn error_for_refused_append(
+    run: RunId,
+    steer: Option<SteerId>,
+    refused: AppendRefusalReason,
+) -> Error {
     match refused {
-        RefusalReason::SteersFull => {
+        AppendRefusalReason::SteersFull => {
             Rejection::SteersFull(longhaul_core::change::STEERS_MAX).into()
         }
-        RefusalReason::SteerSettled => match steer {
+        AppendRefusalReason::SteerSettled => match steer {
             Some(steer) => Rejection::SteerSettled(steer).into(),
             None => Error::Contention(run),
         },
         // Another attempt of the same request was applied. When the request is sent again it finds
         // that effect.
-        RefusalReason::RequestAlreadyApplied => Error::Contention(run),
-        other @ (RefusalReason::OverBudget(_)
-        | RefusalReason::NoSlot
-        | RefusalReason::LaneFull(_)
-        | RefusalReason::LaneBusy(_)
-        | RefusalReason::SubmitKeyUsed
-        | RefusalReason::GateClosed(..)
-        | RefusalReason::GateNotFound
-        | RefusalReason::TimerConsumed
-        | RefusalReason::NotAllowedForOutsider(_)) => {
+        AppendRefusalReason::RequestAlreadyApplied => Error::Contention(run),
+        other @ (AppendRefusalReason::OverBudget(_)
+        | AppendRefusalReason::NoSlot
+        | AppendRefusalReason::LaneFull(_)
+        | AppendRefusalReason::LaneBusy(_)
+        | AppendRefusalReason::SubmitKeyUsed
+        | AppendRefusalReason::GateClosed(..)
+        | AppendRefusalReason::GateNotFound
+        | AppendRefusalReason::TimerConsumed
+        | AppendRefusalReason::NotAllowedForOutsider(_)) => {
             Error::Internal { run, reason: format!("the store refused the append: {other:?}") }
         }
     }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use longhaul_core::port::auth::{
-    IdempotencyKey, IdempotencyRequest, IdempotencyState, StoredResponse,
+    IdempotencyKey, IdempotencyRequest, IdempotentRequestState, StoredResponse,
 };
 use longhaul_core::port::redact::Redact;
 use longhaul_core::raw::{Hash, RawJson};
@@ -41,8 +41,8 @@ impl Longhaul {
         &self,
         key: IdempotencyKey,
         body: Hash,
-    ) -> Result<IdempotencyState, Error> {
-        self.check_no_secret("the idempotency key", &key.key)?;
+    ) -> Result<IdempotentRequestState, Error> {
+        self.check_no_secret_in_name("the idempotency key", &key.key)?;
         let request = IdempotencyRequest { key, body_hash: body, ttl: RETENTION, lease: LEASE };
         Ok(self.services.auth.begin_idempotent_request(request).await?)
     }

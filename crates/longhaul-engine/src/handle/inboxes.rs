@@ -25,7 +25,7 @@ impl Longhaul {
         &self,
         agents: &BTreeMap<String, String>,
     ) -> Result<Vec<InboxView>, Error> {
-        let rows = self.services.records.count_by_inbox(None).await?;
+        let rows = self.services.records.count_runs_by_inbox(None).await?;
         let mut views: BTreeMap<String, InboxView> = BTreeMap::new();
         for name in agents.keys() {
             views.insert(name.clone(), inbox_view(name, agents, None));
@@ -44,7 +44,7 @@ impl Longhaul {
         name: &InboxName,
         agents: &BTreeMap<String, String>,
     ) -> Result<InboxDetailView, Error> {
-        let rows = self.services.records.count_by_inbox(Some(name)).await?;
+        let rows = self.services.records.count_runs_by_inbox(Some(name)).await?;
         let newest =
             RunFilter { inbox: Some(name.clone()), limit: TASKS_MAX, ..RunFilter::default() };
         let failed =

@@ -4,7 +4,7 @@
 
 use longhaul_core::access::{Principal, Role};
 use longhaul_core::id::KeyName;
-use longhaul_core::port::auth::{KeyRef, KeyRow, NewKey};
+use longhaul_core::port::auth::{ApiKeyRef, KeyRow, NewKey};
 use longhaul_core::time::Millis;
 use longhaul_run::Rejection;
 
@@ -41,7 +41,7 @@ pub struct CallerIdentity {
     /// Name and role of the caller.
     pub principal: Principal,
     /// Key with which the caller authenticated, directly or through a token issued for that key.
-    pub key: KeyRef,
+    pub key: ApiKeyRef,
 }
 
 impl CallerIdentity {
@@ -49,7 +49,7 @@ impl CallerIdentity {
     pub(super) fn from_key(row: &KeyRow) -> Self {
         Self {
             principal: Principal { name: format!("key:{}", row.name), role: row.role },
-            key: KeyRef::Key(row.hash),
+            key: ApiKeyRef::Key(row.hash),
         }
     }
 
@@ -57,7 +57,7 @@ impl CallerIdentity {
     pub fn local_key_holder() -> Self {
         Self {
             principal: Principal { name: "local".to_owned(), role: Role::Admin },
-            key: KeyRef::Local,
+            key: ApiKeyRef::Local,
         }
     }
 }
@@ -76,7 +76,7 @@ impl Longhaul {
         if [".", ".."].contains(&name.as_str()) {
             return Err(Rejection::InvalidTask(format!("`{name}` is not a valid key name")).into());
         }
-        self.check_no_secret("the key's name", &name)?;
+        self.check_no_secret_in_name("the key's name", &name)?;
         let secret = self.generate_secret(KEY_PREFIX)?;
         let key = NewKey {
             name: request.name,
@@ -96,7 +96,7 @@ impl Longhaul {
     }
 
     /// Lists all API keys, oldest first.
-    pub async fn keys(&self) -> Result<Vec<KeyView>, Error> {
+    pub async fn list_keys(&self) -> Result<Vec<KeyView>, Error> {
         let now = self.store_time().await?;
         let rows = self.services.auth.list_keys().await?;
         Ok(rows.iter().map(|row| KeyView::new(row, now)).collect())

@@ -8,8 +8,8 @@ use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{RunId, SteerId};
 use longhaul_core::policy::LaneBusyPolicy;
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Author, BusyLane, CreateRunsOutcome, IdempotencyRecord,
-    RefusalReason, RunRow,
+    AppendRefusalReason, AppendRequest, AppendResult, BusyLane, CreateRunsOutcome,
+    IdempotencyRecord, JournalAuthor, RunRow,
 };
 use longhaul_run::DecideContext;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
@@ -19,14 +19,14 @@ use crate::agent::Agent;
 use crate::error::Error;
 use crate::event_text;
 use crate::handle::Longhaul;
-use crate::handle::submit::{SubmitOutcome, creation_request, lane_busy_error};
+use crate::handle::submit::{SubmitOutcome, lane_busy_error, run_creation_request};
 use crate::template;
 
 /// Maximum number of attempts to add a task to a run. After that the task waits for its lane.
 const ATTEMPTS_MAX: usize = 16;
 
 /// Outcome of an attempt to add a task to an existing run.
-enum AddOutcome {
+enum AddMessageOutcome {
     /// The text of the task was added to this run.
     Added(RunId),
     /// The run has ended or started in the meantime, so the lane must be looked at again.
@@ -37,15 +37,15 @@ enum AddOutcome {
 
 impl Longhaul {
     /// Creates the run of a task, or adds the task to an existing run if its lane is busy.
-    pub(super) async fn create_or_add(
+    pub(super) async fn create_run_or_add_message(
         &self,
         new: &NewRun,
         definition: &Blob,
         idempotency: Option<IdempotencyRecord>,
     ) -> Result<SubmitOutcome, Error> {
         let enqueue =
-            || creation_request(vec![(new.clone(), definition.clone())], idempotency.clone());
-        let agent = self.agent(new.task.agent.as_str()).ok();
+            || run_creation_request(vec![(new.clone(), definition.clone())], idempotency.clone());
+        let agent = self.get_agent(new.task.agent.as_str()).ok();
         let Some(agent) = agent.filter(|agent| !agent.lane_busy.is_enqueue()) else {
             return self.create_runs(enqueue()).await;
         };
@@ -64,61 +64,61 @@ impl Longhaul {
             if agent.lane_busy == LaneBusyPolicy::Reject {
                 return Err(lane_busy_error(busy));
             }
-            match self.add_to_run(&agent, new, &busy, idempotency.as_ref()).await? {
-                AddOutcome::Added(run) => return Ok(SubmitOutcome::Added(run)),
-                AddOutcome::Outdated => {}
-                AddOutcome::Impossible => break,
+            match self.add_message_to_run(&agent, new, &busy, idempotency.as_ref()).await? {
+                AddMessageOutcome::Added(run) => return Ok(SubmitOutcome::Added(run)),
+                AddMessageOutcome::Outdated => {}
+                AddMessageOutcome::Impossible => break,
             }
         }
         self.create_runs(enqueue()).await
     }
 
     /// Adds a task as a message to the run that holds the lane, or to the run that waits for it.
-    async fn add_to_run(
+    async fn add_message_to_run(
         &self,
         agent: &Agent,
         new: &NewRun,
         busy: &BusyLane,
         idempotency: Option<&IdempotencyRecord>,
-    ) -> Result<AddOutcome, Error> {
+    ) -> Result<AddMessageOutcome, Error> {
         let collects = agent.lane_busy == LaneBusyPolicy::Collect;
         let target = if collects { Some(busy.last) } else { busy.head };
         // A message has no context or history of its own, and a Rust function reads no messages.
         let only_text = new.task.context.is_empty() && new.task.history.is_empty();
         let Some(run) = target.filter(|_| only_text && !agent.fixed_model) else {
-            return Ok(AddOutcome::Impossible);
+            return Ok(AddMessageOutcome::Impossible);
         };
         let Some(row) = self.services.store.get_run(run).await? else {
-            return Ok(AddOutcome::Outdated);
+            return Ok(AddMessageOutcome::Outdated);
         };
         if row.agent != new.task.agent {
-            return Ok(AddOutcome::Impossible);
+            return Ok(AddMessageOutcome::Impossible);
         }
         if row.status.is_terminal() || (collects && row.epoch.0 > 0) {
-            return Ok(AddOutcome::Outdated);
+            return Ok(AddMessageOutcome::Outdated);
         }
         // The waiting run must not have started when it gets the message, so the append names the
         // last event of the run.
         let author = match collects {
-            true => Author::Closer { after: row.last_seq },
-            false => Author::Outsider,
+            true => JournalAuthor::Closer { after: row.last_seq },
+            false => JournalAuthor::Outsider,
         };
         let Some(mut request) = self.message_request(agent, new, &row, author).await? else {
-            return Ok(AddOutcome::Impossible);
+            return Ok(AddMessageOutcome::Impossible);
         };
         request.batch.changes.extend(idempotency.cloned().map(Change::SaveSubmitKey));
-        Ok(match self.services.store.append(request).await? {
+        Ok(match self.services.store.append_to_journal(request).await? {
             AppendResult::Committed { .. } => {
                 self.services.notifier.notify_run_changed(run);
-                AddOutcome::Added(run)
+                AddMessageOutcome::Added(run)
             }
-            AppendResult::Refused(RefusalReason::SteersFull) => AddOutcome::Impossible,
+            AppendResult::Refused(AppendRefusalReason::SteersFull) => AddMessageOutcome::Impossible,
             // A key that was used in the meantime is found by the next attempt.
             AppendResult::Conflict
             | AppendResult::Fenced
             | AppendResult::RunEnded
             | AppendResult::RunNotFound
-            | AppendResult::Refused(_) => AddOutcome::Outdated,
+            | AppendResult::Refused(_) => AddMessageOutcome::Outdated,
         })
     }
 
@@ -129,11 +129,11 @@ impl Longhaul {
         agent: &Agent,
         new: &NewRun,
         row: &RunRow,
-        author: Author,
+        author: JournalAuthor,
     ) -> Result<Option<AppendRequest>, Error> {
         let task = &new.task;
         let values = template::template_values(&task.input, &task.context);
-        let text = event_text::task_text(agent, task, &values).map_err(|reason| {
+        let text = event_text::render_task_text(agent, task, &values).map_err(|reason| {
             Error::Template { agent: agent.name.to_string(), what: "the event text", reason }
         })?;
         let message = SteerMessage {

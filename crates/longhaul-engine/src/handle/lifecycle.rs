@@ -3,9 +3,9 @@
 
 use longhaul_api::lane::LaneView;
 use longhaul_core::id::{LaneKey, RunId};
-use longhaul_core::port::store::{AppendRequest, AppendResult, Author};
+use longhaul_core::port::store::{AppendRequest, AppendResult, JournalAuthor};
 use longhaul_run::commands::RunCommand;
-use longhaul_run::{DecideContext, Input, Rejection, decide};
+use longhaul_run::{DecideContext, Rejection, RunInput, decide};
 
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
@@ -16,42 +16,42 @@ const REASON_BYTES_MAX: usize = 4 * 1024;
 
 impl Longhaul {
     /// Cancels a run. When this returns, the run starts no more model or tool calls.
-    pub async fn cancel(&self, run: RunId, by: &str, reason: &str) -> Result<(), Error> {
+    pub async fn cancel_run(&self, run: RunId, by: &str, reason: &str) -> Result<(), Error> {
         check_text_len("the reason", reason.len(), REASON_BYTES_MAX)?;
         let (by, reason) = (self.redact(by), self.redact(reason));
-        let close = Input::CancelNow { by: by.clone(), reason: reason.clone() };
-        self.apply_or_send_command(run, close, RunCommand::Cancel { by, reason }).await
+        let close = RunInput::CancelNow { by: by.clone(), reason: reason.clone() };
+        self.apply_input_or_send_command(run, close, RunCommand::Cancel { by, reason }).await
     }
 
     /// Pauses a run until it is resumed.
-    pub async fn pause(&self, run: RunId, by: &str) -> Result<(), Error> {
+    pub async fn pause_run(&self, run: RunId, by: &str) -> Result<(), Error> {
         let by = self.redact(by);
-        let still = Input::PauseNow { by: by.clone() };
-        self.apply_or_send_command(run, still, RunCommand::Pause { by }).await
+        let still = RunInput::PauseNow { by: by.clone() };
+        self.apply_input_or_send_command(run, still, RunCommand::Pause { by }).await
     }
 
     /// Pauses a lane: no run of the lane starts until the lane is resumed. A run that has started
     /// goes on.
     pub async fn pause_lane(&self, lane: &LaneKey) -> Result<LaneView, Error> {
-        Ok(LaneView::from(&self.services.records.set_lane_paused(lane, true).await?))
+        Ok(LaneView::from(&self.services.records.set_lane_pause_state(lane, true).await?))
     }
 
     /// Resumes a paused lane. Does nothing if the lane is not paused.
     pub async fn resume_lane(&self, lane: &LaneKey) -> Result<LaneView, Error> {
-        let row = self.services.records.set_lane_paused(lane, false).await?;
+        let row = self.services.records.set_lane_pause_state(lane, false).await?;
         self.services.notifier.notify_work_available();
         Ok(LaneView::from(&row))
     }
 
     /// Applies the input directly if no worker drives the run, and otherwise sends the command to
     /// the run's driver.
-    async fn apply_or_send_command(
+    async fn apply_input_or_send_command(
         &self,
         run: RunId,
-        input: Input,
+        input: RunInput,
         command: RunCommand,
     ) -> Result<(), Error> {
-        if !self.apply_without_driver(run, input).await? {
+        if !self.apply_input_if_undriven(run, input).await? {
             self.send_command(run, command).await?;
         }
         Ok(())
@@ -59,7 +59,7 @@ impl Longhaul {
 
     /// Applies the input and appends the resulting events, which only works while no worker drives
     /// the run. Returns `false` if a worker drives it.
-    async fn apply_without_driver(&self, run: RunId, input: Input) -> Result<bool, Error> {
+    async fn apply_input_if_undriven(&self, run: RunId, input: RunInput) -> Result<bool, Error> {
         let (folded, now) = replay_run(&self.services, run).await?;
         let batch = match decide(&folded, input, DecideContext::new(now)) {
             Ok(batch) => self.mark_request_applied(batch),
@@ -68,8 +68,8 @@ impl Longhaul {
             }
             Err(_) => return Ok(false),
         };
-        let author = Author::Closer { after: folded.seq() };
-        match self.services.store.append(AppendRequest { run, author, batch }).await? {
+        let author = JournalAuthor::Closer { after: folded.seq() };
+        match self.services.store.append_to_journal(AppendRequest { run, author, batch }).await? {
             AppendResult::Committed { .. } => {
                 self.services.notifier.notify_run_changed(run);
                 Ok(true)

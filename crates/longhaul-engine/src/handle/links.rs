@@ -7,7 +7,7 @@ use longhaul_core::policy::gate::{GateRow, GateStatus};
 use longhaul_core::port::auth::GateLinkRow;
 use longhaul_core::raw::Hash;
 use longhaul_run::Rejection;
-use longhaul_run::commands::current_digest;
+use longhaul_run::commands::current_gate_digest;
 
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
@@ -41,7 +41,7 @@ pub struct ResolvedGateLink {
 impl ResolvedGateLink {
     /// Whether the input that the gate shows has changed since the link was created.
     pub fn has_input_changed(&self) -> bool {
-        self.digest != current_digest(&self.gate)
+        self.digest != current_gate_digest(&self.gate)
     }
 }
 
@@ -57,8 +57,8 @@ impl Longhaul {
             let why = "a recipient's name must not contain control characters".to_owned();
             return Err(Rejection::InvalidTask(why).into());
         }
-        self.check_no_secret("the recipient's name", name)?;
-        let gate = self.gate(request.gate).await?;
+        self.check_no_secret_in_name("the recipient's name", name)?;
+        let gate = self.get_gate(request.gate).await?;
         match gate.status {
             GateStatus::Open => {}
             GateStatus::Expired => return Err(Rejection::GateExpired(request.gate).into()),
@@ -73,7 +73,7 @@ impl Longhaul {
         let link = GateLinkRow {
             hash: secret.hash(),
             gate: request.gate,
-            digest: current_digest(&gate),
+            digest: current_gate_digest(&gate),
             recipient: name.to_owned(),
             by: self.redact(request.by),
         };
@@ -94,7 +94,7 @@ impl Longhaul {
         let Some(link) = self.services.auth.find_gate_link(secret.hash()).await? else {
             return Ok(None);
         };
-        match self.gate(link.gate).await {
+        match self.get_gate(link.gate).await {
             Ok(gate) => {
                 Ok(Some(ResolvedGateLink { gate, recipient: link.recipient, digest: link.digest }))
             }

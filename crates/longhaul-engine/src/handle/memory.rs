@@ -4,7 +4,7 @@
 
 use longhaul_core::id::{NoteId, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
-use longhaul_core::note::{NewNote, Note, NoteOutcome};
+use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
 
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
@@ -60,10 +60,10 @@ impl Longhaul {
     ) -> Result<(), Error> {
         let bytes = added.iter().map(ThreadMessage::text_bytes).sum();
         check_text_len("the text added to a thread", bytes, APPEND_BYTES_MAX)?;
-        self.check_no_secret("the thread", thread.as_str())?;
+        self.check_no_secret_in_name("the thread", thread.as_str())?;
         let messages = added.into_iter().map(ThreadMessage::into_message);
         let messages = messages.map(|message| self.redaction().redact_message(message)).collect();
-        Ok(self.services.records.extend_thread(thread, messages).await?)
+        Ok(self.services.records.append_thread_messages(thread, messages).await?)
     }
 
     /// Deletes all messages of a thread. The journals of its runs are kept.
@@ -76,7 +76,7 @@ impl Longhaul {
         &self,
         resource: &ResourceKey,
         note: NewNote,
-    ) -> Result<NoteOutcome, Error> {
+    ) -> Result<AddNoteOutcome, Error> {
         let note = self.redact_note(resource, note)?;
         Ok(self.services.records.add_note(resource, note).await?)
     }

@@ -10,7 +10,7 @@ use longhaul_core::id::{RunId, Seq};
 use longhaul_core::message::{Reply, StopReason};
 use longhaul_core::port::model::{ModelRequest, ModelResponse};
 use longhaul_run::Run;
-use longhaul_run::next::{Step, next};
+use longhaul_run::next::{EngineStep, next_engine_step};
 
 use crate::blob_texts::BlobTextCache;
 use crate::error::Error;
@@ -44,7 +44,7 @@ impl Longhaul {
         let mut texts = BlobTextCache::default();
         let mut after = Seq::START;
         loop {
-            let entries = self.events(run, after, EVENTS_PER_PAGE).await?;
+            let entries = self.read_run_journal(run, after, EVENTS_PER_PAGE).await?;
             let Some(last) = entries.last() else {
                 return match folded {
                     Some(_) => Ok(()),
@@ -59,10 +59,10 @@ impl Longhaul {
                 };
                 folded.apply(entry)?;
                 if let Event::TurnStarted(_) = &entry.event {
-                    pending = match model_request(next(folded, entry.at)) {
-                        Some(request) => {
-                            Some(texts.inline_blobs(&*self.services.records, request).await?)
-                        }
+                    pending = match model_request_of_step(next_engine_step(folded, entry.at)) {
+                        Some(request) => Some(
+                            texts.inline_request_blobs(&*self.services.records, request).await?,
+                        ),
                         None => None,
                     };
                 } else if let Some(outcome) = model_call_outcome(&entry.event)
@@ -75,17 +75,17 @@ impl Longhaul {
     }
 }
 
-fn model_request(step: Step) -> Option<ModelRequest> {
+fn model_request_of_step(step: EngineStep) -> Option<ModelRequest> {
     match step {
-        Step::AskModel(request) => Some(request),
-        Step::Compact(request) => Some(summary::summary_request(request)),
-        Step::Prepare
-        | Step::RefreshPerception
-        | Step::UseTools(_)
-        | Step::Park(_)
-        | Step::Finish(_)
-        | Step::Advance
-        | Step::Idle => None,
+        EngineStep::AskModel(request) => Some(request),
+        EngineStep::Compact(request) => Some(summary::to_summary_request(request)),
+        EngineStep::Prepare
+        | EngineStep::RefreshPerception
+        | EngineStep::UseTools(_)
+        | EngineStep::Park(_)
+        | EngineStep::Finish(_)
+        | EngineStep::Advance
+        | EngineStep::Idle => None,
     }
 }
 

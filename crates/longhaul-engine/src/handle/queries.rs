@@ -65,7 +65,7 @@ impl Longhaul {
             let unserved = workers.as_ref().and_then(|workers| workers.unserved_reason(row));
             RunBriefView::new(
                 row,
-                unserved.unwrap_or_else(|| activity_text(row, gates.get(&row.id))),
+                unserved.unwrap_or_else(|| current_activity_text(row, gates.get(&row.id))),
             )
         };
         Ok(rows.iter().map(brief).collect())
@@ -78,7 +78,7 @@ impl Longhaul {
     }
 
     /// Lists the lanes that contain runs or are paused, in the order of their names.
-    pub async fn lanes(
+    pub async fn list_lanes(
         &self,
         after: Option<&LaneKey>,
         limit: usize,
@@ -138,7 +138,12 @@ impl Longhaul {
     }
 
     /// Reads at most `limit` entries of a run's journal after a sequence number.
-    pub async fn events(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Entry>, Error> {
+    pub async fn read_run_journal(
+        &self,
+        run: RunId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Entry>, Error> {
         let page =
             self.services.store.read_journal(JournalReadRequest { run, after, limit }).await?;
         if page.last_seq == Seq::START {
@@ -154,7 +159,7 @@ impl Longhaul {
 }
 
 /// Returns a few words about what a run does now, for lists of runs.
-fn activity_text(row: &RunRow, gate: Option<&GateRow>) -> String {
+fn current_activity_text(row: &RunRow, gate: Option<&GateRow>) -> String {
     match (row.status, gate) {
         (Status::Waiting | Status::Blocked, Some(gate)) => gate.spec.ask.clone(),
         (Status::Pending | Status::Waiting, None) => {

@@ -5,8 +5,8 @@
 
 use longhaul_core::id::ResourceKey;
 use longhaul_core::note::NewNote;
-use longhaul_core::policy::gate::{Answer, Decision};
-use longhaul_core::port::redact::{find_placeholder, placeholder_name};
+use longhaul_core::policy::gate::{Answer, GateDecision};
+use longhaul_core::port::redact::{find_secret_placeholder, placeholder_secret_name};
 use longhaul_core::time::Timestamp;
 use longhaul_run::Rejection;
 use longhaul_run::commands::RunCommand;
@@ -29,7 +29,7 @@ impl Longhaul {
 
     /// Rejects a name that contains a secret: with the secret redacted it would be a different
     /// name.
-    pub(super) fn check_no_secret(&self, label: &str, name: &str) -> Result<(), Error> {
+    pub(super) fn check_no_secret_in_name(&self, label: &str, name: &str) -> Result<(), Error> {
         let Some(secret) = self.redaction().secret_name_in_text(name) else {
             return Ok(());
         };
@@ -48,9 +48,10 @@ impl Longhaul {
     ) -> Result<(), Error> {
         let definition = String::from_utf8_lossy(definition);
         // A template that used a secret inside a tag was replaced by the placeholder as a whole.
-        let is_one = |text: &&String| find_placeholder(text) == Some(0..text.len());
+        let is_one = |text: &&String| find_secret_placeholder(text) == Some(0..text.len());
         let templates = [&agent.prompt].into_iter().chain(agent.events.values());
-        let template_secret = || templates.filter(is_one).find_map(|text| placeholder_name(text));
+        let template_secret =
+            || templates.filter(is_one).find_map(|text| placeholder_secret_name(text));
         let found = self.redaction().secret_name_in_text(&definition);
         let Some(secret) = found.or_else(|| template_secret().map(str::to_owned)) else {
             return Ok(());
@@ -81,7 +82,7 @@ impl Longhaul {
         let context = task.context.keys();
         let context = context.map(|name| ("a name of the context", name.as_str()));
         for (what, name) in names.chain(tags).chain(context) {
-            self.check_no_secret(what, name)?;
+            self.check_no_secret_in_name(what, name)?;
         }
         self.check_no_secret_in_context(&task)?;
         let cleaner = self.redaction();
@@ -119,9 +120,11 @@ impl Longhaul {
         let cleaner = self.redaction();
         Answer {
             decision: match answer.decision {
-                Decision::Edit(input) => Decision::Edit(cleaner.redact_json(&input)),
-                Decision::Answer(text) => Decision::Answer(cleaner.redact_text(text)),
-                plain @ (Decision::Approve | Decision::Reject | Decision::Complete) => plain,
+                GateDecision::Edit(input) => GateDecision::Edit(cleaner.redact_json(&input)),
+                GateDecision::Answer(text) => GateDecision::Answer(cleaner.redact_text(text)),
+                plain @ (GateDecision::Approve | GateDecision::Reject | GateDecision::Complete) => {
+                    plain
+                }
             },
             by: cleaner.redact_text(answer.by),
             note: answer.note.map(|note| cleaner.redact_text(note)),
@@ -163,8 +166,8 @@ impl Longhaul {
         resource: &ResourceKey,
         note: NewNote,
     ) -> Result<NewNote, Error> {
-        self.check_no_secret("the resource", resource.as_str())?;
-        self.check_no_secret("the note's key", note.key())?;
+        self.check_no_secret_in_name("the resource", resource.as_str())?;
+        self.check_no_secret_in_name("the note's key", note.key())?;
         let written = note.to_note(resource, Timestamp::default());
         let text = self.redact(written.text.clone());
         let tags = written.tags.iter().map(|tag| self.redact(tag.clone()));

@@ -5,7 +5,7 @@ use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::{CreateRunsRequest, IdempotencyRecord};
 use longhaul_core::raw::Hash;
-use longhaul_run::submit::retry;
+use longhaul_run::submit::retry_failed_run;
 
 use crate::error::Error;
 use crate::handle::{Longhaul, SubmitOutcome};
@@ -21,7 +21,7 @@ impl Longhaul {
     /// the existing run.
     pub async fn retry(&self, failed: RunId, by: &str) -> Result<SubmitOutcome, Error> {
         let (folded, _) = replay_without_transcript(&self.services, failed).await?;
-        let new = retry(self.new_run_id(), &folded, self.redact(by))?;
+        let new = retry_failed_run(self.new_run_id(), &folded, self.redact(by))?;
         let new = NewRun { lane_depth_max: self.defaults.lane_depth_max, ..new };
         let definition = self.services.records.agent_definition(new.task.definition).await?;
         let key = failed.to_string();

@@ -33,8 +33,8 @@ impl Longhaul {
     /// Creates a schedule. Its first firing is the first matching time after now.
     pub async fn create_schedule(&self, body: NewScheduleBody) -> Result<ScheduleView, Error> {
         let name = parse_schedule_name(&body.name)?;
-        self.check_no_secret("the name of the schedule", name.as_str())?;
-        let spec = parse_spec(body)?;
+        self.check_no_secret_in_name("the name of the schedule", name.as_str())?;
+        let spec = parse_schedule_spec(body)?;
         let now = self.store_time().await?;
         let calendar = Calendar::parse(&spec.timing, now).map_err(Error::InvalidSchedule)?;
         let due = calendar.next_after(now).ok_or_else(|| {
@@ -152,7 +152,7 @@ impl Longhaul {
         }
         let following = plan.times.iter().skip(1).copied().map(Some).chain([plan.next]);
         for (time, next) in plan.times.iter().zip(following) {
-            if !self.fire_once(&mut row, *time, next).await? {
+            if !self.fire_schedule_once(&mut row, *time, next).await? {
                 // Another worker has fired the schedule, or it was deleted.
                 break;
             }
@@ -162,14 +162,14 @@ impl Longhaul {
 
     /// Fires a schedule for one due time and moves its due time to `next`. Returns `false` if the
     /// row is outdated.
-    async fn fire_once(
+    async fn fire_schedule_once(
         &self,
         row: &mut ScheduleRow,
         time: Timestamp,
         next: Option<Timestamp>,
     ) -> Result<bool, Error> {
         if let (Overlap::Skip, Some(last)) = (row.spec.overlap, row.last_run)
-            && self.is_open(last).await?
+            && self.is_run_open(last).await?
         {
             let reason = format!("skipped: the run {last} of the last firing has not ended");
             return self.skip_firing(row, next, reason).await;
@@ -222,7 +222,7 @@ impl Longhaul {
         Ok(outcome == ScheduleFiringOutcome::Skipped)
     }
 
-    async fn is_open(&self, run: RunId) -> Result<bool, Error> {
+    async fn is_run_open(&self, run: RunId) -> Result<bool, Error> {
         let row = self.services.store.get_run(run).await?;
         Ok(row.is_some_and(|row| !row.status.is_terminal()))
     }
@@ -234,11 +234,11 @@ impl Longhaul {
         time: Timestamp,
     ) -> Result<CreateRunsRequest, Error> {
         let mut task = firing_task(&row.name, &row.spec, time);
-        let agent_has_lane = self.agent(&task.agent).is_ok_and(|agent| agent.lane.is_some());
+        let agent_has_lane = self.get_agent(&task.agent).is_ok_and(|agent| agent.lane.is_some());
         let has_lane = task.lane.is_some() || task.thread.is_some() || agent_has_lane;
         if row.spec.overlap == Overlap::Queue && !has_lane {
             let lane = LaneKey::new(format!("schedule:{}", row.name));
-            task.lane = Some(lane.map_err(invalid_name)?);
+            task.lane = Some(lane.map_err(invalid_name_error)?);
         }
         let (run, definition) = self.build_new_run(task, self.new_run_id(), None)?;
         Ok(CreateRunsRequest { runs: vec![run], blobs: vec![definition], idempotency: None })
@@ -262,7 +262,7 @@ fn firing_task(name: &ScheduleName, spec: &ScheduleSpec, time: Timestamp) -> Tas
     }
 }
 
-fn parse_spec(body: NewScheduleBody) -> Result<ScheduleSpec, Error> {
+fn parse_schedule_spec(body: NewScheduleBody) -> Result<ScheduleSpec, Error> {
     let invalid = |message: &str| Error::InvalidSchedule(message.to_owned());
     if body.chain.is_some() {
         return Err(invalid("`chain` is not supported by this build yet; give an `agent`"));
@@ -287,18 +287,18 @@ fn parse_spec(body: NewScheduleBody) -> Result<ScheduleSpec, Error> {
     }
     Ok(ScheduleSpec {
         timing,
-        agent: AgentName::new(agent).map_err(invalid_name)?,
+        agent: AgentName::new(agent).map_err(invalid_name_error)?,
         input: body.input.unwrap_or_else(|| RawJson::from_serialize(&"")),
         event: body.event,
-        lane: body.lane.map(LaneKey::new).transpose().map_err(invalid_name)?,
-        thread: body.thread.map(ThreadKey::new).transpose().map_err(invalid_name)?,
-        resource: body.resource.map(ResourceKey::new).transpose().map_err(invalid_name)?,
+        lane: body.lane.map(LaneKey::new).transpose().map_err(invalid_name_error)?,
+        thread: body.thread.map(ThreadKey::new).transpose().map_err(invalid_name_error)?,
+        resource: body.resource.map(ResourceKey::new).transpose().map_err(invalid_name_error)?,
         catch_up: body.catch_up,
         overlap: body.overlap,
     })
 }
 
-fn invalid_name(error: IdError) -> Error {
+fn invalid_name_error(error: IdError) -> Error {
     Rejection::InvalidTask(error.to_string()).into()
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a token never outlives the key for which it was issued.
 
-use longhaul_core::port::auth::{KeyRef, NewToken, TokenKind};
+use longhaul_core::port::auth::{ApiKeyRef, NewToken, TokenKind};
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Millis;
 
@@ -20,10 +20,10 @@ const SESSION_TTL: Millis = Millis::from_secs(12 * 60 * 60);
 /// Returns the hash under which a ticket or session token is stored. For a holder of the machine's
 /// own key, which is not in the store, the hash includes the key: with another key the token is
 /// invalid.
-fn token_hash(secret: &Secret, holder: &KeyRef, local_key_hash: Hash) -> Hash {
+fn token_hash(secret: &Secret, holder: &ApiKeyRef, local_key_hash: Hash) -> Hash {
     match holder {
-        KeyRef::Key(_) => secret.hash(),
-        KeyRef::Local => {
+        ApiKeyRef::Key(_) => secret.hash(),
+        ApiKeyRef::Local => {
             Hash::digest(format!("{} of {local_key_hash}", secret.reveal()).as_bytes())
         }
     }
@@ -34,7 +34,7 @@ impl Longhaul {
     /// machine's own key.
     pub async fn create_login_ticket(
         &self,
-        holder: KeyRef,
+        holder: ApiKeyRef,
         local_key_hash: Hash,
     ) -> Result<Secret, Error> {
         let secret = self.generate_secret("")?;
@@ -56,7 +56,7 @@ impl Longhaul {
         let spent = match plain {
             Some(row) => Some(row),
             None => {
-                let hash = token_hash(ticket, &KeyRef::Local, local_key_hash);
+                let hash = token_hash(ticket, &ApiKeyRef::Local, local_key_hash);
                 auth.consume_token(TokenKind::Ticket, hash).await?
             }
         };
@@ -81,13 +81,13 @@ impl Longhaul {
     ) -> Result<Option<CallerIdentity>, Error> {
         let auth = &self.services.auth;
         let plain = auth.find_token(TokenKind::Session, session.hash()).await?;
-        if let Some(KeyRef::Key(hash)) = plain.map(|row| row.issuer) {
+        if let Some(ApiKeyRef::Key(hash)) = plain.map(|row| row.issuer) {
             let key = auth.find_key(hash).await?;
             let now = self.store_time().await?;
             let key = key.filter(|key| key.is_valid_at(now));
             return Ok(key.map(|key| CallerIdentity::from_key(&key)));
         }
-        let hash = token_hash(session, &KeyRef::Local, local_key_hash);
+        let hash = token_hash(session, &ApiKeyRef::Local, local_key_hash);
         let bound = auth.find_token(TokenKind::Session, hash).await?;
         Ok(bound.map(|_| CallerIdentity::local_key_holder()))
     }

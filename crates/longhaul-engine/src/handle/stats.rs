@@ -48,7 +48,7 @@ impl Longhaul {
             }
         }
         // An agent whose file is gone still has statistics.
-        if let (true, Err(suggestion)) = (rows.is_empty(), self.agent(agent.as_str())) {
+        if let (true, Err(suggestion)) = (rows.is_empty(), self.get_agent(agent.as_str())) {
             return Err(Error::AgentNotFound { name: agent.to_string(), suggestion });
         }
         let stats = AgentStatsView { agent: agent.to_string(), ..stats_of_runs(&rows) };

@@ -13,7 +13,7 @@ use longhaul_core::raw::{Hash, canonical_json};
 use longhaul_core::task::{BatchMode, BatchPosition, TaskSource, TaskSpec};
 use longhaul_core::time::Millis;
 use longhaul_run::Rejection;
-use longhaul_run::submit::submit;
+use longhaul_run::submit::new_run_from_task;
 
 use crate::agent::{Agent, BudgetPatch};
 use crate::error::Error;
@@ -79,7 +79,7 @@ impl Longhaul {
     pub async fn submit_task(&self, task: Task) -> Result<SubmitOutcome, Error> {
         let idempotency = self.idempotency_record(std::slice::from_ref(&task), None);
         let (new, definition) = self.build_new_run(task, self.new_run_id(), None)?;
-        self.create_or_add(&new, &definition, idempotency).await
+        self.create_run_or_add_message(&new, &definition, idempotency).await
     }
 
     /// Submits tasks as new runs: all of them or none. The idempotency key of the first task covers
@@ -88,7 +88,7 @@ impl Longhaul {
         check_task_count(tasks.len())?;
         let idempotency = self.idempotency_record(&tasks, None);
         let built = tasks.into_iter().map(|task| self.build_new_run(task, self.new_run_id(), None));
-        self.create_runs(creation_request(built.collect::<Result<_, _>>()?, idempotency)).await
+        self.create_runs(run_creation_request(built.collect::<Result<_, _>>()?, idempotency)).await
     }
 
     /// Returns the id of a new run.
@@ -98,10 +98,10 @@ impl Longhaul {
 
     /// Submits a task and returns the view of its run. If a new run can't be read back, the view is
     /// built from what was written, because the run exists regardless.
-    pub async fn submit_and_show(&self, task: Task) -> Result<RunView, Error> {
+    pub async fn submit_and_view_run(&self, task: Task) -> Result<RunView, Error> {
         let idempotency = self.idempotency_record(std::slice::from_ref(&task), None);
         let (new, definition) = self.build_new_run(task, self.new_run_id(), None)?;
-        let submitted = self.create_or_add(&new, &definition, idempotency).await?;
+        let submitted = self.create_run_or_add_message(&new, &definition, idempotency).await?;
         let run = submitted.run_ids().first().copied().unwrap_or(new.id);
         match (self.get_run(run).await, submitted) {
             (Ok(mut view), submitted) => {
@@ -162,10 +162,10 @@ impl Longhaul {
         id: RunId,
         batch: Option<BatchPosition>,
     ) -> Result<(NewRun, Blob), Error> {
-        check_field_sizes(&task)?;
+        check_task_field_sizes(&task)?;
         let task = self.redact_task(task)?;
         let agent = self
-            .agent(&task.agent)
+            .get_agent(&task.agent)
             .map_err(|suggestion| Error::AgentNotFound { name: task.agent.clone(), suggestion })?;
         if agent.fixed_model && task.model.is_some() {
             let name = &agent.name;
@@ -174,7 +174,7 @@ impl Longhaul {
             );
             return Err(Rejection::InvalidTask(why).into());
         }
-        let definition = agent.definition();
+        let definition = agent.definition_blob();
         self.check_no_secret_in_agent(&agent, &definition.content)?;
         let bad = |bad: longhaul_core::id::IdError| Rejection::InvalidTask(bad.to_string());
         let source_inbox = task.source.as_ref().map(|source| source.inbox.clone());
@@ -215,7 +215,8 @@ impl Longhaul {
             source: task.source,
             ..TaskSpec::new(id, agent.name.clone(), task.input, inbox)
         };
-        let new = NewRun { lane_depth_max: self.defaults.lane_depth_max, ..submit(id, spec)? };
+        let new =
+            NewRun { lane_depth_max: self.defaults.lane_depth_max, ..new_run_from_task(id, spec)? };
         Ok((new, definition))
     }
 
@@ -230,7 +231,7 @@ impl Longhaul {
         if let Some(source) = &first.source {
             // The key alone identifies the task: after a crash the task may be claimed again with
             // another default agent, and it is still the same task.
-            let key = format!("{}:{}", TaskSource::endpoint(&source.inbox), source.id);
+            let key = format!("{}:{}", TaskSource::outbox_endpoint(&source.inbox), source.id);
             return Some(IdempotencyRecord {
                 principal: SOURCE_PRINCIPAL.to_owned(),
                 body_hash: Hash::digest(key.as_bytes()),
@@ -273,7 +274,7 @@ pub(super) fn check_task_count(count: usize) -> Result<(), Error> {
 }
 
 /// Returns the request that creates these runs, with the definitions of their agents.
-pub(super) fn creation_request(
+pub(super) fn run_creation_request(
     built: Vec<(NewRun, Blob)>,
     idempotency: Option<IdempotencyRecord>,
 ) -> CreateRunsRequest {
@@ -290,7 +291,7 @@ pub(super) fn creation_request(
 
 /// Checks the length of the task's fields that are only stored. Fields that the model reads have
 /// other limits.
-fn check_field_sizes(task: &Task) -> Result<(), Error> {
+fn check_task_field_sizes(task: &Task) -> Result<(), Error> {
     if task.event && task.kind.as_deref().is_none_or(str::is_empty) {
         return Err(Rejection::Empty("the kind of an event").into());
     }

@@ -24,7 +24,7 @@ impl Longhaul {
                 bytes.and_then(|bytes| String::from_utf8(bytes).ok())
             }
         };
-        let model = Some(transcript.model()).filter(|name| !name.is_empty());
+        let model = Some(transcript.current_model()).filter(|name| !name.is_empty());
         Ok(TranscriptView {
             run,
             model: model.map(str::to_owned),
@@ -34,12 +34,12 @@ impl Longhaul {
     }
 
     /// Returns the messages that people sent to a run, with their status.
-    pub async fn steers(&self, run: RunId) -> Result<Vec<SteerView>, Error> {
+    pub async fn list_steers(&self, run: RunId) -> Result<Vec<SteerView>, Error> {
         let rows = self.services.records.queued_steers(run).await?;
         let mut times = SteerTimes::default();
         let mut after = Seq::START;
         loop {
-            let page = self.events(run, after, PAGE_SIZE).await?;
+            let page = self.read_run_journal(run, after, PAGE_SIZE).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
             page.iter().for_each(|entry| times.record_entry_time(entry));

@@ -41,12 +41,12 @@ enum JournalWatcher {
 
 impl Longhaul {
     /// Follows the journal of a run, starting after a sequence number.
-    pub async fn watch(&self, run: RunId, after: Seq) -> Result<JournalStream, Error> {
+    pub async fn watch_run_journal(&self, run: RunId, after: Seq) -> Result<JournalStream, Error> {
         // Subscribe before the first read, so that no change is missed between the read and the
         // wait.
-        let wake_source = match self.services.changes.subscribe(run) {
+        let wake_source = match self.services.changes.subscribe_to_run(run) {
             Some(subscription) => JournalWatcher::Subscription(subscription),
-            None => JournalWatcher::Store(self.services.store.watch()),
+            None => JournalWatcher::Store(self.services.store.watch_for_changes()),
         };
         if self.services.store.get_run(run).await?.is_none() {
             return Err(Error::RunNotFound(run));
@@ -105,7 +105,8 @@ impl JournalStream {
         match &mut self.wake_source {
             JournalWatcher::Subscription(subscription) => {
                 if !subscription.wait_for_change().await {
-                    self.wake_source = JournalWatcher::Store(self.services.store.watch());
+                    self.wake_source =
+                        JournalWatcher::Store(self.services.store.watch_for_changes());
                 }
             }
             JournalWatcher::Store(watch) => {

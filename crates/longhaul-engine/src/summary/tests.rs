@@ -3,7 +3,7 @@
 use longhaul_core::id::{CallId, RunId};
 use longhaul_core::message::{TextBlock, ToolCall};
 use longhaul_core::raw::RawJson;
-use longhaul_run::next::check_conversation;
+use longhaul_run::next::check_message_order;
 use serde_json::json;
 
 use super::*;
@@ -191,9 +191,9 @@ fn long_results_are_truncated_in_their_middle_for_the_summary() {
         messages: Arc::new(messages),
         max_tokens: 1,
     };
-    let summary = summary_request(request);
+    let summary = to_summary_request(request);
     assert_eq!(summary.tools, StoredText::new_inline("[]"));
-    check_conversation(&summary.messages).unwrap();
+    check_message_order(&summary.messages).unwrap();
     let Message::Results(results) = &*summary.messages[2] else {
         panic!("{:?}", summary.messages[2]);
     };
@@ -229,13 +229,13 @@ fn compaction_never_separates_a_call_from_its_result() {
         }
         let until = count_messages_to_summarize(&messages);
         assert!((1..=messages.len()).contains(&until), "{seed}");
-        check_conversation(&messages[..until]).unwrap();
+        check_message_order(&messages[..until]).unwrap();
         let mut after = vec![user_message("a summary")];
         after.extend(messages[until..].iter().cloned());
-        check_conversation(&after).unwrap();
+        check_message_order(&after).unwrap();
         if let Ok(made) = build_summary(split_conversation(&messages), "short") {
             after[0] = Arc::new(made);
-            check_conversation(&after).unwrap();
+            check_message_order(&after).unwrap();
         }
     }
 }

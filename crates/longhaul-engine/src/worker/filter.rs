@@ -90,7 +90,7 @@ impl FilteredQueue {
     /// Lets the next page be read: behind the last one, or at the heads of the queues if they have
     /// changed and were read to the end. A long queue is also left before its end, because runs
     /// with a higher priority may have arrived.
-    pub(super) fn resume(&mut self, now: Millis, is_changed: bool) {
+    pub(super) fn prepare_next_page(&mut self, now: Millis, is_changed: bool) {
         let is_due = self.is_at_end() || now.minus(self.started) >= RESTART_INTERVAL;
         if is_changed && is_due {
             self.cursors.clear();
@@ -109,13 +109,13 @@ impl FilteredQueue {
 
     /// Returns how long to wait after the queues were read: as long as reading took, so that a long
     /// queue of refused runs is not read all the time.
-    pub(super) fn rest_time(&self) -> Millis {
+    pub(super) fn delay_before_next_read(&self) -> Millis {
         if self.is_at_end() { self.reading.min(RESTART_INTERVAL) } else { Millis(0) }
     }
 
     /// Reads the next page of each inbox and returns at most `limit` runs that the filter accepts,
     /// shared evenly by the inboxes.
-    pub(super) async fn next_accepted(
+    pub(super) async fn next_accepted_runs(
         &mut self,
         services: &EngineServices,
         (options, inboxes): (&WorkerOptions, &[InboxName]),
@@ -142,11 +142,11 @@ impl FilteredQueue {
             cursor.is_at_end = page.len() < PEEK_MAX;
             for position in page {
                 if accepted.len() == full {
-                    self.set_cursor(inbox, |cursor| cursor.is_at_end = false);
+                    self.update_inbox_cursor(inbox, |cursor| cursor.is_at_end = false);
                     break;
                 }
-                self.set_cursor(inbox, |cursor| cursor.last = Some(position));
-                if self.accepts(services, position.run).await? {
+                self.update_inbox_cursor(inbox, |cursor| cursor.last = Some(position));
+                if self.is_run_accepted(services, position.run).await? {
                     accepted.push(position.run);
                 }
             }
@@ -155,13 +155,17 @@ impl FilteredQueue {
         Ok(accepted)
     }
 
-    fn set_cursor(&mut self, inbox: &InboxName, change: impl FnOnce(&mut Cursor)) {
+    fn update_inbox_cursor(&mut self, inbox: &InboxName, change: impl FnOnce(&mut Cursor)) {
         if let Some(cursor) = self.cursors.get_mut(inbox) {
             change(cursor);
         }
     }
 
-    async fn accepts(&mut self, services: &EngineServices, run: RunId) -> Result<bool, Error> {
+    async fn is_run_accepted(
+        &mut self,
+        services: &EngineServices,
+        run: RunId,
+    ) -> Result<bool, Error> {
         if self.failed.contains(&run) {
             return Ok(false);
         }

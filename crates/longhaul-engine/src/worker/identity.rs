@@ -63,12 +63,12 @@ pub(super) struct HeartbeatSender {
 
 impl HeartbeatSender {
     /// Creates the first identity of a worker and sends its first heartbeat.
-    pub(super) async fn start(
+    pub(super) async fn new_with_first_heartbeat(
         services: &EngineServices,
         options: &WorkerOptions,
     ) -> Result<Self, Error> {
         let heartbeats = Self {
-            current: Arc::new(Mutex::new(new_identity(
+            current: Arc::new(Mutex::new(new_worker_identity(
                 services,
                 options.lease,
                 CrashGuard::new(options.crash_limit),
@@ -122,7 +122,7 @@ impl HeartbeatSender {
         }
         tracing::error!(worker = %identity.worker, "the lease of the worker has expired");
         identity.lease.mark_lost();
-        let next = new_identity(&self.services, self.ttl, identity.crash_guard);
+        let next = new_worker_identity(&self.services, self.ttl, identity.crash_guard);
         self.services.store.heartbeat(self.build_heartbeat(&next, draining)).await?;
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
@@ -141,7 +141,11 @@ impl HeartbeatSender {
     }
 }
 
-fn new_identity(services: &EngineServices, ttl: Millis, crash_guard: CrashGuard) -> WorkerIdentity {
+fn new_worker_identity(
+    services: &EngineServices,
+    ttl: Millis,
+    crash_guard: CrashGuard,
+) -> WorkerIdentity {
     WorkerIdentity {
         worker: WorkerId::from_bits(services.ids.next_id_bits()),
         lease: Lease::new(services.clock.clone(), ttl),

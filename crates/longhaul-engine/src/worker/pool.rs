@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
-use longhaul_core::change::{Change, SchedulingUpdate};
+use longhaul_core::change::{Change, RunSchedulingUpdate};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
 use longhaul_core::status::Status;
@@ -15,11 +15,11 @@ use longhaul_core::time::{Clock, Millis};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use crate::claim_release::{park_run_after_error, update_run_rows};
+use crate::claim_release::{change_rows_of_claimed_run, park_run_after_error};
 use crate::drive::assignment::{DriveOutcome, RunAssignment};
 use crate::drive::drive_run;
 use crate::error::Error;
-use crate::hooks::Hooks;
+use crate::hooks::WorkerHooks;
 use crate::services::EngineServices;
 
 /// Delay before the worker tries again to park a run whose driver failed.
@@ -35,7 +35,7 @@ pub(super) type Permits = Vec<OwnedSemaphorePermit>;
 #[derive(Debug)]
 pub(super) struct DriverPool {
     services: EngineServices,
-    hooks: Arc<dyn Hooks>,
+    hooks: Arc<dyn WorkerHooks>,
     permits: Arc<Semaphore>,
     tasks: JoinSet<()>,
     empty_hooks: JoinSet<()>,
@@ -75,7 +75,7 @@ impl DriverPool {
     pub(super) fn new(
         services: &EngineServices,
         concurrency: usize,
-        hooks: Arc<dyn Hooks>,
+        hooks: Arc<dyn WorkerHooks>,
     ) -> Self {
         let concurrency = concurrency.clamp(1, Semaphore::MAX_PERMITS);
         Self {
@@ -129,7 +129,9 @@ impl DriverPool {
     pub(super) fn start_empty_hook(&mut self) {
         while self.empty_hooks.try_join_next().is_some() {}
         let (services, hooks) = (self.services.clone(), Arc::clone(&self.hooks));
-        self.empty_hooks.spawn(async move { run_hook(&*services.clock, hooks.on_empty()).await });
+        self.empty_hooks.spawn(async move {
+            run_hook_with_timeout(&*services.clock, hooks.on_no_run_found()).await
+        });
     }
 
     /// Waits until every driver and every hook has ended.
@@ -148,11 +150,11 @@ impl DriverPool {
 /// Drives one run until it is idle and cleans up afterwards, also after an error or a panic.
 async fn drive_run_to_idle(
     services: &EngineServices,
-    hooks: &dyn Hooks,
+    hooks: &dyn WorkerHooks,
     assignment: RunAssignment,
 ) {
     let run = assignment.claim.run;
-    run_hook(&*services.clock, hooks.on_start(run)).await;
+    run_hook_with_timeout(&*services.clock, hooks.on_run_claimed(run)).await;
     let driven = AssertUnwindSafe(drive_run(services, assignment.clone()))
         .catch_unwind()
         .await
@@ -173,8 +175,10 @@ async fn drive_run_to_idle(
 async fn release_if_still_claimed(services: &EngineServices, assignment: &RunAssignment) {
     if assignment.shutdown.is_draining() && !assignment.lease.is_lost() {
         // The driver has appended a release event where that was possible.
-        let changes = vec![Change::UpdateScheduling(SchedulingUpdate::Release)];
-        let given = update_run_rows(services, assignment.worker, &assignment.claim, changes).await;
+        let changes = vec![Change::UpdateScheduling(RunSchedulingUpdate::Release)];
+        let given =
+            change_rows_of_claimed_run(services, assignment.worker, &assignment.claim, changes)
+                .await;
         if let Err(error) = given {
             tracing::warn!(run = %assignment.claim.run, %error, "could not release the run");
         }
@@ -195,24 +199,26 @@ async fn park_run_with_retries(services: &EngineServices, assignment: &RunAssign
     }
 }
 
-async fn run_hook_for_status(services: &EngineServices, hooks: &dyn Hooks, run: RunId) {
+async fn run_hook_for_status(services: &EngineServices, hooks: &dyn WorkerHooks, run: RunId) {
     let Ok(Some(row)) = services.store.get_run(run).await else {
         return;
     };
     let row: RunRow = row;
     match row.status {
-        Status::Completed => run_hook(&*services.clock, hooks.on_complete(&row)).await,
+        Status::Completed => {
+            run_hook_with_timeout(&*services.clock, hooks.on_run_completed(&row)).await
+        }
         Status::Failed | Status::Cancelled => {
-            run_hook(&*services.clock, hooks.on_error(&row)).await
+            run_hook_with_timeout(&*services.clock, hooks.on_run_failed(&row)).await
         }
         Status::Pending | Status::Running | Status::Waiting | Status::Blocked | Status::Paused => {
-            run_hook(&*services.clock, hooks.on_idle(&row)).await
+            run_hook_with_timeout(&*services.clock, hooks.on_run_idle(&row)).await
         }
     }
 }
 
 /// Runs a hook with a timeout. A panic is logged and ignored.
-async fn run_hook(clock: &dyn Clock, hook: impl Future<Output = ()>) {
+async fn run_hook_with_timeout(clock: &dyn Clock, hook: impl Future<Output = ()>) {
     tokio::select! {
         biased;
         result = AssertUnwindSafe(hook).catch_unwind() => {

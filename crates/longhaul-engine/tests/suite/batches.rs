@@ -30,8 +30,8 @@ async fn the_runs_of_a_sequential_batch_go_one_after_another() {
     // Neither a message nor a pause and a resume start a run before its turn.
     engine.longhaul.steer(runs[1], "hurry", SteerDelivery::AfterBatch, "cli:anna").await.unwrap();
     engine.until(runs[1], "run.waiting").await;
-    engine.longhaul.pause(runs[2], "cli:anna").await.unwrap();
-    engine.longhaul.resume(runs[2], None, "cli:anna").await.unwrap();
+    engine.longhaul.pause_run(runs[2], "cli:anna").await.unwrap();
+    engine.longhaul.resume_run(runs[2], None, "cli:anna").await.unwrap();
     engine.until(runs[2], "run.waiting").await;
     let why = engine.longhaul.explain_run(runs[2]).await.unwrap();
     assert_eq!(why.message, "The run waits for the run before it in its batch.");

@@ -5,7 +5,7 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::SteerDelivery::AfterBatch;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::effect::EffectClass::{self, Once, Pure};
-use longhaul_core::policy::gate::Decision;
+use longhaul_core::policy::gate::GateDecision;
 use longhaul_core::status::Status;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::suite::harness::{TestEngine, answer, count, engine_with, kinds, outco
 use longhaul_testkit::latch::Latch;
 
 async fn cancel(engine: &TestEngine, run: RunId) {
-    let done = engine.longhaul.cancel(run, "cli:anna", "enough").await;
+    let done = engine.longhaul.cancel_run(run, "cli:anna", "enough").await;
     done.unwrap();
 }
 
@@ -116,14 +116,14 @@ async fn an_undriven_run_is_cancelled_by_the_caller() {
     assert_eq!(outcome_text(&journal), "run.cancelled");
     assert_eq!(count(&journal, "gate.withdrawn"), 1);
     assert_eq!(count(&journal, "steer.dropped"), 1);
-    let late = answer(&gate, Decision::Complete);
-    let error = engine.longhaul.answer(gate.spec.id, late).await.unwrap_err();
+    let late = answer(&gate, GateDecision::Complete);
+    let error = engine.longhaul.answer_gate(gate.spec.id, late).await.unwrap_err();
     assert_eq!(error.code(), "run_ended");
     // An ended run cannot be changed.
     for error in [
-        engine.longhaul.cancel(run, "cli:anna", "again").await,
-        engine.longhaul.pause(run, "cli:anna").await,
-        engine.longhaul.resume(run, None, "cli:anna").await,
+        engine.longhaul.cancel_run(run, "cli:anna", "again").await,
+        engine.longhaul.pause_run(run, "cli:anna").await,
+        engine.longhaul.resume_run(run, None, "cli:anna").await,
     ] {
         assert_eq!(error.unwrap_err().code(), "run_ended");
     }
@@ -151,15 +151,15 @@ async fn a_pause_waits_for_running_calls_and_a_resume_continues() {
     let engine = engine_in_model_call(&latch);
     let run = engine.submit().await;
     latch.reached(1).await;
-    engine.longhaul.pause(run, "cli:anna").await.unwrap();
+    engine.longhaul.pause_run(run, "cli:anna").await.unwrap();
     latch.open();
     let entries = engine.until(run, "run.paused").await;
     assert_eq!(count(&entries, "turn.completed"), 1, "{:?}", kinds(&entries));
     assert_nothing_starts_after(&entries, "run.pause_requested");
     assert_eq!(engine.longhaul.get_run(run).await.unwrap().status, Status::Paused);
-    let again = engine.longhaul.pause(run, "cli:anna").await.unwrap_err();
+    let again = engine.longhaul.pause_run(run, "cli:anna").await.unwrap_err();
     assert_eq!(again.code(), "already_in_state");
-    engine.longhaul.resume(run, None, "cli:anna").await.unwrap();
+    engine.longhaul.resume_run(run, None, "cli:anna").await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "done");
 
     // During a call: the call ends, and the next one does not start.
@@ -168,11 +168,11 @@ async fn a_pause_waits_for_running_calls_and_a_resume_continues() {
         let engine = engine_in_tool_call(class, &latch, &effects);
         let run = engine.submit().await;
         latch.reached(1).await;
-        engine.longhaul.pause(run, "cli:anna").await.unwrap();
+        engine.longhaul.pause_run(run, "cli:anna").await.unwrap();
         latch.open();
         let entries = engine.until(run, "run.paused").await;
         assert_eq!(effects.all(), ["act begins {}", "act ends {}"], "{:?}", kinds(&entries));
-        engine.longhaul.resume(run, None, "cli:anna").await.unwrap();
+        engine.longhaul.resume_run(run, None, "cli:anna").await.unwrap();
         assert_eq!(outcome_text(&engine.ended(run).await), "done");
         assert_eq!(effects.count("later ends"), 1);
     }
@@ -184,12 +184,12 @@ async fn messages_to_a_paused_run_are_queued() {
         engine_with([FakeReply::call("ask_human", json!({ "question": "Which?" }))]).start();
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
-    engine.longhaul.pause(run, "cli:anna").await.unwrap();
-    let gate_answer = answer(&gate, Decision::Answer("blue".into()));
-    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    engine.longhaul.pause_run(run, "cli:anna").await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("blue".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     engine.longhaul.steer(run, "and green", AfterBatch, "cli:anna").await.unwrap();
     assert_eq!(engine.longhaul.get_run(run).await.unwrap().status, Status::Paused);
-    engine.longhaul.resume(run, None, "cli:anna").await.unwrap();
+    engine.longhaul.resume_run(run, None, "cli:anna").await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(count(&journal, "run.claimed"), 2, "{:?}", kinds(&journal));
     assert_eq!(engine.results(), [("blue".to_owned(), false)]);
@@ -201,7 +201,7 @@ async fn an_undriven_run_can_be_paused_and_then_cancelled() {
     let mut engine = engine_with([]).build();
     let (first, second) = (engine.submit().await, engine.submit().await);
     for run in [first, second] {
-        engine.longhaul.pause(run, "cli:anna").await.unwrap();
+        engine.longhaul.pause_run(run, "cli:anna").await.unwrap();
     }
     engine.spawn_worker(|_| {});
     let third = engine.submit().await;
@@ -209,6 +209,6 @@ async fn an_undriven_run_can_be_paused_and_then_cancelled() {
     assert_eq!(engine.longhaul.get_run(first).await.unwrap().status, Status::Paused);
     cancel(&engine, second).await;
     assert_eq!(outcome_text(&engine.ended(second).await), "run.cancelled");
-    engine.longhaul.resume(first, None, "cli:anna").await.unwrap();
+    engine.longhaul.resume_run(first, None, "cli:anna").await.unwrap();
     assert_eq!(outcome_text(&engine.ended(first).await), "done");
 }

@@ -12,7 +12,7 @@ use longhaul_core::status::Status;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
 use longhaul_engine::Task;
-use longhaul_engine::hooks::Hooks;
+use longhaul_engine::hooks::WorkerHooks;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::{TaskFilter, WorkerOptions};
 use tokio::sync::watch;
@@ -28,12 +28,12 @@ struct ClaimLog {
 }
 
 #[async_trait]
-impl Hooks for ClaimLog {
-    async fn on_start(&self, run: RunId) {
+impl WorkerHooks for ClaimLog {
+    async fn on_run_claimed(&self, run: RunId) {
         self.claimed.lock().unwrap().push(run);
     }
 
-    async fn on_empty(&self) {
+    async fn on_no_run_found(&self) {
         self.emptied.send_modify(|count| *count += 1);
     }
 }
@@ -225,8 +225,8 @@ struct BlockingHooks {
 }
 
 #[async_trait]
-impl Hooks for BlockingHooks {
-    async fn on_start(&self, _run: RunId) {
+impl WorkerHooks for BlockingHooks {
+    async fn on_run_claimed(&self, _run: RunId) {
         self.started.send_replace(true);
         assert!(self.receiver.lock().unwrap().recv().is_err());
     }

@@ -1,6 +1,6 @@
 //! Tests of control tools (questions, help, waits, progress, finish) and of the result gate.
 
-use longhaul_core::policy::gate::{Decision, GateKind, ResultGate, TimeoutAction};
+use longhaul_core::policy::gate::{GateDecision, GateKind, GateTimeoutAction, ResultApprovalGate};
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
@@ -17,8 +17,8 @@ async fn a_question_waits_for_an_answer_that_the_model_reads() {
     let gate = engine.gate(run).await;
     assert_eq!((&gate.spec.kind, gate.spec.ask.as_str()), (&GateKind::Question, "Which?"));
     assert_eq!(gate.spec.options, ["a", "b"]);
-    let gate_answer = answer(&gate, Decision::Answer("the blue one".into()));
-    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("the blue one".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(engine.results(), [("the blue one".to_owned(), false)]);
     assert_eq!(count(&journal, "run.claimed"), 2, "the run was released while it waited");
@@ -34,8 +34,8 @@ async fn an_agent_that_is_blocked_waits_for_help() {
     let view = engine.longhaul.get_run(run).await.unwrap();
     assert_eq!(view.status, Status::Blocked);
     assert!(view.now.contains("no key"), "{}", view.now);
-    let gate_answer = answer(&gate, Decision::Answer("it is under the mat".into()));
-    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("it is under the mat".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     engine.ended(run).await;
     assert_eq!(engine.results(), [("it is under the mat".to_owned(), false)]);
 }
@@ -64,9 +64,9 @@ async fn a_signal_ends_a_wait() {
         (gate.spec.kind.clone(), &gate.spec.tags[..]),
         (GateKind::Signal, &["deployed".to_owned()][..])
     );
-    let mut done = answer(&gate, Decision::Complete);
+    let mut done = answer(&gate, GateDecision::Complete);
     done.payload = Some(RawJson::from_serialize(&json!({ "version": 7 })));
-    engine.longhaul.answer(gate.spec.id, done).await.unwrap();
+    engine.longhaul.answer_gate(gate.spec.id, done).await.unwrap();
     engine.ended(run).await;
     assert_eq!(engine.results(), [("it has happened\n{\"version\":7}".to_owned(), false)]);
 }
@@ -106,10 +106,10 @@ async fn an_invalid_control_call_is_an_error_result() {
 }
 
 fn engine_with_result_gate(lines: Vec<FakeReply>) -> TestEngine {
-    let gate = ResultGate {
+    let gate = ResultApprovalGate {
         ask: "Is it good?".into(),
         timeout: Millis::from_secs(60),
-        on_timeout: TimeoutAction::Reject,
+        on_timeout: GateTimeoutAction::Reject,
     };
     let plan = engine_with(lines).agent(|agent| agent.result_gate = Some(gate));
     plan.with_sim_clock().start()
@@ -120,38 +120,38 @@ async fn a_result_is_approved_changed_sent_back_or_refused() {
     let engine = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
-    let yes = answer(&gate, Decision::Approve);
-    engine.longhaul.answer(gate.spec.id, yes).await.unwrap();
+    let yes = answer(&gate, GateDecision::Approve);
+    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "a plan");
 
     let engine = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
-    let edit = answer(&gate, Decision::Edit(RawJson::from_serialize(&"a better plan")));
-    engine.longhaul.answer(gate.spec.id, edit).await.unwrap();
+    let edit = answer(&gate, GateDecision::Edit(RawJson::from_serialize(&"a better plan")));
+    engine.longhaul.answer_gate(gate.spec.id, edit).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "a better plan");
 
     let engine =
         engine_with_result_gate(vec![FakeReply::Text("a plan"), FakeReply::Text("another plan")]);
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
-    let mut rejection = answer(&gate, Decision::Reject);
+    let mut rejection = answer(&gate, GateDecision::Reject);
     rejection.note = Some("too dear".into());
-    engine.longhaul.answer(gate.spec.id, rejection).await.unwrap();
+    engine.longhaul.answer_gate(gate.spec.id, rejection).await.unwrap();
     let raised = engine.until(run, "gate.answered").await;
     engine.until_after(run, raised.last().unwrap().seq, "gate.raised").await;
     let second = engine.gate(run).await;
     assert_ne!(second.spec.id, gate.spec.id, "the new result has a gate of its own");
     assert_eq!(engine.user_texts().last().unwrap(), "too dear");
-    let yes = answer(&second, Decision::Approve);
-    engine.longhaul.answer(second.spec.id, yes).await.unwrap();
+    let yes = answer(&second, GateDecision::Approve);
+    engine.longhaul.answer_gate(second.spec.id, yes).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "another plan");
 
     let engine = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
-    let rejection = answer(&gate, Decision::Reject);
-    engine.longhaul.answer(gate.spec.id, rejection).await.unwrap();
+    let rejection = answer(&gate, GateDecision::Reject);
+    engine.longhaul.answer_gate(gate.spec.id, rejection).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "rejected");
 
     let engine = engine_with_result_gate(vec![FakeReply::Text("a plan")]);

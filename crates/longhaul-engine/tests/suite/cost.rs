@@ -1,7 +1,7 @@
 //! The number of commits per turn is constant: two.
 
 use futures_util::FutureExt as _;
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::conformance::harness::Harness;
 use longhaul_testkit::mem_store::MemStore;
@@ -17,7 +17,7 @@ fn commits(turns: usize, tools: &[&str]) -> usize {
     let harness = Harness::new(MemStore::new(clock.clone()), clock);
     let calls: Vec<String> = tools.iter().map(|tool| (*tool).to_owned()).collect();
     let script = Script { turns: vec![calls; turns], text: "done".into(), ..Script::default() };
-    let policy = Policy::default();
+    let policy = RunPolicy::default();
     let scenario = Scenario { name: "many_turns", script, policy };
     let played =
         run_scenario_with(engine_factory(), &harness, &scenario, Crash::None).now_or_never();

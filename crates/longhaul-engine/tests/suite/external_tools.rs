@@ -1,7 +1,7 @@
 //! Tests of external tools. The tool table that the model was told is final.
 
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, Decision, GateRule, RuleAction, TimeoutAction,
+    ApprovalRequirement, GateDecision, GateRule, GateRuleAction, GateTimeoutAction,
 };
 use longhaul_core::raw::{RawJson, StoredText};
 use longhaul_core::time::Millis;
@@ -29,8 +29,8 @@ async fn external_tools_are_pinned_and_a_removed_one_is_an_error() {
     let gate = engine.gate(run).await;
     assert_eq!(source.released_runs(), [run]);
     source.set_tools(Some(vec!["mcp:shop/buy", "mcp:shop/sell"]));
-    let gate_answer = answer(&gate, Decision::Answer("Both.".into()));
-    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("Both.".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "done");
     let results = engine.results();
     assert_eq!(results[0], ("{}".to_owned(), false));
@@ -55,14 +55,14 @@ async fn an_unreachable_tool_server_blocks_the_run() {
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
     source.set_tools(None);
-    let gate_answer = answer(&gate, Decision::Answer("Both.".into()));
-    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("Both.".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     engine.until(run, "run.blocked").await;
     let gate = engine.gate(run).await;
     assert_eq!(gate.spec.ask, "The shop can't be reached. Start it.");
     source.set_tools(Some(vec!["mcp:shop/buy", "mcp:shop/sell"]));
-    let gate_answer = answer(&gate, Decision::Answer("It is there.".into()));
-    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("It is there.".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "done");
     assert_eq!(engine.results().len(), 2);
 }
@@ -82,7 +82,7 @@ async fn a_cancel_is_processed_while_a_tool_server_starts() {
     engine.spawn_worker(|_| {});
     let run = engine.submit().await;
     latch.reached(1).await;
-    engine.longhaul.cancel(run, "cli:anna", "enough").await.unwrap();
+    engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "run.cancelled");
     assert_eq!(source.effects().all(), Vec::<String>::new());
 }
@@ -114,8 +114,8 @@ async fn a_tool_server_that_never_starts_is_named() {
     let named = "were not available after 90 s: `mcp:shop`";
     assert!(gate.spec.ask.contains(named), "{}", gate.spec.ask);
     latch.open();
-    let gate_answer = answer(&gate, Decision::Answer("It is there.".into()));
-    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("It is there.".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "done");
 }
 
@@ -126,10 +126,10 @@ async fn editing_a_call_does_not_wait_for_a_tool_server() {
     let rule = GateRule {
         tool: "mcp:shop/buy".into(),
         subject: None,
-        action: RuleAction::Ask("May it?".into()),
+        action: GateRuleAction::Ask("May it?".into()),
         always: false,
         timeout: None,
-        on_timeout: TimeoutAction::Reject,
+        on_timeout: GateTimeoutAction::Reject,
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
@@ -143,8 +143,8 @@ async fn editing_a_call_does_not_wait_for_a_tool_server() {
     let gate = engine.gate(run).await;
     let latch = Latch::closed();
     source.block_load(&latch);
-    let edit = Decision::Edit(RawJson::from_serialize(&json!({ "text": "two" })));
-    let result = engine.longhaul.answer(gate.spec.id, answer(&gate, edit));
+    let edit = GateDecision::Edit(RawJson::from_serialize(&json!({ "text": "two" })));
+    let result = engine.longhaul.answer_gate(gate.spec.id, answer(&gate, edit));
     let passing = async {
         latch.reached(1).await;
         engine.clock.as_ref().unwrap().advance(Millis::from_secs(20));

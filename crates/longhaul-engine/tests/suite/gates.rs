@@ -3,9 +3,9 @@
 
 use longhaul_core::event::Event;
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
-use longhaul_core::policy::gate::RuleAction::{Allow, Ask, Deny};
+use longhaul_core::policy::gate::GateRuleAction::{Allow, Ask, Deny};
 use longhaul_core::policy::gate::{
-    AnswerScope, ApprovalRequirement, Decision, GateRule, RuleAction, TimeoutAction,
+    AnswerScope, ApprovalRequirement, GateDecision, GateRule, GateRuleAction, GateTimeoutAction,
 };
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Millis;
@@ -20,21 +20,21 @@ use crate::suite::harness::{
     TestEngine, TestEngineBuilder, answer, count, engine_with, kinds, outcome_text,
 };
 
-pub(super) fn rule(subject: Option<&str>, verdict: RuleAction) -> GateRule {
+pub(super) fn rule(subject: Option<&str>, verdict: GateRuleAction) -> GateRule {
     GateRule {
         tool: "send".into(),
         subject: subject.map(str::to_owned),
         action: verdict,
         always: false,
         timeout: None,
-        on_timeout: TimeoutAction::Reject,
+        on_timeout: GateTimeoutAction::Reject,
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
     }
 }
 
-fn ask() -> RuleAction {
+fn ask() -> GateRuleAction {
     Ask("May it?".into())
 }
 
@@ -62,8 +62,8 @@ async fn the_first_rule_that_matches_wins() {
         if gate_count > 0 {
             let gate = engine.gate(run).await;
             assert_eq!(effects.all(), Vec::<String>::new());
-            let yes = answer(&gate, Decision::Approve);
-            engine.longhaul.answer(gate.spec.id, yes).await.unwrap();
+            let yes = answer(&gate, GateDecision::Approve);
+            engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
         }
         let journal = engine.ended(run).await;
         assert_eq!(count(&journal, "gate.raised"), gate_count, "{rules:?}");
@@ -111,8 +111,8 @@ async fn injected_arguments_are_shown_at_the_gate() {
         let input = view.input.unwrap();
         assert!(!input.as_str().contains("anna"), "{input:?}");
         digests.push(view.digest);
-        let yes = answer(&gate, Decision::Approve);
-        engine.longhaul.answer(gate.spec.id, yes).await.unwrap();
+        let yes = answer(&gate, GateDecision::Approve);
+        engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
         engine.ended(run).await;
         assert_eq!(effects.count("send begins"), 1);
     }
@@ -126,28 +126,28 @@ async fn an_approval_needs_the_digest_of_the_gate() {
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
     let id = gate.spec.id;
-    let mut given = answer(&gate, Decision::Approve);
+    let mut given = answer(&gate, GateDecision::Approve);
     for (digest, code) in
         [(None, "digest_missing"), (Some(Hash::digest(b"another call")), "digest_changed")]
     {
         given.digest = digest;
-        let error = engine.longhaul.answer(id, given.clone()).await.unwrap_err();
+        let error = engine.longhaul.answer_gate(id, given.clone()).await.unwrap_err();
         assert_eq!(error.code(), code);
     }
-    let wrong = answer(&gate, Decision::Answer("sure".into()));
-    let error = engine.longhaul.answer(id, wrong).await.unwrap_err();
+    let wrong = answer(&gate, GateDecision::Answer("sure".into()));
+    let error = engine.longhaul.answer_gate(id, wrong).await.unwrap_err();
     assert_eq!(error.code(), "invalid_decision");
     assert_eq!(effects.all(), Vec::<String>::new());
-    let mut yes = answer(&gate, Decision::Approve);
+    let mut yes = answer(&gate, GateDecision::Approve);
     yes.note = Some("be kind".into());
-    let outcome = engine.longhaul.answer(id, yes.clone()).await.unwrap();
+    let outcome = engine.longhaul.answer_gate(id, yes.clone()).await.unwrap();
     assert!(matches!(outcome, GateAnswerOutcome::Closed(_)));
     let journal = engine.ended(run).await;
     assert_eq!(count(&journal, "gate.answered"), 1, "{:?}", kinds(&journal));
     assert_eq!(effects.count("send begins"), 1);
     let (text, _) = engine.results().remove(0);
     assert!(text.starts_with("A person approved this call with the note: be kind"), "{text}");
-    let error = engine.longhaul.answer(id, yes).await.unwrap_err();
+    let error = engine.longhaul.answer_gate(id, yes).await.unwrap_err();
     assert_eq!(error.code(), "already_answered");
     assert!(error.to_string().contains("by cli:anna at 20"), "{error}");
 }
@@ -162,10 +162,10 @@ async fn the_model_reads_a_rejection_with_its_note() {
         let engine = engine_sending(&effects, vec![rule(None, ask())]).start();
         let run = engine.submit().await;
         let gate = engine.gate(run).await;
-        let mut rejection = answer(&gate, Decision::Reject);
+        let mut rejection = answer(&gate, GateDecision::Reject);
         rejection.note = note.map(str::to_owned);
         rejection.digest = None;
-        engine.longhaul.answer(gate.spec.id, rejection).await.unwrap();
+        engine.longhaul.answer_gate(gate.spec.id, rejection).await.unwrap();
         let journal = engine.ended(run).await;
         assert_eq!(outcome_text(&journal), "done");
         assert_eq!(engine.results(), [(expected.to_owned(), true)]);
@@ -181,22 +181,22 @@ async fn an_edit_is_checked_against_schema_and_rules_and_is_what_runs() {
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
     let id = gate.spec.id;
-    let edit = |input| Decision::Edit(RawJson::from_serialize(&input));
+    let edit = |input| GateDecision::Edit(RawJson::from_serialize(&input));
     for (input, why) in [
         (json!({ "text": 7 }), "does not match its schema"),
         (json!({ "text": "secret plan" }), "a rule forbids this call: never"),
         (json!({ "text": "unspeakable" }), "panicked"),
     ] {
         let given = answer(&gate, edit(input));
-        let error = engine.longhaul.answer(id, given).await.unwrap_err();
+        let error = engine.longhaul.answer_gate(id, given).await.unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     }
     let mut undigested = answer(&gate, edit(json!({ "text": "hello" })));
     undigested.digest = None;
-    let error = engine.longhaul.answer(id, undigested).await.unwrap_err();
+    let error = engine.longhaul.answer_gate(id, undigested).await.unwrap_err();
     assert_eq!(error.code(), "digest_missing");
     let given = answer(&gate, edit(json!({ "text": "hello" })));
-    engine.longhaul.answer(id, given).await.unwrap();
+    engine.longhaul.answer_gate(id, given).await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "done");
     assert_eq!(count(&journal, "gate.raised"), 1, "an edited call needs no second approval");
@@ -215,21 +215,21 @@ async fn an_approval_for_the_run_covers_only_the_same_rule() {
     let engine = plan.start();
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
-    let mut yes = answer(&gate, Decision::Approve);
+    let mut yes = answer(&gate, GateDecision::Approve);
     yes.scope = AnswerScope::Run;
-    engine.longhaul.answer(gate.spec.id, yes).await.unwrap();
+    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
     let entries = engine.until(run, "rule.added").await;
     let gate = {
         engine.until_after(run, entries.last().unwrap().seq, "gate.raised").await;
         engine.gate(run).await
     };
     assert_eq!(effects.count("send ends"), 2, "the second call needed no approval");
-    let mut yes = answer(&gate, Decision::Approve);
+    let mut yes = answer(&gate, GateDecision::Approve);
     yes.scope = AnswerScope::Run;
-    let error = engine.longhaul.answer(gate.spec.id, yes.clone()).await.unwrap_err();
+    let error = engine.longhaul.answer_gate(gate.spec.id, yes.clone()).await.unwrap_err();
     assert_eq!(error.code(), "scope_not_offered", "a rule that always asks");
     yes.scope = AnswerScope::Once;
-    engine.longhaul.answer(gate.spec.id, yes).await.unwrap();
+    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(count(&journal, "gate.raised"), 2);
     assert_eq!(effects.count("send ends"), 3);
@@ -246,9 +246,9 @@ async fn two_people_must_agree_where_the_rule_says_so() {
     let run = engine.longhaul.submit(task).await.unwrap();
     let gate = engine.gate(run).await;
     let approve = |by: &str| {
-        let mut yes = answer(&gate, Decision::Approve);
+        let mut yes = answer(&gate, GateDecision::Approve);
         yes.by = by.to_owned();
-        engine.longhaul.answer(gate.spec.id, yes)
+        engine.longhaul.answer_gate(gate.spec.id, yes)
     };
     assert_eq!(approve("cli:sam").await.unwrap_err().code(), "self_approval");
     assert!(matches!(approve("cli:anna").await, Ok(GateAnswerOutcome::Voted(_))));
@@ -261,7 +261,9 @@ async fn two_people_must_agree_where_the_rule_says_so() {
 }
 
 /// Returns a run whose gate nobody answers for a day.
-async fn expired(on_timeout: TimeoutAction) -> (TestEngine, longhaul_core::id::RunId, EffectLog) {
+async fn expired(
+    on_timeout: GateTimeoutAction,
+) -> (TestEngine, longhaul_core::id::RunId, EffectLog) {
     let effects = EffectLog::default();
     let mut gate_rule = rule(None, ask());
     gate_rule.on_timeout = on_timeout;
@@ -273,34 +275,34 @@ async fn expired(on_timeout: TimeoutAction) -> (TestEngine, longhaul_core::id::R
     assert_eq!(engine.open_gates(run).await.len(), 1);
     clock.advance(Millis::from_secs(1));
     engine.until(run, "gate.expired").await;
-    let late = answer(&gate, Decision::Approve);
-    let error = engine.longhaul.answer(gate.spec.id, late).await.unwrap_err();
+    let late = answer(&gate, GateDecision::Approve);
+    let error = engine.longhaul.answer_gate(gate.spec.id, late).await.unwrap_err();
     assert_eq!(error.code(), "gate_expired");
     (engine, run, effects)
 }
 
 #[tokio::test]
 async fn an_expired_gate_follows_on_timeout() {
-    let (engine, run, effects) = expired(TimeoutAction::Reject).await;
+    let (engine, run, effects) = expired(GateTimeoutAction::Reject).await;
     assert_eq!(outcome_text(&engine.ended(run).await), "done");
     assert_eq!(engine.results(), [("nobody answered before the deadline".to_owned(), true)]);
     assert_eq!(effects.count("send"), 0);
 
-    let (engine, run, effects) = expired(TimeoutAction::Approve).await;
+    let (engine, run, effects) = expired(GateTimeoutAction::Approve).await;
     assert_eq!(outcome_text(&engine.ended(run).await), "done");
     assert_eq!(effects.count("send begins"), 1);
 
-    let (engine, run, effects) = expired(TimeoutAction::Fail).await;
+    let (engine, run, effects) = expired(GateTimeoutAction::Fail).await;
     assert_eq!(outcome_text(&engine.ended(run).await), "gate_expired");
     assert_eq!(effects.count("send"), 0);
 
-    let (engine, run, effects) = expired(TimeoutAction::Pause).await;
+    let (engine, run, effects) = expired(GateTimeoutAction::Pause).await;
     let entries = engine.until(run, "run.paused").await;
-    engine.longhaul.resume(run, None, "cli:anna").await.unwrap();
+    engine.longhaul.resume_run(run, None, "cli:anna").await.unwrap();
     engine.until_after(run, entries.last().unwrap().seq, "gate.raised").await;
     let gate = engine.gate(run).await;
-    let yes = answer(&gate, Decision::Approve);
-    engine.longhaul.answer(gate.spec.id, yes).await.unwrap();
+    let yes = answer(&gate, GateDecision::Approve);
+    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "done");
     assert_eq!(effects.count("send begins"), 1);
 }
@@ -317,8 +319,8 @@ async fn pure_calls_before_a_gate_run_and_those_after_it_wait() {
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
     assert_eq!(effects.count("look ends"), 1);
-    let yes = answer(&gate, Decision::Approve);
-    engine.longhaul.answer(gate.spec.id, yes).await.unwrap();
+    let yes = answer(&gate, GateDecision::Approve);
+    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(effects.all().len(), 6);
     assert_eq!(engine.results().len(), 3);
@@ -338,15 +340,15 @@ async fn the_second_approver_agrees_to_the_edit_of_the_first() {
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
     let id = gate.spec.id;
-    let edit = Decision::Edit(RawJson::from_serialize(&json!({ "text": "hello" })));
-    let counted = engine.longhaul.answer(id, answer(&gate, edit)).await;
+    let edit = GateDecision::Edit(RawJson::from_serialize(&json!({ "text": "hello" })));
+    let counted = engine.longhaul.answer_gate(id, answer(&gate, edit)).await;
     assert!(matches!(counted, Ok(GateAnswerOutcome::Voted(_))), "{counted:?}");
-    let mut yes = answer(&gate, Decision::Approve);
+    let mut yes = answer(&gate, GateDecision::Approve);
     yes.by = "cli:ben".into();
-    let error = engine.longhaul.answer(id, yes.clone()).await.unwrap_err();
+    let error = engine.longhaul.answer_gate(id, yes.clone()).await.unwrap_err();
     assert_eq!(error.code(), "digest_changed", "the answer was given for another input");
-    yes.digest = gate_view(&engine.longhaul.gate(id).await.unwrap()).digest;
-    engine.longhaul.answer(id, yes).await.unwrap();
+    yes.digest = gate_view(&engine.longhaul.get_gate(id).await.unwrap()).digest;
+    engine.longhaul.answer_gate(id, yes).await.unwrap();
     engine.ended(run).await;
     assert_eq!(effects.all()[0], r#"send begins {"text":"hello"}"#);
 }
@@ -357,10 +359,10 @@ async fn a_late_edit_is_rejected_as_late() {
     let engine = engine_sending(&effects, vec![rule(None, ask())]).start();
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
-    let yes = answer(&gate, Decision::Approve);
-    engine.longhaul.answer(gate.spec.id, yes).await.unwrap();
+    let yes = answer(&gate, GateDecision::Approve);
+    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
     engine.ended(run).await;
-    let edit = answer(&gate, Decision::Edit(RawJson::from_serialize(&json!({ "text": 7 }))));
-    let error = engine.longhaul.answer(gate.spec.id, edit).await.unwrap_err();
+    let edit = answer(&gate, GateDecision::Edit(RawJson::from_serialize(&json!({ "text": 7 }))));
+    let error = engine.longhaul.answer_gate(gate.spec.id, edit).await.unwrap_err();
     assert_eq!(error.code(), "already_answered");
 }

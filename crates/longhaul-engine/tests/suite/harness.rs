@@ -16,25 +16,25 @@ use std::time::Duration;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{AgentName, InboxName, RunId, Seq};
-use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateRow, GateStatus};
+use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, GateRow, GateStatus};
 use longhaul_core::port::redact::Redact;
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, PerceptionSource};
-use longhaul_engine::agent::{Agent, AgentRegistry, PolicyDefaults};
-use longhaul_engine::changes::ChangeFeed;
+use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
+use longhaul_engine::changes::JournalChangeFeed;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::counters::EngineCounters;
 use longhaul_engine::deltas::DeltaBroadcast;
-use longhaul_engine::hooks::Hooks;
+use longhaul_engine::hooks::WorkerHooks;
 use longhaul_engine::id_gen::UuidV7Generator;
 use longhaul_engine::notifier::DriverNotifier;
 use longhaul_engine::read_output::ReadOutputTool;
 use longhaul_engine::services::{
-    AgentDefinitionCache, EngineServices, ModelError, ModelResolver, NoContextProviders,
-    NoExternalTools, ResolvedModel,
+    AgentDefinitionCache, EngineServices, ModelResolver, NoContextProviders, NoExternalTools,
+    ResolveModelError, ResolvedModel,
 };
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::tool_registry::ToolRegistry;
@@ -194,7 +194,7 @@ impl TestEngineBuilder {
             },
             redact: Arc::new(OneSecret),
             deltas: DeltaBroadcast::default(),
-            changes: ChangeFeed::default(),
+            changes: JournalChangeFeed::default(),
             notifier: DriverNotifier::default(),
             definitions: AgentDefinitionCache::default(),
             counters: EngineCounters::default(),
@@ -202,7 +202,7 @@ impl TestEngineBuilder {
         let mut agents = AgentRegistry::default();
         agents.register(self.agent);
         TestEngine {
-            longhaul: Longhaul::new(services, agents, PolicyDefaults::default()),
+            longhaul: Longhaul::new(services, agents, RunPolicyDefaults::default()),
             model: actor,
             store,
             models,
@@ -234,7 +234,7 @@ impl Redact for OneSecret {
         }
     }
 
-    fn partial_secret_len(&self, text: &str) -> usize {
+    fn partial_secret_suffix_len(&self, text: &str) -> usize {
         let prefix_lens = (1..SECRET.len()).rev();
         let mut prefix_lens = prefix_lens.filter(|end| text.ends_with(&SECRET[..*end]));
         prefix_lens.next().unwrap_or(0)
@@ -254,12 +254,14 @@ pub(crate) struct FakeModels {
 }
 
 impl ModelResolver for FakeModels {
-    fn resolve(&self, name: Option<&str>) -> Result<ResolvedModel, ModelError> {
+    fn resolve_model_name(&self, name: Option<&str>) -> Result<ResolvedModel, ResolveModelError> {
         if let Some(message) = *self.missing_message.lock().unwrap() {
-            return Err(ModelError::NotConfigured(message.to_owned()));
+            return Err(ResolveModelError::NotConfigured(message.to_owned()));
         }
         if name == Some("other/helper") && self.compactor_missing.load(Ordering::Relaxed) {
-            return Err(ModelError::NotConfigured("There is no `other/helper` here.".to_owned()));
+            return Err(ResolveModelError::NotConfigured(
+                "There is no `other/helper` here.".to_owned(),
+            ));
         }
         let named = name.filter(|name| name.contains('/'));
         let (name, model) = match (&self.compactor, name) {
@@ -296,7 +298,7 @@ impl TestEngine {
     }
 
     /// Starts a worker with hooks.
-    pub(crate) fn spawn_worker_with_hooks(&mut self, hooks: Arc<dyn Hooks>) -> Shutdown {
+    pub(crate) fn spawn_worker_with_hooks(&mut self, hooks: Arc<dyn WorkerHooks>) -> Shutdown {
         self.spawn_worker_with(|_| {}, |worker| worker.with_hooks(hooks))
     }
 
@@ -353,7 +355,7 @@ impl TestEngine {
     /// Returns the journal from `after` up to the first event of this kind.
     pub(crate) async fn until_after(&self, run: RunId, after: Seq, kind: &str) -> Vec<Entry> {
         let mut entries: Vec<Entry> = Vec::new();
-        let mut watching = self.longhaul.watch(run, after).await.unwrap();
+        let mut watching = self.longhaul.watch_run_journal(run, after).await.unwrap();
         let found = |entries: &[Entry]| entries.iter().position(|entry| entry.event.kind() == kind);
         let search = async {
             while found(&entries).is_none() {
@@ -382,7 +384,7 @@ impl TestEngine {
     /// conversations.
     pub(crate) async fn ended(&self, run: RunId) -> Vec<Entry> {
         let mut entries: Vec<Entry> = Vec::new();
-        let mut watching = self.longhaul.watch(run, Seq::START).await.unwrap();
+        let mut watching = self.longhaul.watch_run_journal(run, Seq::START).await.unwrap();
         let search = async {
             while let Some(more) = watching.next().await.unwrap() {
                 entries.extend(more);
@@ -398,7 +400,7 @@ impl TestEngine {
     pub(crate) async fn advance_until(&self, run: RunId, kind: &str) -> Vec<Entry> {
         let clock = self.clock.as_ref().expect("a simulated clock");
         let mut entries: Vec<Entry> = Vec::new();
-        let mut watching = self.longhaul.watch(run, Seq::START).await.unwrap();
+        let mut watching = self.longhaul.watch_run_journal(run, Seq::START).await.unwrap();
         let passing = async {
             while !entries.iter().any(|entry| entry.event.kind() == kind) {
                 let waited = tokio::time::timeout(Duration::from_millis(2), watching.next()).await;
@@ -416,7 +418,7 @@ impl TestEngine {
 
     /// Returns the newest open gate of a run, once the run is parked.
     pub(crate) async fn gate(&self, run: RunId) -> GateRow {
-        let mut watching = self.longhaul.watch(run, Seq::START).await.unwrap();
+        let mut watching = self.longhaul.watch_run_journal(run, Seq::START).await.unwrap();
         let search = async {
             loop {
                 let row = self.longhaul.services().store.get_run(run).await.unwrap().unwrap();
@@ -442,7 +444,7 @@ impl TestEngine {
             limit: 100,
             ..GateFilter::default()
         };
-        self.longhaul.gates(filter).await.unwrap()
+        self.longhaul.list_gates(filter).await.unwrap()
     }
 
     /// Returns the tool results in the last model request.
@@ -482,7 +484,7 @@ pub(crate) fn outcome_text(journal: &[Entry]) -> String {
 }
 
 /// Builds an answer to a gate, for the input that the gate shows.
-pub(crate) fn answer(gate: &GateRow, decision: Decision) -> Answer {
+pub(crate) fn answer(gate: &GateRow, decision: GateDecision) -> Answer {
     Answer {
         decision,
         by: "cli:anna".into(),

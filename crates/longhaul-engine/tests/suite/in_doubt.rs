@@ -5,7 +5,7 @@ use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::policy::effect::EffectClass::Once;
 use longhaul_core::policy::effect::InDoubtPolicy;
-use longhaul_core::policy::gate::{Decision, GateKind};
+use longhaul_core::policy::gate::{GateDecision, GateKind};
 use longhaul_core::time::Millis;
 use serde_json::json;
 
@@ -57,7 +57,7 @@ async fn a_call_in_doubt_can_fail_the_run() {
 
 /// Returns what the model reads, whether it is an error, and how often the call was made, after
 /// this answer.
-async fn settled_by(decision: Decision) -> (String, bool, usize) {
+async fn settled_by(decision: GateDecision) -> (String, bool, usize) {
     let effects = EffectLog::default();
     let (engine, latch) = engine_with_stuck_call(&effects, |tool| tool);
     let run = engine.submit().await;
@@ -66,7 +66,7 @@ async fn settled_by(decision: Decision) -> (String, bool, usize) {
     assert_eq!(effects.count("send begins"), 1);
     latch.open();
     let given = answer(&gate, decision);
-    engine.longhaul.answer(gate.spec.id, given).await.unwrap();
+    engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
     engine.ended(run).await;
     let (text, is_error) = engine.results().remove(0);
     (text, is_error, effects.count("send begins"))
@@ -74,11 +74,11 @@ async fn settled_by(decision: Decision) -> (String, bool, usize) {
 
 #[tokio::test]
 async fn a_person_settles_a_call_in_doubt() {
-    let (text, is_error, made) = settled_by(Decision::Approve).await;
+    let (text, is_error, made) = settled_by(GateDecision::Approve).await;
     assert_eq!((text.as_str(), is_error, made), (r#"{"text":"hi"}"#, false, 2));
-    let (text, is_error, made) = settled_by(Decision::Reject).await;
+    let (text, is_error, made) = settled_by(GateDecision::Reject).await;
     assert!(text.contains("it did not happen") && is_error && made == 1, "{text}");
-    let (text, is_error, made) = settled_by(Decision::Answer("it was sent".into())).await;
+    let (text, is_error, made) = settled_by(GateDecision::Answer("it was sent".into())).await;
     assert_eq!((text.as_str(), is_error, made), ("it was sent", false, 1));
 }
 
@@ -110,7 +110,7 @@ async fn a_cancel_does_not_wait_for_verify() {
     });
     let run = engine.submit().await;
     verify_latch.reached(1).await;
-    engine.longhaul.cancel(run, "cli:anna", "enough").await.unwrap();
+    engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "run.cancelled");
 }

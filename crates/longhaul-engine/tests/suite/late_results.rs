@@ -3,7 +3,7 @@
 
 use futures_util::FutureExt as _;
 use longhaul_core::id::RunId;
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::time::Millis;
 use longhaul_testkit::clock::SimClock;
@@ -31,7 +31,7 @@ fn choose_notified(bound: usize) -> usize {
     bound - 1
 }
 
-async fn open_run(policy: Policy) -> Result<(Cluster, RunId), SimError> {
+async fn open_run(policy: RunPolicy) -> Result<(Cluster, RunId), SimError> {
     let clock = SimClock::new();
     let harness = Harness::new(MemStore::new(clock.clone()), clock);
     let services = SimServices {
@@ -54,7 +54,7 @@ async fn open_run(policy: Policy) -> Result<(Cluster, RunId), SimError> {
 
 /// One worker stops in the middle of a call, another drives the run as far as possible, and then
 /// the first continues.
-async fn run_overtaken(policy: Policy) -> Result<Vec<&'static str>, SimError> {
+async fn run_overtaken(policy: RunPolicy) -> Result<Vec<&'static str>, SimError> {
     let (mut cluster, run) = open_run(policy).await?;
     cluster.add_worker().await?;
     while cluster.services.world.effects().is_empty() {
@@ -79,14 +79,14 @@ async fn run_overtaken(policy: Policy) -> Result<Vec<&'static str>, SimError> {
 
 #[test]
 fn a_late_result_settles_the_doubt_of_the_current_driver() {
-    let kinds = run_overtaken(Policy::default()).now_or_never().unwrap();
+    let kinds = run_overtaken(RunPolicy::default()).now_or_never().unwrap();
     let kinds = kinds.unwrap_or_else(|error| panic!("{error}"));
     assert!(kinds.contains(&"tool.surfaced"), "{kinds:?}");
 }
 
 #[test]
 fn a_result_after_the_end_of_the_run_is_stored_as_late() {
-    let policy = Policy { in_doubt: Some(InDoubtPolicy::Tell), ..Policy::default() };
+    let policy = RunPolicy { in_doubt: Some(InDoubtPolicy::Tell), ..RunPolicy::default() };
     let kinds = run_overtaken(policy).now_or_never().unwrap();
     let kinds = kinds.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(kinds.last(), Some(&"run.completed"));

@@ -11,7 +11,7 @@ use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::failure::FailureClass::{Auth, RateLimit};
 use longhaul_core::id::{ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
-use longhaul_core::note::{NewNote, NoteOutcome};
+use longhaul_core::note::{AddNoteOutcome, NewNote};
 use longhaul_core::policy::effect::EffectClass::Pure;
 use longhaul_core::raw::StoredText;
 use longhaul_engine::Task;
@@ -93,11 +93,11 @@ async fn programs_add_search_and_delete_notes() {
     let (longhaul, ada) = (&engine.longhaul, ResourceKey::new("ada").unwrap());
     let note = |key: &str, text: &str| NewNote::new(key, text, Vec::new(), None).unwrap();
     let outcome = longhaul.add_note(&ada, note("1", "likes tea")).await.unwrap();
-    let NoteOutcome::Stored(id) = outcome else {
+    let AddNoteOutcome::Stored(id) = outcome else {
         panic!("{outcome:?}");
     };
     let again = longhaul.add_note(&ada, note("1", "other")).await.unwrap();
-    assert_eq!(again, NoteOutcome::Existing(id));
+    assert_eq!(again, AddNoteOutcome::Existing(id));
     longhaul.add_note(&ada, note("2", "naps")).await.unwrap();
     let found = longhaul.search_notes(&ada, "tea", 9).await.unwrap();
     assert_eq!((found.len(), found[0].id), (1, id));

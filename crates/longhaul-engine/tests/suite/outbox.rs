@@ -103,7 +103,7 @@ async fn an_external_task_is_submitted_once_and_its_end_is_delivered() {
 async fn a_cancelled_run_is_reported_too() {
     let engine = engine_with([]).build();
     let run = engine.longhaul.submit(external_task("7", "x")).await.unwrap();
-    engine.longhaul.cancel(run, "cli:anna", "").await.unwrap();
+    engine.longhaul.cancel_run(run, "cli:anna", "").await.unwrap();
     let receiver = TestReceiver::default();
     deliver(&engine, &receiver).await;
     assert_eq!(receiver.log(), ["deliver 7", "delivered 7"]);

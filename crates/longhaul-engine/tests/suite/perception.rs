@@ -6,7 +6,7 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{ResourceKey, RunId, ThreadKey};
 use longhaul_core::policy::effect::EffectClass::Pure;
-use longhaul_core::policy::gate::Decision;
+use longhaul_core::policy::gate::GateDecision;
 use longhaul_core::raw::{RawJson, StoredText};
 use longhaul_engine::Task;
 use longhaul_engine::agent::config::{PerceptionInterval, Skill};
@@ -68,8 +68,8 @@ async fn full_run(engine: &TestEngine) -> RunId {
     task.kind = Some("idle_tick".into());
     let run = engine.longhaul.submit(task).await.unwrap();
     let gate = engine.gate(run).await;
-    let gate_answer = answer(&gate, Decision::Answer("That.".into()));
-    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("That.".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     engine.until(run, "run.completed").await;
     run
 }
@@ -172,8 +172,8 @@ async fn tools_get_the_perceived_context_also_after_a_park() {
     task.context.insert("recipient".into(), recipient);
     let run = engine.longhaul.submit(task).await.unwrap();
     let gate = engine.gate(run).await;
-    let gate_answer = answer(&gate, Decision::Answer("That.".into()));
-    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("That.".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     engine.ended(run).await;
     let context = r#"{"map":"harbour","recipient":"from the caller"}"#;
     assert_eq!(engine.results(), [(context.to_owned(), false)]);
@@ -267,8 +267,8 @@ async fn a_failed_perception_is_retried_and_then_blocks_the_run() {
         "Context for agent `tester` could not be fetched: the context provider failed: still \
          no light. Fix the context provider, then answer here to retry."
     );
-    let gate_answer = answer(&gate, Decision::Answer("Fixed.".into()));
-    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("Fixed.".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "done");
     assert_eq!(provider.requests().len(), 4);
@@ -299,8 +299,8 @@ async fn a_run_blocked_by_a_missing_world_value_can_be_resumed() {
     let gate = engine.gate(run).await;
     let question = &gate.spec.ask;
     assert!(question.contains("fix the provider, then answer here"), "{question}");
-    let gate_answer = answer(&gate, Decision::Answer("Fixed.".into()));
-    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("Fixed.".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "done");
 }
 

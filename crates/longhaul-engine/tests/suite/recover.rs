@@ -71,7 +71,7 @@ async fn a_model_call_of_a_dead_worker_is_repeated() {
 async fn a_cancel_ends_a_blocked_run_completely() {
     let effects = EffectLog::default();
     let (mut engine, run, _latch) = crash_during_call(Once, &effects).await;
-    engine.longhaul.cancel(run, "cli:anna", "enough").await.unwrap();
+    engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
     *engine.models.missing_message.lock().unwrap() = Some("No model is configured.");
     engine.spawn_worker(short_lease);
     let journal = engine.ended(run).await;
@@ -148,7 +148,7 @@ async fn runs_that_wait_for_a_trial_leave_their_slots_to_others() {
     let fresh = [engine.submit().await, engine.submit().await];
     latch.reached(9).await;
     // A cancelled run ends without a drive permit.
-    let cancel = engine.longhaul.cancel(cancelled, "cli:anna", "enough");
+    let cancel = engine.longhaul.cancel_run(cancelled, "cli:anna", "enough");
     cancel.await.unwrap();
     assert_eq!(outcome_text(&engine.ended(cancelled).await), "run.cancelled");
     assert_eq!(latch.arrivals(), 9, "no other call has started");

@@ -23,7 +23,7 @@ async fn thousands_of_runs_are_pruned_within_a_second() {
     let clock = engine.clock.clone().unwrap();
     for _ in 0..RUNS {
         let run = engine.submit().await;
-        engine.longhaul.cancel(run, "cli:test", "").await.unwrap();
+        engine.longhaul.cancel_run(run, "cli:test", "").await.unwrap();
     }
     // The run that was written last stays.
     engine.submit().await;

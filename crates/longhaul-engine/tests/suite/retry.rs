@@ -30,7 +30,7 @@ async fn a_failed_run_is_retried_once_with_its_agent_version() {
     let failed = failed_run(&engine, task.clone()).await;
     let journal = engine.ended(failed).await;
     engine.model.set_replies(vec![FakeReply::Text("Done.")]);
-    let mut changed = (*engine.longhaul.agent("tester").unwrap()).clone();
+    let mut changed = (*engine.longhaul.get_agent("tester").unwrap()).clone();
     changed.prompt = "You are changed.".into();
     engine.longhaul.register(changed);
     let SubmitOutcome::Created(created) = retry(&engine, failed).await else {
@@ -68,7 +68,7 @@ async fn only_a_failed_run_can_be_retried() {
     let mut engine = engine_with([FakeReply::Text("Done.")]).build();
     let pending = engine.submit().await;
     let cancelled = engine.submit().await;
-    engine.longhaul.cancel(cancelled, "cli:anna", "").await.unwrap();
+    engine.longhaul.cancel_run(cancelled, "cli:anna", "").await.unwrap();
     let refusal = async |run| engine.longhaul.retry(run, "cli:anna").await.unwrap_err();
     for (run, status) in [(pending, "pending"), (cancelled, "cancelled")] {
         let error = refusal(run).await;

@@ -53,7 +53,7 @@ async fn until(
     condition: impl Fn(&ScheduleView) -> bool,
 ) -> ScheduleView {
     let clock = engine.clock.as_ref().unwrap();
-    let mut watch = engine.longhaul.services().store.watch();
+    let mut watch = engine.longhaul.services().store.watch_for_changes();
     let search = async {
         loop {
             let schedule = engine.longhaul.schedule(name).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_schedule_fires_at_its_times_with_the_newest_agent() {
     assert_eq!((created.last_run, created.tz.as_deref()), (None, Some("UTC")));
     let first = fire_at(&engine, "hourly", "2026-01-01T01:00:00Z").await;
     assert_eq!(first.next_at, Some(time("2026-01-01T02:00:00Z")));
-    let mut agent: Agent = (*engine.longhaul.agent("tester").unwrap()).clone();
+    let mut agent: Agent = (*engine.longhaul.get_agent("tester").unwrap()).clone();
     agent.prompt = "You are changed.".to_owned();
     engine.longhaul.register(agent);
     let second = fire_at(&engine, "hourly", "2026-01-01T02:00:00Z").await;

@@ -14,7 +14,7 @@ use longhaul_core::message::{
 use longhaul_core::note::NewNote;
 use longhaul_core::policy::effect::EffectClass::Once;
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, Decision, GateRule, RuleAction, TimeoutAction,
+    ApprovalRequirement, GateDecision, GateRule, GateRuleAction, GateTimeoutAction,
 };
 use longhaul_core::port::tool::ToolFailure;
 use longhaul_core::raw::RawJson;
@@ -152,10 +152,10 @@ async fn names_and_tool_values_that_contain_a_secret_are_rejected() {
 
 #[tokio::test]
 async fn gate_answers_are_stored_without_secrets() {
-    let table: [(&str, Decision); 3] = [
-        ("an answer", Decision::Answer(SECRET.into())),
-        ("a note", Decision::Answer("blue".into())),
-        ("a payload", Decision::Answer("blue".into())),
+    let table: [(&str, GateDecision); 3] = [
+        ("an answer", GateDecision::Answer(SECRET.into())),
+        ("a note", GateDecision::Answer("blue".into())),
+        ("a payload", GateDecision::Answer("blue".into())),
     ];
     for (what, decision) in table {
         let engine =
@@ -170,7 +170,7 @@ async fn gate_answers_are_stored_without_secrets() {
             }
             _ => {}
         }
-        engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+        engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
         is_hidden(&engine, &engine.ended(run).await, (what, 1));
     }
 }
@@ -181,10 +181,10 @@ async fn an_edit_that_contains_a_secret_is_rejected() {
     let rule = GateRule {
         tool: "act".into(),
         subject: None,
-        action: RuleAction::Ask("May it?".into()),
+        action: GateRuleAction::Ask("May it?".into()),
         always: false,
         timeout: None,
-        on_timeout: TimeoutAction::Reject,
+        on_timeout: GateTimeoutAction::Reject,
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
@@ -195,12 +195,12 @@ async fn an_edit_that_contains_a_secret_is_rejected() {
         .start();
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
-    let edit = Decision::Edit(RawJson::from_serialize(&json!({ "text": SECRET })));
-    let result = engine.longhaul.answer(gate.spec.id, answer(&gate, edit));
+    let edit = GateDecision::Edit(RawJson::from_serialize(&json!({ "text": SECRET })));
+    let result = engine.longhaul.answer_gate(gate.spec.id, answer(&gate, edit));
     let result = result.await.unwrap_err().to_string();
     assert!(result.contains("holds the secret `WORD`"), "{result}");
-    let result = answer(&gate, Decision::Approve);
-    engine.longhaul.answer(gate.spec.id, result).await.unwrap();
+    let result = answer(&gate, GateDecision::Approve);
+    engine.longhaul.answer_gate(gate.spec.id, result).await.unwrap();
     is_hidden(&engine, &engine.ended(run).await, ("an edit", 0));
     assert!(!format!("{:?}", effects.all()).contains("WORD"));
 }
@@ -214,7 +214,7 @@ async fn the_reason_of_a_call_in_doubt_is_stored_without_secrets() {
     let gate = engine.gate(run).await;
     let question = gate.spec.ask.clone();
     assert!(question.starts_with(&format!("act was started. {PLACEHOLDER}. ")), "{question}");
-    let answering = engine.longhaul.answer(gate.spec.id, answer(&gate, Decision::Reject));
+    let answering = engine.longhaul.answer_gate(gate.spec.id, answer(&gate, GateDecision::Reject));
     answering.await.unwrap();
     is_hidden(&engine, &engine.ended(run).await, ("a doubt", 2));
 }
@@ -240,7 +240,7 @@ async fn messages_to_a_run_are_stored_without_secrets() {
     let changed = longhaul.update_steer(run, message(8, SECRET)).await;
     // The message may have been delivered already; in that case nothing was written.
     drop(changed);
-    longhaul.cancel(run, by, SECRET).await.unwrap();
+    longhaul.cancel_run(run, by, SECRET).await.unwrap();
     is_hidden(&engine, &engine.ended(run).await, ("steers", 3));
     let view = longhaul.get_run(run).await.unwrap();
     assert!(!format!("{view:?}").contains(SECRET));

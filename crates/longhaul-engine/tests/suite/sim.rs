@@ -17,7 +17,7 @@ use longhaul_core::port::redact::NoRedaction;
 use longhaul_core::port::tool::Tool;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, PerceptionSource};
-use longhaul_engine::changes::ChangeFeed;
+use longhaul_engine::changes::JournalChangeFeed;
 use longhaul_engine::counters::EngineCounters;
 use longhaul_engine::deltas::DeltaBroadcast;
 use longhaul_engine::id_gen::UuidV7Generator;
@@ -43,7 +43,7 @@ const CONTROL_TOOLS: [&str; 5] =
 pub(super) fn engine_factory() -> DriverFactory {
     DriverFactory {
         spawn: |services, clock| Box::new(spawn_process(services, clock)),
-        definition: Some(agent().definition()),
+        definition: Some(agent().definition_blob()),
     }
 }
 
@@ -81,7 +81,7 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
         context_providers: Arc::new(SimContextProvider(ctx.clone())),
         redact: Arc::new(NoRedaction),
         deltas: DeltaBroadcast::default(),
-        changes: ChangeFeed::default(),
+        changes: JournalChangeFeed::default(),
         notifier: DriverNotifier::default(),
         definitions: AgentDefinitionCache::default(),
         counters: EngineCounters::default(),

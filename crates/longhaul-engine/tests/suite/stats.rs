@@ -23,7 +23,7 @@ async fn runs_are_counted_by_outcome_in_the_window() {
     let in_other_inbox =
         || Task { inbox: Some("unserved".parse().unwrap()), ..Task::new("tester", "Wait.") };
     let cancelled = engine.longhaul.submit(in_other_inbox()).await.unwrap();
-    engine.longhaul.cancel(cancelled, "cli:anna", "enough").await.unwrap();
+    engine.longhaul.cancel_run(cancelled, "cli:anna", "enough").await.unwrap();
     engine.longhaul.submit(in_other_inbox()).await.unwrap();
 
     let stats = engine.longhaul.agent_stats(&agent, DAY).await.unwrap();

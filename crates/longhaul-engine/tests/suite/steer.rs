@@ -8,7 +8,7 @@ use longhaul_core::event::steer::SteerDelivery::{
 };
 use longhaul_core::id::RunId;
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
-use longhaul_core::policy::gate::RuleAction;
+use longhaul_core::policy::gate::GateRuleAction;
 use serde_json::json;
 
 use crate::suite::gates::rule;
@@ -49,7 +49,7 @@ async fn a_message_is_delivered_after_the_calls_or_instead_of_pending_ones() {
         let results = engine.results();
         assert_eq!(results[1].1, made == 0);
         assert!(made == 1 || results[1].0.contains("a person sent a message before it started"));
-        let steers = engine.longhaul.steers(run).await.unwrap();
+        let steers = engine.longhaul.list_steers(run).await.unwrap();
         assert_eq!((steers[0].status, steers[0].between), (SteerState::Delivered, Some([1, 2])));
     }
 }
@@ -129,7 +129,7 @@ async fn an_interrupt_withdraws_a_gate_and_another_message_does_not() {
     let effects = EffectLog::default();
     let engine = engine_with([FakeReply::call("send", json!({ "text": "hi" }))])
         .tools([FakeTool::new("send", Once, &effects)])
-        .agent(|agent| agent.rules = vec![rule(None, RuleAction::Ask("May it?".into()))])
+        .agent(|agent| agent.rules = vec![rule(None, GateRuleAction::Ask("May it?".into()))])
         .start();
     let run = engine.submit().await;
     let gate = engine.gate(run).await;

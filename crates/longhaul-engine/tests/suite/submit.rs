@@ -104,16 +104,16 @@ async fn a_submitted_run_is_returned_even_if_it_can_not_be_read() {
     let engine = engine_with([]).build();
     let task = || keyed("x", "k");
     engine.store.fail_reads(StoreFault::Broken, 1);
-    let first = engine.longhaul.submit_and_show(task()).await.unwrap();
+    let first = engine.longhaul.submit_and_view_run(task()).await.unwrap();
     assert!(engine.store.has_failed(), "the read failed");
     let read = engine.longhaul.get_run(first.id).await.unwrap();
     assert_eq!(json!(first.input), json!(read.input));
     assert_eq!((first.status, first.agent), (read.status, read.agent.clone()));
     // The repeated submit creates nothing, so a failed read is returned as an error.
     engine.store.fail_reads(StoreFault::Broken, 1);
-    let again = engine.longhaul.submit_and_show(task()).await;
+    let again = engine.longhaul.submit_and_view_run(task()).await;
     assert!(matches!(again, Err(Error::Store(_))), "{again:?}");
-    let again = engine.longhaul.submit_and_show(task()).await.unwrap();
+    let again = engine.longhaul.submit_and_view_run(task()).await.unwrap();
     assert_eq!(again.id, first.id);
     assert_eq!(rows(&engine).await, 1);
 }

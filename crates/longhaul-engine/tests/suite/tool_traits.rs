@@ -4,9 +4,9 @@ use futures_util::FutureExt as _;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, Decision, GateRule, RuleAction, TimeoutAction,
+    ApprovalRequirement, GateDecision, GateRule, GateRuleAction, GateTimeoutAction,
 };
-use longhaul_core::port::tool::PartialOutput;
+use longhaul_core::port::tool::PartialToolOutput;
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::EffectRule;
 use longhaul_engine::agent::config::{IsolationLevel, SandboxConfig};
@@ -18,7 +18,7 @@ use crate::suite::harness::{TestEngineBuilder, answer, count, engine_with, kinds
 use longhaul_testkit::latch::Latch;
 
 /// Leaves partial output when it is dropped, like a command that is killed.
-struct SetOutputOnDrop(PartialOutput);
+struct SetOutputOnDrop(PartialToolOutput);
 
 impl Drop for SetOutputOnDrop {
     fn drop(&mut self) {
@@ -53,7 +53,7 @@ async fn a_cancel_ends_a_cancel_safe_call_at_once_and_keeps_its_partial_output()
     let engine = engine.start();
     let run = engine.submit().await;
     never.reached(1).await;
-    let cancelled = engine.longhaul.cancel(run, "cli:anna", "enough").await;
+    let cancelled = engine.longhaul.cancel_run(run, "cli:anna", "enough").await;
     cancelled.unwrap();
     // The clock does not advance, so no grace period passes.
     let journal = engine.ended(run).await;
@@ -106,10 +106,10 @@ async fn opaque_calls_need_approval_and_are_never_pure() {
     let rule = GateRule {
         tool: "act".into(),
         subject: Some("rm *".into()),
-        action: RuleAction::Ask("May it?".into()),
+        action: GateRuleAction::Ask("May it?".into()),
         always: false,
         timeout: None,
-        on_timeout: TimeoutAction::Reject,
+        on_timeout: GateTimeoutAction::Reject,
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
@@ -127,8 +127,8 @@ async fn opaque_calls_need_approval_and_are_never_pure() {
     let run = engine.submit().await;
     engine.until(run, "run.waiting").await;
     for gate in engine.open_gates(run).await {
-        let yes = answer(&gate, Decision::Approve);
-        engine.longhaul.answer(gate.spec.id, yes).await.unwrap();
+        let yes = answer(&gate, GateDecision::Approve);
+        engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
     }
     latch.reached(1).await;
     assert_eq!(effects.count("act begins"), 1, "the calls run one after another");

@@ -6,7 +6,9 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
-use longhaul_core::policy::gate::{ApprovalRequirement, GateRule, RuleAction, TimeoutAction};
+use longhaul_core::policy::gate::{
+    ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction,
+};
 use longhaul_core::port::tool::ToolFailure;
 use longhaul_core::raw::{RawJson, StoredText};
 use longhaul_engine::Task;
@@ -84,10 +86,10 @@ async fn agent_definitions_are_stored_without_secrets() {
             agent.rules = vec![GateRule {
                 tool: "act".into(),
                 subject: None,
-                action: RuleAction::Ask(format!("May it {SECRET}?")),
+                action: GateRuleAction::Ask(format!("May it {SECRET}?")),
                 always: false,
                 timeout: None,
-                on_timeout: TimeoutAction::Reject,
+                on_timeout: GateTimeoutAction::Reject,
                 in_doubt: None,
                 approvers: ApprovalRequirement::default(),
                 remind: None,

@@ -11,12 +11,12 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::{InboxName, LaneKey, RunId};
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
-use longhaul_core::policy::gate::{Decision, GateKind};
+use longhaul_core::policy::gate::{GateDecision, GateKind};
 use longhaul_core::port::store::{RunFilter, RunRow};
 use longhaul_core::port::tool::Tool;
-use longhaul_core::status::{Status, Wait};
+use longhaul_core::status::{Status, WaitReason};
 use longhaul_engine::Task;
-use longhaul_engine::hooks::Hooks;
+use longhaul_engine::hooks::WorkerHooks;
 use longhaul_engine::read_output::ReadOutputTool;
 use longhaul_engine::services::EngineServices;
 use longhaul_engine::shutdown::Shutdown;
@@ -57,7 +57,7 @@ async fn never_more_runs_at_once_than_a_worker_has_permits() {
 /// Whether the journal shows that the run was released to another worker.
 fn was_released(journal: &[Entry]) -> bool {
     journal.iter().any(
-        |entry| matches!(&entry.event, Event::RunWaiting(waiting) if waiting.wait == Wait::Worker),
+        |entry| matches!(&entry.event, Event::RunWaiting(waiting) if waiting.wait == WaitReason::Worker),
     )
 }
 
@@ -203,26 +203,26 @@ impl RecordingHooks {
 }
 
 #[async_trait]
-impl Hooks for RecordingHooks {
-    async fn on_start(&self, _run: RunId) {
+impl WorkerHooks for RecordingHooks {
+    async fn on_run_claimed(&self, _run: RunId) {
         self.record("start");
     }
 
-    async fn on_complete(&self, run: &RunRow) {
+    async fn on_run_completed(&self, run: &RunRow) {
         assert_eq!(run.status, Status::Completed);
         self.record("complete");
     }
 
-    async fn on_error(&self, run: &RunRow) {
+    async fn on_run_failed(&self, run: &RunRow) {
         assert_eq!(run.code.as_deref(), Some("auth"));
         self.record("error");
     }
 
-    async fn on_idle(&self, _run: &RunRow) {
+    async fn on_run_idle(&self, _run: &RunRow) {
         self.record("rest");
     }
 
-    async fn on_empty(&self) {
+    async fn on_no_run_found(&self) {
         self.record("empty");
     }
 }
@@ -236,8 +236,8 @@ async fn hooks_are_called_and_a_panicking_hook_is_contained() {
         let stop = engine.spawn_worker_with_hooks(hooks.clone());
         let run = engine.submit().await;
         let gate = engine.gate(run).await;
-        let gate_answer = answer(&gate, Decision::Answer("this".into()));
-        engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+        let gate_answer = answer(&gate, GateDecision::Answer("this".into()));
+        engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
         assert_eq!(outcome_text(&engine.ended(run).await), "done");
         engine.model.set_replies(vec![FakeReply::Fail(FailureClass::Auth)]);
         let bad = engine.submit().await;
@@ -263,8 +263,8 @@ async fn blocked(
 }
 
 async fn unblock(engine: &TestEngine, run: RunId, gate: &longhaul_core::policy::gate::GateRow) {
-    let gate_answer = answer(gate, Decision::Answer("it is there now".into()));
-    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let gate_answer = answer(gate, GateDecision::Answer("it is there now".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "done", "{:?}", kinds(&journal));
 }
@@ -278,8 +278,8 @@ async fn a_missing_model_blocks_until_it_is_there() {
     let (gate, message) = blocked(&engine, run).await;
     assert_eq!(message, MESSAGE);
     // An answer while the model is still missing only blocks the run again.
-    let gate_answer = answer(&gate, Decision::Answer("surely?".into()));
-    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let gate_answer = answer(&gate, GateDecision::Answer("surely?".into()));
+    engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     let entries = engine.until(run, "gate.answered").await;
     engine.until_after(run, entries.last().unwrap().seq, "run.blocked").await;
     let (gate, _) = blocked(&engine, run).await;

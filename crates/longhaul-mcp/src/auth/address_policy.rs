@@ -67,7 +67,7 @@ impl ServerNetworkZone {
 
     /// Checks whether a server in this zone may have tokens and codes sent to this URL. The error
     /// says why not.
-    pub(super) fn check_url(self, url: &Url) -> Result<(), &'static str> {
+    pub(super) fn check_url_allowed(self, url: &Url) -> Result<(), &'static str> {
         let (is_here, may) = match url.host() {
             Some(Host::Ipv4(ip)) => (ip.is_loopback(), self.allows_ip(ip.into())),
             Some(Host::Ipv6(ip)) => (ip.is_loopback(), self.allows_ip(ip.into())),
@@ -200,9 +200,9 @@ impl Resolve for FilteringResolver {
 mod tests {
     use super::*;
 
-    fn check_url_policy(zone: ServerNetworkZone, url: &str, expect: bool) {
+    fn assert_url_allowed(zone: ServerNetworkZone, url: &str, expect: bool) {
         let url: Url = url.parse().unwrap();
-        assert_eq!(zone.check_url(&url).is_ok(), expect, "{zone:?} {url}");
+        assert_eq!(zone.check_url_allowed(&url).is_ok(), expect, "{zone:?} {url}");
     }
 
     #[test]
@@ -223,9 +223,9 @@ mod tests {
             ("https://169.254.169.254/", false, false, false),
             ("file:///etc/passwd", false, false, false),
         ] {
-            check_url_policy(ServerNetworkZone::Public, url, far);
-            check_url_policy(ServerNetworkZone::Private, url, private);
-            check_url_policy(ServerNetworkZone::Loopback, url, here);
+            assert_url_allowed(ServerNetworkZone::Public, url, far);
+            assert_url_allowed(ServerNetworkZone::Private, url, private);
+            assert_url_allowed(ServerNetworkZone::Loopback, url, here);
         }
     }
 

@@ -60,12 +60,12 @@ impl LoginContext {
         self.refreshes.shut_down().await;
     }
 
-    pub(super) fn set_last_challenge(&self, challenge: &str) {
+    pub(super) fn set_last_auth_challenge(&self, challenge: &str) {
         let challenge = challenge.chars().take(CHALLENGE_CHARS_MAX).collect();
         *self.last_challenge.lock().unwrap_or_else(PoisonError::into_inner) = Some(challenge);
     }
 
-    pub(super) fn last_challenge(&self) -> Option<String> {
+    pub(super) fn last_auth_challenge(&self) -> Option<String> {
         let challenge = self.last_challenge.lock().unwrap_or_else(PoisonError::into_inner);
         challenge.clone()
     }

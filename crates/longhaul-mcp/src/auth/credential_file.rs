@@ -105,7 +105,7 @@ pub(super) struct StoredLogin {
 
 /// The tokens of a login.
 #[derive(Default, Deserialize)]
-pub(super) struct TokenInfo {
+pub(super) struct LoginTokens {
     pub(super) access_token: String,
     #[serde(default)]
     pub(super) token_type: String,
@@ -125,8 +125,8 @@ impl StoredLogin {
     }
 
     /// Registers the secrets of this login, so that they are redacted from all texts from now on.
-    pub(super) fn register_secrets(&self) {
-        let tokens = self.token_info().unwrap_or_default();
+    pub(super) fn register_secrets_to_redact(&self) {
+        let tokens = self.login_tokens().unwrap_or_default();
         let secrets = [tokens.refresh_token.as_ref(), self.client_secret.as_ref()];
         redaction::register_token(&tokens.access_token);
         for secret in secrets.into_iter().flatten() {
@@ -135,23 +135,23 @@ impl StoredLogin {
     }
 
     /// Returns the tokens of this login. `None` means the tokens were revoked.
-    pub(super) fn token_info(&self) -> Option<TokenInfo> {
+    pub(super) fn login_tokens(&self) -> Option<LoginTokens> {
         let tokens = self.credentials.token_response.as_ref()?;
         let tokens: Value = serde_json::to_value(tokens).ok()?;
         serde_json::from_value(tokens).ok()
     }
 }
 
-impl TokenInfo {
+impl LoginTokens {
     /// Returns whether the access token can be sent: it is a bearer token and valid in an HTTP
     /// header.
-    pub(super) fn is_usable(&self) -> bool {
+    pub(super) fn has_usable_access_token(&self) -> bool {
         let token = self.access_token.as_bytes();
-        self.is_bearer() && !token.is_empty() && token.iter().all(u8::is_ascii_graphic)
+        self.has_bearer_token() && !token.is_empty() && token.iter().all(u8::is_ascii_graphic)
     }
 
     /// Returns whether this is a bearer token.
-    pub(super) fn is_bearer(&self) -> bool {
+    pub(super) fn has_bearer_token(&self) -> bool {
         self.token_type.eq_ignore_ascii_case("bearer")
     }
 }
@@ -166,7 +166,7 @@ pub(super) struct CredentialFile {
 
 /// The lock on a credential file. No other process changes the login while the lock exists.
 #[derive(Debug)]
-pub(super) struct FileLock(
+pub(super) struct CredentialFileLock(
     #[expect(dead_code, reason = "closing the file releases the lock")] File,
 );
 
@@ -220,7 +220,7 @@ impl CredentialFile {
     /// Saves a login atomically: writes a temporary file and renames it.
     pub(super) fn save(
         &self,
-        _: &FileLock,
+        _: &CredentialFileLock,
         record: &StoredLogin,
     ) -> Result<(), CredentialFileError> {
         let wrote = || -> io::Result<()> {
@@ -244,7 +244,7 @@ impl CredentialFile {
     }
 
     /// Deletes the stored login. Returns whether a login was stored.
-    pub(super) fn delete(&self, _: &FileLock) -> Result<bool, CredentialFileError> {
+    pub(super) fn delete(&self, _: &CredentialFileLock) -> Result<bool, CredentialFileError> {
         match fs::remove_file(&self.path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -253,7 +253,7 @@ impl CredentialFile {
     }
 
     /// Waits for the lock on this credential file.
-    pub(super) async fn lock(&self) -> Result<FileLock, CredentialFileError> {
+    pub(super) async fn lock(&self) -> Result<CredentialFileLock, CredentialFileError> {
         let file = self.open_lock_file()?;
         let held = async {
             loop {
@@ -267,7 +267,7 @@ impl CredentialFile {
             }
         };
         match tokio::time::timeout(LOCK_TIMEOUT, held).await {
-            Ok(held) => held.map(|()| FileLock(file)),
+            Ok(held) => held.map(|()| CredentialFileLock(file)),
             Err(_) => Err(CredentialFileError::Locked { path: self.path.clone() }),
         }
     }
@@ -350,7 +350,7 @@ mod tests {
         let hold = file.lock().await.unwrap();
         assert!(!file.delete(&hold).unwrap());
         file.save(&hold, &stored_login(&url)).unwrap();
-        let tokens = file.load().unwrap().unwrap().token_info().unwrap();
+        let tokens = file.load().unwrap().unwrap().login_tokens().unwrap();
         assert_eq!(tokens.access_token, "a");
         assert_eq!(tokens.refresh_token.as_deref(), Some("r"));
         let mode = |at: &Path| fs::metadata(at).unwrap().mode() & 0o777;
@@ -440,12 +440,12 @@ mod tests {
             ("a", "mac", false),
             ("a", "", false),
         ] {
-            let tokens = TokenInfo {
+            let tokens = LoginTokens {
                 access_token: token.to_owned(),
                 token_type: kind.to_owned(),
-                ..TokenInfo::default()
+                ..LoginTokens::default()
             };
-            assert_eq!(tokens.is_usable(), expect, "{token:?} {kind}");
+            assert_eq!(tokens.has_usable_access_token(), expect, "{token:?} {kind}");
         }
     }
 }

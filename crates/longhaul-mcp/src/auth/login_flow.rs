@@ -127,7 +127,7 @@ pub(crate) async fn advertises_login(target: LoginTarget<'_>) -> Result<bool, Lo
 }
 
 /// Creates the SDK's authorization manager for a server, and returns the server's network zone.
-async fn authorization_manager(
+async fn new_authorization_manager(
     target: LoginTarget<'_>,
 ) -> Result<(ServerNetworkZone, AuthorizationManager), LoginError> {
     let http = OAuthHttp::for_server(target.url).await;
@@ -139,9 +139,9 @@ async fn authorization_manager(
 }
 
 async fn has_oauth_metadata(target: LoginTarget<'_>) -> Result<bool, LoginError> {
-    let (zone, manager) = authorization_manager(target).await?;
+    let (zone, manager) = new_authorization_manager(target).await?;
     // A login over this transport is not secure, whatever the metadata says.
-    if zone.check_url(target.url).is_err() {
+    if zone.check_url_allowed(target.url).is_err() {
         return Ok(false);
     }
     let found = manager.resolve_metadata().await;
@@ -154,22 +154,22 @@ async fn prepare_login(
     request: &LoginRequest,
 ) -> Result<PendingLogin, LoginError> {
     let sdk = |error: AuthError| target.convert_sdk_error(&error);
-    let (zone, mut manager) = authorization_manager(target).await?;
-    zone.check_url(target.url).map_err(|_| {
+    let (zone, mut manager) = new_authorization_manager(target).await?;
+    zone.check_url_allowed(target.url).map_err(|_| {
         let why = "the server's URL is not https://, so the login could be intercepted";
         target.login_error(why, "Write its https:// URL as `url` in .mcp.json.")
     })?;
     let given = InMemoryCredentialStore::new();
     manager.set_credential_store(given.clone());
-    let challenge = target.login.last_challenge();
+    let challenge = target.login.last_auth_challenge();
     let found = manager.resolve_metadata_from_challenge(challenge.as_deref());
     let found = found.await.map_err(sdk)?;
     let is_silent = found.source == AuthorizationMetadataSource::LegacyEndpointFallback;
     let metadata = found.metadata;
-    check_endpoint_addresses(target, zone, &metadata)?;
+    check_oauth_endpoints_allowed(target, zone, &metadata)?;
     manager.set_metadata(metadata.clone());
     let scopes = select_scopes(target, request, &manager, &metadata).await?;
-    let client = configure_client(target, request, &mut manager, (&metadata, &scopes)).await;
+    let client = configure_oauth_client(target, request, &mut manager, (&metadata, &scopes)).await;
     let client_secret = client.map_err(|error| match is_silent {
         true => target.login_error(
             "the server publishes no login metadata",
@@ -193,7 +193,7 @@ async fn prepare_login(
 }
 
 /// Checks whether the address policy allows requests to the endpoints of an authorization server.
-fn check_endpoint_addresses(
+fn check_oauth_endpoints_allowed(
     target: LoginTarget<'_>,
     zone: ServerNetworkZone,
     metadata: &AuthorizationMetadata,
@@ -202,7 +202,7 @@ fn check_endpoint_addresses(
     let named = [&metadata.authorization_endpoint, &metadata.token_endpoint];
     for named in named.into_iter().chain(registers) {
         let url = named.parse::<Url>().map_err(|_| "an OAuth endpoint is not a valid URL");
-        let may = url.and_then(|url| zone.check_url(&url));
+        let may = url.and_then(|url| zone.check_url_allowed(&url));
         may.map_err(|why| target.login_error(why, "Ask the operator of that server."))?;
     }
     Ok(())
@@ -241,7 +241,7 @@ async fn select_scopes(
 
 /// Configures the OAuth client, registering a new client if necessary. Returns the client secret of
 /// a new registration.
-async fn configure_client(
+async fn configure_oauth_client(
     target: LoginTarget<'_>,
     request: &LoginRequest,
     manager: &mut AuthorizationManager,
@@ -286,7 +286,7 @@ impl PendingLogin {
     }
 
     /// Returns the OAuth `state` that the callback URL has to contain.
-    pub fn state(&self) -> &str {
+    pub fn oauth_state(&self) -> &str {
         &self.state
     }
 
@@ -307,13 +307,13 @@ impl PendingLogin {
         callback_url: &str,
         max_wait: Duration,
     ) -> Result<LoginStatus, LoginError> {
-        let given =
-            Box::pin(self.exchange_code(callback_url)).with_subscriber(NoSubscriber::default());
+        let given = Box::pin(self.exchange_code_for_tokens(callback_url))
+            .with_subscriber(NoSubscriber::default());
         let record = match timeout(max_wait, given).await {
             Ok(given) => given?,
             Err(_) => return Err(self.login_target().timeout_error()),
         };
-        record.register_secrets();
+        record.register_secrets_to_redact();
         // Another process may hold the lock for a while. The tokens must not be lost over that,
         // because the code can be used only once. So this wait is outside of the timeout.
         let file = self.login_target().credential_file();
@@ -328,7 +328,10 @@ impl PendingLogin {
     }
 
     /// Exchanges the authorization code in the callback URL for tokens.
-    async fn exchange_code(&self, callback_url: &str) -> Result<StoredLogin, LoginError> {
+    async fn exchange_code_for_tokens(
+        &self,
+        callback_url: &str,
+    ) -> Result<StoredLogin, LoginError> {
         let target = self.login_target();
         let again = format!("Run `longhaul mcp login {}` again.", self.server);
         let fail = |why: &str| target.login_error(why, &again);
@@ -356,12 +359,12 @@ impl PendingLogin {
             return Err(fail("the server returned no tokens"));
         };
         let record = StoredLogin::new(&self.url, self.client_secret.clone(), credentials);
-        let tokens = record.token_info().unwrap_or_default();
-        if !tokens.is_bearer() {
+        let tokens = record.login_tokens().unwrap_or_default();
+        if !tokens.has_bearer_token() {
             let helps = "Ask its operator for a server that accepts bearer tokens.";
             return Err(target.login_error("the token has an unknown type", helps));
         }
-        if !tokens.is_usable() {
+        if !tokens.has_usable_access_token() {
             let helps = "Ask the operator of that server.";
             return Err(target.login_error("the token is not valid in a header", helps));
         }

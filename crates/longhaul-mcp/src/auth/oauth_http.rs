@@ -66,7 +66,7 @@ impl OAuthHttp {
             }
             (built, _) => built,
         };
-        let client = client.map_err(error_text)?;
+        let client = client.map_err(innermost_error_text)?;
         Ok(Self { client, zone, resolver })
     }
 
@@ -89,13 +89,14 @@ impl OAuthHttp {
             true => request,
             false => request.body(body),
         };
-        let response = request.send().await.map_err(|error| to_error(error_text(error)))?;
+        let response =
+            request.send().await.map_err(|error| to_error(innermost_error_text(error)))?;
         read_response(response).await.map_err(to_error)
     }
 
     /// Checks whether the address policy allows requests to this URL. The error says why not.
     pub(super) async fn check_address(&self, url: &Url) -> Result<(), &'static str> {
-        self.zone.check_url(url)?;
+        self.zone.check_url_allowed(url)?;
         match self.resolver.uses_proxy() {
             true => self.resolver.check_proxied_url(url).await,
             false => Ok(()),
@@ -117,7 +118,7 @@ impl OAuthHttp {
             Some((name, secret)) => request.basic_auth(name, Some(secret)),
             None => request,
         };
-        Ok(request.send().await.map_err(error_text)?.status())
+        Ok(request.send().await.map_err(innermost_error_text)?.status())
     }
 }
 
@@ -146,7 +147,7 @@ async fn read_response(mut response: Response) -> Result<OAuthResponse, String> 
     let is_stream = content_type
         .is_some_and(|content_type| content_type.as_bytes().starts_with(b"text/event-stream"));
     let mut all = Vec::new();
-    while !is_stream && let Some(some) = response.chunk().await.map_err(error_text)? {
+    while !is_stream && let Some(some) = response.chunk().await.map_err(innermost_error_text)? {
         if all.len() + some.len() > RESPONSE_BYTES_MAX {
             return Err("the response is too long".to_owned());
         }
@@ -159,7 +160,7 @@ async fn read_response(mut response: Response) -> Result<OAuthResponse, String> 
 }
 
 /// Returns the message of the innermost error, without the URL.
-fn error_text(error: reqwest::Error) -> String {
+fn innermost_error_text(error: reqwest::Error) -> String {
     RequestError::from(error).reason
 }
 

@@ -49,7 +49,7 @@ pub fn redact_tokens(text: &str) -> Cow<'_, str> {
 
 /// Returns how many bytes at the end of a text may be the beginning of a known token.
 pub fn partial_token_suffix_len(text: &str) -> usize {
-    token_redactor().partial_secret_len(text)
+    token_redactor().partial_secret_suffix_len(text)
 }
 
 impl KnownTokens {
@@ -131,8 +131,8 @@ mod tests {
             ("see c3AvbGxlZD1", "c3AvbGxlZD1"),
             ("ö", ""),
         ] {
-            assert_eq!(sent.redactor.partial_secret_len(text), partial.len(), "{text}");
+            assert_eq!(sent.redactor.partial_secret_suffix_len(text), partial.len(), "{text}");
         }
-        assert_eq!(known_tokens_from(&[]).redactor.partial_secret_len("100%"), 0);
+        assert_eq!(known_tokens_from(&[]).redactor.partial_secret_suffix_len("100%"), 0);
     }
 }

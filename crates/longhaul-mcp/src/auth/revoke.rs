@@ -12,7 +12,7 @@ use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
-use crate::auth::credential_file::{StoredLogin, TokenInfo};
+use crate::auth::credential_file::{LoginTokens, StoredLogin};
 use crate::auth::error::{error_reason_and_hint, url_secrets};
 use crate::auth::issuer::{Issuer, IssuerError};
 use crate::auth::oauth_http::INVALID_URL;
@@ -51,10 +51,10 @@ pub(super) async fn revoke_login(
     record: &StoredLogin,
     secret: Option<&str>,
 ) -> LogoutOutcome {
-    let Some(tokens) = record.token_info() else {
+    let Some(tokens) = record.login_tokens() else {
         return LogoutOutcome::Revoked;
     };
-    record.register_secrets();
+    record.register_secrets_to_redact();
     // The SDK would log secrets.
     let revocation = Box::pin(request_revocation(server, (record, &tokens), secret));
     let revocation = revocation.with_subscriber(NoSubscriber::default());
@@ -72,7 +72,7 @@ pub(super) async fn revoke_login(
 
 async fn request_revocation(
     server: &Url,
-    (record, tokens): (&StoredLogin, &TokenInfo),
+    (record, tokens): (&StoredLogin, &LoginTokens),
     secret: Option<&str>,
 ) -> Result<LogoutOutcome, IssuerError> {
     let issuer = Issuer::discover(server, &record.credentials).await?;
@@ -82,7 +82,7 @@ async fn request_revocation(
     };
     let address = address.parse::<Url>();
     let address = address.map_err(|_| IssuerError::Unusable(INVALID_URL, false))?;
-    let client = ClientAuth {
+    let client = RevocationCredentials {
         id: &record.credentials.client_id,
         secret,
         is_secret_in_form: sends_secret_in_form(fields),
@@ -96,7 +96,7 @@ async fn request_revocation(
         let Some(token) = token.filter(|token| !token.is_empty()) else {
             continue;
         };
-        let (form, basic) = client.revocation_request(token, kind);
+        let (form, basic) = client.revocation_form_and_auth(token, kind);
         let wrong = match issuer.http.post_form(&address, form, basic).await {
             Ok(status) if status.is_success() => continue,
             Ok(status) => {
@@ -124,16 +124,16 @@ fn sends_secret_in_form(fields: &HashMap<String, Value>) -> bool {
 }
 
 /// Client credentials for the revocation endpoint.
-struct ClientAuth<'a> {
+struct RevocationCredentials<'a> {
     id: &'a str,
     secret: Option<&'a str>,
     is_secret_in_form: bool,
 }
 
-impl ClientAuth<'_> {
+impl RevocationCredentials<'_> {
     /// Returns the form that revokes a token, and the client credentials for HTTP basic
     /// authentication.
-    fn revocation_request(
+    fn revocation_form_and_auth(
         &self,
         token: &str,
         token_kind: &str,
@@ -180,8 +180,8 @@ mod tests {
             ),
             (Some("s:1"), true, format!("{base_form}&{us}&client_secret=s%3A1"), None),
         ] {
-            let client = ClientAuth { id, secret, is_secret_in_form: in_form };
-            assert_eq!(client.revocation_request("t/1", "access_token"), (form, basic));
+            let client = RevocationCredentials { id, secret, is_secret_in_form: in_form };
+            assert_eq!(client.revocation_form_and_auth("t/1", "access_token"), (form, basic));
         }
     }
 

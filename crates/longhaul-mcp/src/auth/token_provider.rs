@@ -16,7 +16,7 @@ use tracing::subscriber::NoSubscriber;
 
 use crate::auth::config::LoginContext;
 use crate::auth::credential_file::{
-    CredentialFile, CredentialFileError, FileLock, StoredLogin, TokenInfo,
+    CredentialFile, CredentialFileError, CredentialFileLock, LoginTokens, StoredLogin,
 };
 use crate::auth::error::{error_reason_and_hint, is_transient_error, url_secrets};
 use crate::auth::issuer::{Issuer, IssuerError};
@@ -126,12 +126,12 @@ impl TokenProvider {
         rejected_token: Option<&str>,
     ) -> Option<AccessToken> {
         let over = |why| Some(AccessToken { token: None, missing_reason: Some(why) });
-        let Some(tokens) = login.token_info() else {
+        let Some(tokens) = login.login_tokens() else {
             return over("the login was revoked");
         };
         let soon = self.login.clock.now().plus(REFRESH_MARGIN);
-        let lasts = expires_at(login, &tokens).is_none_or(|until| until > soon);
-        let is_fresh = lasts && tokens.is_usable();
+        let lasts = access_token_expiry(login, &tokens).is_none_or(|until| until > soon);
+        let is_fresh = lasts && tokens.has_usable_access_token();
         let is_refused = rejected_token == Some(tokens.access_token.as_str());
         if is_fresh && !is_refused {
             return Some(self.build_access_token(login, tokens));
@@ -149,13 +149,13 @@ impl TokenProvider {
 
     /// Returns an access token that expires soon but has not expired yet.
     fn unexpired_token(&self, login: &StoredLogin) -> Option<AccessToken> {
-        let tokens = login.token_info().filter(TokenInfo::is_usable)?;
-        let end = expires_at(login, &tokens)?;
+        let tokens = login.login_tokens().filter(LoginTokens::has_usable_access_token)?;
+        let end = access_token_expiry(login, &tokens)?;
         (end > self.login.clock.now()).then(|| self.build_access_token(login, tokens))
     }
 
-    fn build_access_token(&self, login: &StoredLogin, tokens: TokenInfo) -> AccessToken {
-        login.register_secrets();
+    fn build_access_token(&self, login: &StoredLogin, tokens: LoginTokens) -> AccessToken {
+        login.register_secrets_to_redact();
         // The project's own client secret is sent with every refresh.
         if let Some(secret) = self.client_secret(login) {
             redaction::register_token(&secret);
@@ -166,11 +166,11 @@ impl TokenProvider {
     async fn refresh_under_lock(
         &self,
         file: &CredentialFile,
-        lock: &FileLock,
+        lock: &CredentialFileLock,
         record: StoredLogin,
     ) -> TokenResult {
         let secret = self.client_secret(&record);
-        let refresh = record.token_info().and_then(|tokens| tokens.refresh_token);
+        let refresh = record.login_tokens().and_then(|tokens| tokens.refresh_token);
         let refresh = refresh.unwrap_or_default();
         // The SDK would log secrets.
         let request = Box::pin(self.request_refresh(&record, secret.clone()));
@@ -201,8 +201,8 @@ impl TokenProvider {
                 let record = StoredLogin::new(&self.url, record.client_secret, credentials);
                 // Saved in any case, because the old refresh token may be invalid now.
                 self.save_login((file, lock), &refresh, &record);
-                record.register_secrets();
-                match record.token_info().filter(TokenInfo::is_usable) {
+                record.register_secrets_to_redact();
+                match record.login_tokens().filter(LoginTokens::has_usable_access_token) {
                     Some(tokens) => Ok(self.build_access_token(&record, tokens)),
                     None => failed("the token is not valid in a header", false),
                 }
@@ -228,7 +228,7 @@ impl TokenProvider {
     /// `used_refresh_token` is the refresh token with which the login was refreshed.
     fn save_login(
         &self,
-        (file, lock): (&CredentialFile, &FileLock),
+        (file, lock): (&CredentialFile, &CredentialFileLock),
         used_refresh_token: &str,
         login: &StoredLogin,
     ) {
@@ -265,13 +265,13 @@ impl TokenProvider {
         let params = WWWAuthenticateParams::parse(challenge, &self.url);
         // Other 403 responses say nothing about the scopes a login should request.
         if status != StatusCode::FORBIDDEN || params.is_insufficient_scope() {
-            self.login.set_last_challenge(challenge);
+            self.login.set_last_auth_challenge(challenge);
         }
         rejection::rejection_message(&self.server, status, &params, access_token)
     }
 
     /// Returns the status of the login. `None` means nobody is logged in.
-    pub(crate) fn status(&self) -> Result<Option<LoginStatus>, CredentialFileError> {
+    pub(crate) fn stored_login_status(&self) -> Result<Option<LoginStatus>, CredentialFileError> {
         let record = self.credential_file().load()?;
         Ok(record.map(|record| login_status(&record, self.login.clock.now())))
     }
@@ -303,8 +303,8 @@ impl TokenProvider {
 
 /// Returns the status of a login at this time.
 pub(super) fn login_status(login: &StoredLogin, now: Timestamp) -> LoginStatus {
-    let tokens = login.token_info();
-    let end = tokens.as_ref().and_then(|tokens| expires_at(login, tokens));
+    let tokens = login.login_tokens();
+    let end = tokens.as_ref().and_then(|tokens| access_token_expiry(login, tokens));
     let renews = tokens.as_ref().is_some_and(|tokens| tokens.refresh_token.is_some());
     let has_ended = end.is_some_and(|end| end <= now);
     LoginStatus {
@@ -316,7 +316,7 @@ pub(super) fn login_status(login: &StoredLogin, now: Timestamp) -> LoginStatus {
 }
 
 /// Returns when the access token of a login expires. `None` if that is not known.
-fn expires_at(login: &StoredLogin, tokens: &TokenInfo) -> Option<Timestamp> {
+fn access_token_expiry(login: &StoredLogin, tokens: &LoginTokens) -> Option<Timestamp> {
     let received = login.credentials.token_received_at?;
     let end = received.saturating_add(tokens.expires_in?);
     let micros = i64::try_from(end).unwrap_or(i64::MAX).saturating_mul(1_000_000);

@@ -17,8 +17,8 @@ struct RefreshedLogin {
     login: StoredLogin,
 }
 
-fn refresh_token(login: &StoredLogin) -> Option<String> {
-    login.token_info()?.refresh_token
+fn refresh_token_of_login(login: &StoredLogin) -> Option<String> {
+    login.login_tokens()?.refresh_token
 }
 
 impl UnsavedLogin {
@@ -31,8 +31,9 @@ impl UnsavedLogin {
         let mut inner = self.lock();
         let before = inner.take();
         // The login that was refreshed may itself be an unsaved one.
-        let before = before
-            .filter(|newer| refresh_token(&newer.login).as_deref() == Some(used_refresh_token));
+        let before = before.filter(|newer| {
+            refresh_token_of_login(&newer.login).as_deref() == Some(used_refresh_token)
+        });
         let saved_token =
             before.map_or_else(|| used_refresh_token.to_owned(), |newer| newer.saved_refresh_token);
         *inner = Some(RefreshedLogin { saved_refresh_token: saved_token, login });
@@ -47,7 +48,7 @@ impl UnsavedLogin {
     pub(super) fn newest_login(&self, stored: StoredLogin) -> StoredLogin {
         let inner = self.lock();
         let newer = inner.as_ref().filter(|newer| {
-            let stored = refresh_token(&stored);
+            let stored = refresh_token_of_login(&stored);
             stored.as_ref() == Some(&newer.saved_refresh_token)
         });
         newer.map_or(stored, |newer| newer.login.clone())
@@ -73,8 +74,9 @@ mod tests {
     #[test]
     fn unsaved_credentials_replace_only_those_they_were_refreshed_from() {
         let unsaved = UnsavedLogin::default();
-        let newest_token =
-            |stored: &str| refresh_token(&unsaved.newest_login(stored_login(stored))).unwrap();
+        let newest_token = |stored: &str| {
+            refresh_token_of_login(&unsaved.newest_login(stored_login(stored))).unwrap()
+        };
         assert_eq!(newest_token("r0"), "r0");
         unsaved.set_refreshed_login("r0", stored_login("r1"));
         assert_eq!(newest_token("r0"), "r1");

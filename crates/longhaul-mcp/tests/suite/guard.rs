@@ -44,7 +44,7 @@ async fn child() {
         timeout: Millis::from_secs(600),
     };
     let servers = Servers::new(vec![spec], Arc::new(SimClock::new()));
-    _ = servers.tools("deaf", None, RUN).await;
+    _ = servers.server_tools("deaf", None, RUN).await;
 }
 
 fn poll_until<T>(mut look: impl FnMut() -> Option<T>) -> T {

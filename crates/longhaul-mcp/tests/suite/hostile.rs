@@ -25,7 +25,7 @@ async fn a_server_that_dies_at_start_is_tried_five_times() {
     let dir = temp_dir();
     let spec = hostile_spec("dies_at_start", dir.path());
     let (servers, clock) = single_server(with_env(spec, "API_KEY", "hunter2hunter"));
-    let error = within_timeout(servers.tools("dies_at_start", None, RUN)).await.unwrap_err();
+    let error = within_timeout(servers.server_tools("dies_at_start", None, RUN)).await.unwrap_err();
     let message = error.to_string();
     assert!(matches!(error, McpError::RepeatedFailures { times: 5, .. }), "{message}");
     assert!(message.contains("exit status: 3"), "{message}");
@@ -33,10 +33,10 @@ async fn a_server_that_dies_at_start_is_tried_five_times() {
     assert_eq!(clock.sleeps(), [1_000, 2_000, 4_000, 8_000]);
     assert_eq!(lines(dir.path(), "started"), 5);
     // The error is returned again without another start.
-    within_timeout(servers.tools("dies_at_start", None, RUN)).await.unwrap_err();
+    within_timeout(servers.server_tools("dies_at_start", None, RUN)).await.unwrap_err();
     assert_eq!(lines(dir.path(), "started"), 5);
     clock.advance(Millis::from_secs(60));
-    within_timeout(servers.tools("dies_at_start", None, RUN)).await.unwrap_err();
+    within_timeout(servers.server_tools("dies_at_start", None, RUN)).await.unwrap_err();
     assert_eq!(lines(dir.path(), "started"), 6);
     assert_eq!(clock.sleeps().len(), 4);
 }
@@ -45,7 +45,7 @@ async fn a_server_that_dies_at_start_is_tried_five_times() {
 async fn a_server_that_exits_at_the_new_handshake_gets_the_old_one() {
     let dir = temp_dir();
     let (servers, _) = single_server(hostile_spec("touchy", dir.path()));
-    let checked = within_timeout(servers.check("touchy")).await.unwrap();
+    let checked = within_timeout(servers.check_server("touchy")).await.unwrap();
     assert_eq!(checked.protocol, "2025-11-25");
     assert_eq!(checked.name, "hostile ");
     let result = call(&servers, "hello", json!({})).await;
@@ -56,7 +56,7 @@ async fn a_server_that_exits_at_the_new_handshake_gets_the_old_one() {
 async fn a_server_that_ignores_the_new_handshake_is_probed_once() {
     let dir = temp_dir();
     let (servers, _) = single_server(hostile_spec("deaf", dir.path()));
-    let checked = within_timeout(servers.check("deaf")).await.unwrap();
+    let checked = within_timeout(servers.check_server("deaf")).await.unwrap();
     assert_eq!(checked.protocol, "2025-11-25");
     assert_eq!(lines(dir.path(), "passed_over"), 1);
     // The next start uses the known handshake mode.
@@ -71,7 +71,7 @@ async fn a_server_that_ignores_the_new_handshake_is_probed_once() {
 async fn a_slow_server_handles_both_handshakes() {
     let dir = temp_dir();
     let (servers, _) = single_server(hostile_spec("late", dir.path()));
-    let checked = within_timeout(servers.check("late")).await.unwrap();
+    let checked = within_timeout(servers.check_server("late")).await.unwrap();
     assert_eq!(checked.protocol, "2025-11-25");
     let waited = std::fs::read_to_string(dir.path().join("waited")).unwrap();
     assert_eq!(waited, "server/discover, initialize\n");
@@ -254,7 +254,7 @@ async fn a_list_changed_notification_refreshes_the_tool_list() {
     call(&servers, "hello", json!({})).await.unwrap();
     call(&servers, "hello", json!({})).await.unwrap();
     assert_eq!(lines(dir.path(), "listed"), 1);
-    let missing = within_timeout(servers.tools("any", Some("grown"), RUN)).await;
+    let missing = within_timeout(servers.server_tools("any", Some("grown"), RUN)).await;
     let message = missing.unwrap_err().to_string();
     assert!(message.contains("has no tool `grown`: its tools are hello"), "{message}");
     call(&servers, "grow", json!({})).await.unwrap();
@@ -266,12 +266,12 @@ async fn a_list_changed_notification_refreshes_the_tool_list() {
 async fn invalid_tools_are_left_out_with_a_note() {
     let dir = temp_dir();
     let (servers, _) = single_server(hostile_spec("lies", dir.path()));
-    let checked = within_timeout(servers.check("lies")).await.unwrap();
+    let checked = within_timeout(servers.check_server("lies")).await.unwrap();
     let names: Vec<&str> = checked.tools.iter().map(|listed| listed.spec.name.as_str()).collect();
     assert_eq!(names, ["mcp:lies/good", "mcp:lies/wordy"]);
     assert_eq!(checked.notes.len(), 7, "{:#?}", checked.notes);
     assert!(checked.tools[1].spec.description.len() < 5_000);
-    let missing = within_timeout(servers.tools("lies", Some("round"), RUN)).await;
+    let missing = within_timeout(servers.server_tools("lies", Some("round"), RUN)).await;
     let message = missing.unwrap_err().to_string();
     assert!(message.contains("refers to itself"), "{message}");
 }
@@ -283,7 +283,7 @@ async fn endless_tool_lists_are_cut_off() {
     {
         let dir = temp_dir();
         let (servers, _) = single_server(hostile_spec(mode, dir.path()));
-        let checked = within_timeout(servers.check(mode)).await.unwrap();
+        let checked = within_timeout(servers.check_server(mode)).await.unwrap();
         assert_eq!(checked.tools.len(), tool_count, "{mode}");
         assert!(checked.notes[0].contains(why), "{:?}", checked.notes);
     }
@@ -293,7 +293,7 @@ async fn endless_tool_lists_are_cut_off() {
 async fn a_server_that_dies_during_listing_reports_why() {
     let dir = temp_dir();
     let (servers, _) = single_server(hostile_spec("dies_listing", dir.path()));
-    let error = within_timeout(servers.tools("dies_listing", None, RUN)).await.unwrap_err();
+    let error = within_timeout(servers.server_tools("dies_listing", None, RUN)).await.unwrap_err();
     assert!(error.to_string().contains("exit status: 5"), "{error}");
     assert_eq!(lines(dir.path(), "started"), 2);
 }
@@ -304,7 +304,7 @@ async fn a_server_that_hangs_during_listing_is_restarted_once() {
     let mut spec = hostile_spec("mute_first", dir.path());
     spec.timeout = Millis::from_secs(2);
     let (servers, _) = single_server(spec);
-    let list_tools = || within_timeout(servers.tools("mute_first", None, RUN));
+    let list_tools = || within_timeout(servers.server_tools("mute_first", None, RUN));
     let (one, other) = tokio::join!(list_tools(), list_tools());
     let message = one.unwrap_err().to_string();
     assert!(message.contains("did not list its tools within 2 s"), "{message}");
@@ -377,7 +377,7 @@ async fn a_run_scoped_server_and_its_children_end_with_the_run() {
     let (servers, _) = single_server(spec);
     let line = process_family(&servers).await;
     let another = ClaimId { run: RunId::from_bits(8), ..RUN };
-    let other = within_timeout(servers.tools("any", Some("hello"), another)).await.unwrap();
+    let other = within_timeout(servers.server_tools("any", Some("hello"), another)).await.unwrap();
     let (ctx, _progress) = tool_context();
     within_timeout(other[0].call(json!({}), &ctx)).await.unwrap();
     assert_eq!(lines(dir.path(), "started"), 2);
@@ -392,7 +392,7 @@ async fn a_server_that_ignores_sigterm_is_killed() {
     let dir = temp_dir();
     let (servers, _) = single_server(hostile_spec("stays", dir.path()));
     let line = process_family(&servers).await;
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
     assert_closed(line).await;
 }
 
@@ -416,7 +416,7 @@ async fn unknown_servers_and_tools_are_reported_with_a_hint() {
         ("bad name", "can't be used as it is configured"),
         ("other", "There is no MCP server `other`: the configured servers are bad name, nowhere"),
     ] {
-        let error = within_timeout(servers.check(server)).await.unwrap_err().to_string();
+        let error = within_timeout(servers.check_server(server)).await.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 }

@@ -56,7 +56,7 @@ impl Drop for EverythingServer {
 async fn the_everything_server_works_over_http() {
     let server = EverythingServer::start().await;
     let (servers, _) = single_server(http_spec("everything", &server.1, &[]));
-    let checked = within_timeout(servers.check("everything")).await.unwrap();
+    let checked = within_timeout(servers.check_server("everything")).await.unwrap();
     assert!(checked.name.contains("everything"), "{checked:?}");
     let result = call(&servers, "echo", json!({ "message": "dear" })).await;
     assert_eq!(result.unwrap(), "Echo: dear");
@@ -73,7 +73,7 @@ async fn the_everything_server_works_over_http() {
     let failure = failure.unwrap_err();
     // The server is gone, so the request can't have reached it.
     assert!(!failure.is_outcome_unknown(), "{failure}");
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 /// Starts a server that gives the same response to every request, and returns its URL.
@@ -148,7 +148,7 @@ async fn http_responses_are_limited_and_redacted() {
         let url = canned_server(&mut tasks, answer).await;
         let spec = http_spec("far", &url, &[("Authorization", "Bearer hunter2hunter")]);
         let servers = single_server(spec).0;
-        let error = within_timeout(servers.check("far")).await.unwrap_err();
+        let error = within_timeout(servers.check_server("far")).await.unwrap_err();
         let message = format!("{error} {error:?} {servers:?}");
         assert!(message.contains(why), "{message}");
         assert!(!message.contains("hunter2"), "{message}");
@@ -162,7 +162,7 @@ async fn an_unreachable_server_is_reported_after_one_retry() {
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     drop(listener);
     let (servers, clock) = single_server(http_spec("far", &url, &[]));
-    let error = within_timeout(servers.tools("far", None, RUN)).await.unwrap_err();
+    let error = within_timeout(servers.server_tools("far", None, RUN)).await.unwrap_err();
     let message = error.to_string();
     assert!(matches!(error, McpError::RepeatedFailures { times: 2, .. }), "{message}");
     assert!(message.contains("Connection refused"), "{message}");
@@ -180,7 +180,7 @@ async fn invalid_urls_and_headers_are_reported_before_sending() {
         ("http://a/", ("a", "b\nc"), "not a valid header value"),
     ] {
         let servers: Servers = single_server(http_spec("far", url, &[header])).0;
-        let error = within_timeout(servers.check("far")).await.unwrap_err().to_string();
+        let error = within_timeout(servers.check_server("far")).await.unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
 }

@@ -164,7 +164,7 @@ async fn a_rejected_request_does_not_end_a_session() {
     }
     assert_eq!(hello().await, "Hello.");
     assert_eq!(picky.handshakes(), 2);
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,15 +175,15 @@ async fn a_rejected_listing_is_retried_in_a_new_session() {
         let result = call(&servers, "hello", json!({})).await;
         assert_eq!(result.unwrap(), "Hello.", "{status}");
         assert_eq!(server.handshakes(), 2, "{status}");
-        within_timeout(servers.close()).await;
+        within_timeout(servers.close_all_servers()).await;
     }
     // After a second rejection the error is returned.
     let (servers, server) = rejecting_server(&mut tasks, &[400, 429]).await;
-    let error = within_timeout(servers.tools("picky", None, RUN)).await.unwrap_err();
+    let error = within_timeout(servers.server_tools("picky", None, RUN)).await.unwrap_err();
     assert!(matches!(error, McpError::Disconnected { .. }), "{error:?}");
     assert!(error.to_string().contains("HTTP 400"), "{error}");
     assert_eq!(server.handshakes(), 2);
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,5 +196,5 @@ async fn calls_do_not_wait_for_each_other() {
     for result in within_timeout(join_all(calls)).await {
         assert_eq!(text(&result.unwrap()), "Hello.");
     }
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }

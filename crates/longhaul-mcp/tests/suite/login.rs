@@ -11,7 +11,7 @@ use super::login_harness::OAuthServer;
 
 /// Returns the error of a missing login.
 async fn login_error(servers: &Servers) -> String {
-    let error = within_timeout(servers.tools("guarded", None, RUN)).await.unwrap_err();
+    let error = within_timeout(servers.server_tools("guarded", None, RUN)).await.unwrap_err();
     assert!(matches!(error, McpError::LoginRequired { .. }), "{error:?}");
     let message = error.to_string();
     assert!(message.contains("`longhaul mcp login guarded`"), "{message}");
@@ -50,8 +50,8 @@ async fn a_login_is_used_until_logout() {
     }
     assert!(server.saved_logins().is_empty());
     login_error(&server.servers()).await;
-    within_timeout(servers.close()).await;
-    within_timeout(other.close()).await;
+    within_timeout(servers.close_all_servers()).await;
+    within_timeout(other.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,7 +74,7 @@ async fn an_expiring_token_is_refreshed_once_for_all_callers() {
     }
     assert_eq!(server.stats().await["refreshes"], 2);
     for servers in &servers {
-        within_timeout(servers.close()).await;
+        within_timeout(servers.close_all_servers()).await;
     }
 }
 
@@ -99,7 +99,7 @@ async fn a_revoked_login_is_reported_and_leaves_no_call_in_doubt() {
     assert!(message.contains("revoked"), "{message}");
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +121,7 @@ async fn a_missing_scope_is_reported_and_requested_at_login() {
     assert_eq!(call(&servers, "admin", json!({})).await.unwrap(), "Hello.");
     let stats = server.stats().await;
     assert_eq!(stats["scopes"], json!(["use", "use admin"]), "{stats}");
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,7 +138,7 @@ async fn a_callback_with_another_state_is_ignored() {
         ("iss=", "was=", "missing required issuer"),
         ("http", "", "not a URL"),
     ] {
-        let began = within_timeout(servers.login("guarded", &visit)).await.unwrap();
+        let began = within_timeout(servers.begin_login("guarded", &visit)).await.unwrap();
         let callback_url = server.approve(began.authorization_url()).await.replacen(from, to, 1);
         let error = within_timeout(began.finish(&callback_url)).await.unwrap_err().to_string();
         assert!(error.contains(why), "{callback_url}: {error}");
@@ -176,7 +176,7 @@ async fn login_requests_go_only_to_allowed_addresses() {
     // The project's own client secret is not stored in the file.
     assert!(!server.saved_logins()[0].0.contains("our-s3cret"));
     assert_eq!(call(&configured, "greet", json!({})).await.unwrap(), "Hello.");
-    within_timeout(configured.close()).await;
+    within_timeout(configured.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -207,7 +207,7 @@ async fn transient_errors_do_not_end_a_login() {
         server.get(&format!("/do?{fix}")).await;
     }
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -218,18 +218,18 @@ async fn an_abandoned_token_refresh_is_saved() {
     server.log_in(&servers, "").await.unwrap();
     server.get("/do?gate=false").await;
     tokio::select! {
-        _ = servers.tools("guarded", None, RUN) => panic!("returned before the refresh"),
+        _ = servers.server_tools("guarded", None, RUN) => panic!("returned before the refresh"),
         _ = within_timeout(server.get("/arrived")) => {}
     }
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-1"));
     server.get("/do?gate=true").await;
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
     within_timeout(servers.finish_token_refreshes()).await;
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-2"));
     let other = server.servers();
     assert_eq!(call(&other, "greet", json!({})).await.unwrap(), "Hello.");
     assert_eq!(server.stats().await["refreshes"], 1);
-    within_timeout(other.close()).await;
+    within_timeout(other.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -240,14 +240,14 @@ async fn no_token_is_refreshed_that_could_not_be_saved() {
     server.log_in(&servers, "").await.unwrap();
     server.get("/do?known_waits=true&gate=false").await;
     tokio::select! {
-        _ = servers.tools("guarded", None, RUN) => panic!("returned before the refresh"),
+        _ = servers.server_tools("guarded", None, RUN) => panic!("returned before the refresh"),
         _ = within_timeout(server.get("/arrived")) => {}
     }
     let open_gate = server.get("/do?gate=true");
     within_timeout(async { tokio::join!(servers.finish_token_refreshes(), open_gate) }).await;
     assert_eq!(server.stats().await["refreshes"], 0);
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-1"));
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

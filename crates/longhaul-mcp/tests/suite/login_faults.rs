@@ -30,7 +30,7 @@ async fn an_unusable_credential_file_is_reported_and_ends_no_login() {
     fs::set_permissions(&file, private).unwrap();
     fs::write(&file, "{").unwrap();
     // A new worker gets a single accurate error.
-    let error = within_timeout(server.servers().tools("guarded", None, RUN)).await;
+    let error = within_timeout(server.servers().server_tools("guarded", None, RUN)).await;
     let error = error.unwrap_err();
     assert!(matches!(error, McpError::LoginRequired { .. }), "{error:?}");
     let message = error.to_string();
@@ -41,7 +41,7 @@ async fn an_unusable_credential_file_is_reported_and_ends_no_login() {
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     // All over one connection.
     assert_eq!(server.stats().await["greets"], 1);
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,7 +55,7 @@ async fn no_browser_login_starts_if_credentials_can_not_be_saved() {
         redirect_uri: "http://127.0.0.1:1/callback".to_owned(),
         ..LoginRequest::default()
     };
-    let error = within_timeout(servers.login("guarded", &visit)).await.unwrap_err();
+    let error = within_timeout(servers.begin_login("guarded", &visit)).await.unwrap_err();
     assert!(
         matches!(error, LoginError::CredentialFile(CredentialFileError::NotPrivate { .. })),
         "{error:?}"
@@ -64,7 +64,7 @@ async fn no_browser_login_starts_if_credentials_can_not_be_saved() {
     let real = folder.with_file_name("real");
     fs::rename(&folder, &real).unwrap();
     symlink(&real, &folder).unwrap();
-    let error = within_timeout(servers.login("guarded", &visit)).await.unwrap_err();
+    let error = within_timeout(servers.begin_login("guarded", &visit)).await.unwrap_err();
     assert!(
         matches!(error, LoginError::CredentialFile(CredentialFileError::NotADirectory { .. })),
         "{error:?}"
@@ -91,7 +91,7 @@ async fn a_token_that_does_not_fit_a_header_is_rejected() {
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-3"));
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     assert_eq!(server.stats().await["refreshes"], 2);
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,7 +107,7 @@ async fn an_expiring_token_is_used_while_refresh_fails() {
     server.get("/do?refresh_error=null").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-2"));
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,7 +131,7 @@ async fn a_refreshed_token_is_used_even_if_it_can_not_be_saved() {
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-3"));
     assert_eq!(server.stats().await["refreshes"], 2);
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,5 +149,5 @@ async fn a_forbidden_call_is_reported_and_does_not_end_the_login() {
     server.get("/do?forbids=false").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     assert_eq!(server.stats().await["greets"], 1);
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }

@@ -140,7 +140,7 @@ impl OAuthServer {
             redirect_uri: callback_server.redirect_uri(),
             scopes: scope.split_whitespace().map(str::to_owned).collect(),
         };
-        let began = within_timeout(servers.login("guarded", &visit)).await?;
+        let began = within_timeout(servers.begin_login("guarded", &visit)).await?;
         let browser = async {
             let callback_url = self.approve(began.authorization_url()).await;
             let path = callback_url.split_once("/callback").unwrap().1;
@@ -149,7 +149,7 @@ impl OAuthServer {
             get(port.parse().unwrap(), &format!("/callback{path}")).await
         };
         let (callback_url, page) = within_timeout(async {
-            tokio::join!(callback_server.wait_for_callback(began.state()), browser)
+            tokio::join!(callback_server.wait_for_callback(began.oauth_state()), browser)
         })
         .await;
         assert!(page.starts_with("HTTP/1.1 200"), "{page}");

@@ -21,7 +21,7 @@ fn node_spec(package: &str, args: &[&str]) -> longhaul_mcp::ServerSpec {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_everything_server_reports_its_name_and_tools() {
     let (servers, _) = single_server(node_spec("server-everything", &["stdio"]));
-    let checked = within_timeout(servers.check("everything")).await.unwrap();
+    let checked = within_timeout(servers.check_server("everything")).await.unwrap();
     assert!(checked.name.contains("everything"), "{checked:?}");
     assert!(checked.protocol.starts_with("202"), "{checked:?}");
     let has = |name: &str| {
@@ -58,7 +58,7 @@ async fn the_everything_server_returns_text_structured_content_and_images() {
     let result = call(&servers, "get-sum", json!({ "a": "no", "b": 3 })).await;
     let failure = result.unwrap_err();
     assert!(!failure.is_outcome_unknown(), "{failure}");
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,18 +96,18 @@ async fn the_filesystem_server_reads_and_writes_its_folder() {
     let result = call(&servers, "read_text_file", json!({ "path": "/etc/passwd" })).await;
     let failure = result.unwrap_err().to_string();
     assert!(failure.contains("denied"), "{failure}");
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_time_server_returns_the_time() {
     let (servers, _) =
         single_server(python_spec("time", &["-m", "mcp_server_time", "--local-timezone", "UTC"]));
-    let checked = within_timeout(servers.check("time")).await.unwrap();
+    let checked = within_timeout(servers.check_server("time")).await.unwrap();
     assert!(checked.name.contains("time"), "{checked:?}");
     let result = call(&servers, "get_current_time", json!({ "timezone": "Europe/Vienna" })).await;
     assert!(result.unwrap().contains("Europe/Vienna"));
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,7 +129,7 @@ async fn the_git_server_reads_a_repository_for_all_runs() {
     let result =
         call(&servers, "git_branch", json!({ "repo_path": repo_path, "branch_type": "local" }));
     result.await.unwrap();
-    within_timeout(servers.close()).await;
-    let late = within_timeout(servers.tools("git", None, RUN)).await;
+    within_timeout(servers.close_all_servers()).await;
+    let late = within_timeout(servers.server_tools("git", None, RUN)).await;
     assert!(late.unwrap_err().to_string().contains("is closed"));
 }

@@ -56,7 +56,7 @@ async fn a_slow_token_refresh_leaves_no_call_in_doubt() {
     assert_eq!(text(&output), "Hello.");
     let stats = server.stats().await;
     assert_eq!((&stats["refreshes"], &stats["calls"]), (&json!(1), &json!(1)));
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,7 +67,7 @@ async fn a_new_connection_waits_longer_for_a_token_refresh_than_a_call() {
     server.get("/do?gate=false").await;
     let servers = server.servers_with_timeout(OAuthConfig::default(), Millis::from_secs(2));
     {
-        let tools = servers.tools("guarded", None, RUN);
+        let tools = servers.server_tools("guarded", None, RUN);
         tokio::pin!(tools);
         // A call would have timed out by now, and so would the handshake after it.
         let early = timeout(Duration::from_millis(1_500), &mut tools).await;
@@ -76,12 +76,12 @@ async fn a_new_connection_waits_longer_for_a_token_refresh_than_a_call() {
         assert_eq!(within_timeout(tools).await.unwrap().len(), 3);
     }
     assert_eq!(server.stats().await["refreshes"], 1);
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 /// Returns why the login is missing, and whether that is transient.
 async fn login_error(servers: &Servers) -> (String, bool) {
-    match within_timeout(servers.tools("guarded", None, RUN)).await {
+    match within_timeout(servers.server_tools("guarded", None, RUN)).await {
         Err(McpError::LoginRequired { reason: why, is_transient, .. }) => (why, is_transient),
         other => panic!("{other:?}"),
     }
@@ -103,7 +103,7 @@ async fn an_expired_login_is_reported_before_a_call_is_sent() {
     assert_eq!(server.stats().await["calls"], 2);
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
-    within_timeout(servers.close()).await;
+    within_timeout(servers.close_all_servers()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

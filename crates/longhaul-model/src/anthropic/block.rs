@@ -7,7 +7,7 @@ use longhaul_core::raw::RawJson;
 
 use crate::decode_error::DecodeError;
 use crate::json_object::{FragmentedFields, JsonObject};
-use crate::lenient_json::parse_arguments;
+use crate::lenient_json::parse_tool_arguments;
 use crate::lenient_object::LenientObject;
 
 /// Builder of a content block. The block may still receive deltas, which are the fragments of a
@@ -160,7 +160,7 @@ impl BlockBuilder {
     }
 
     /// Returns the finished content block.
-    pub(super) fn finish(self) -> Block {
+    pub(super) fn into_content_block(self) -> Block {
         let Self { kind, mut fields, deferred: later } = self;
         let untouched = later.is_empty();
         later.merge_into(&mut fields);
@@ -179,13 +179,13 @@ impl BlockBuilder {
             BlockKind::Call { id, name, input, json } => Block::ToolCall(ToolCall {
                 id,
                 name,
-                input: parse_arguments(input, &json),
+                input: parse_tool_arguments(input, &json),
                 extra: fields.to_json(),
             }),
             BlockKind::Other { raw, json } if untouched && json.is_empty() => Block::Other(raw),
             BlockKind::Other { raw, json } => {
                 if !json.is_empty() {
-                    fields.set_field("input", parse_arguments(None, &json));
+                    fields.set_field("input", parse_tool_arguments(None, &json));
                 }
                 Block::Other(fields.to_json().unwrap_or(raw))
             }

@@ -11,10 +11,10 @@ use crate::anthropic::block::BlockBuilder;
 use crate::anthropic::wire::{USAGE, stop_reason};
 use crate::decode_error::DecodeError;
 use crate::exchange::{
-    EventDecoder, EventEffect, decode_event_objects, emit_text, event_type, invalid_json_error,
-    required_field,
+    StreamEventDecoder, StreamEventEffect, decode_event_objects, emit_non_empty_text, event_type,
+    invalid_json_error, required_field,
 };
-use crate::lenient_json::{check_tool_call_count, is_non_empty_value};
+use crate::lenient_json::{check_tool_call_count, is_non_empty_json_value};
 use crate::lenient_object::LenientObject;
 use crate::sse::SseEvent;
 use crate::token_counts::TokenCounts;
@@ -37,38 +37,38 @@ pub(super) struct StreamDecoder {
 
 impl StreamDecoder {
     /// Handles a stream event of the given type. Returns `None` if the type is unknown.
-    fn on_stream_event(
+    fn decode_stream_event(
         &mut self,
         kind: &str,
         event_object: &LenientObject<'_>,
         sink: &dyn DeltaSink,
-    ) -> Result<Option<EventEffect>, DecodeError> {
+    ) -> Result<Option<StreamEventEffect>, DecodeError> {
         match kind {
-            "message_start" => self.on_message_start(event_object),
-            "content_block_start" => self.on_block_start(event_object, sink)?,
-            "content_block_delta" => self.on_block_delta(event_object, sink)?,
-            "message_delta" => self.on_message_delta(event_object),
-            "message_stop" => return Ok(Some(EventEffect::Done)),
+            "message_start" => self.decode_message_start(event_object),
+            "content_block_start" => self.decode_block_start(event_object, sink)?,
+            "content_block_delta" => self.decode_block_delta(event_object, sink)?,
+            "message_delta" => self.decode_message_delta(event_object),
+            "message_stop" => return Ok(Some(StreamEventEffect::Done)),
             // All blocks are finished together with the message.
             "content_block_stop" => {}
-            "ping" => return Ok(Some(EventEffect::Ignored)),
+            "ping" => return Ok(Some(StreamEventEffect::Ignored)),
             _ => return Ok(None),
         }
-        Ok(Some(EventEffect::Progress))
+        Ok(Some(StreamEventEffect::Progress))
     }
 
     /// Handles the event `message_start`. A reply without this event is accepted.
-    fn on_message_start(&mut self, event_object: &LenientObject<'_>) {
+    fn decode_message_start(&mut self, event_object: &LenientObject<'_>) {
         let Some(message) = event_object.object_field("message") else {
             return;
         };
         self.model = message.string_field("model").or_else(|| self.model.take());
         if let Some(usage) = message.raw_field("usage") {
-            self.counts.update_initial_counts(&USAGE, usage.get());
+            self.counts.update_from_initial_usage(&USAGE, usage.get());
         }
     }
 
-    fn on_block_start(
+    fn decode_block_start(
         &mut self,
         event_object: &LenientObject<'_>,
         sink: &dyn DeltaSink,
@@ -85,12 +85,12 @@ impl StreamDecoder {
         self.call_count += usize::from(block.is_tool_call());
         check_tool_call_count(self.call_count)?;
         self.bytes += block_json.len() as u64;
-        emit_text(block.visible_text(), sink);
+        emit_non_empty_text(block.visible_text(), sink);
         self.blocks.push(block);
         Ok(())
     }
 
-    fn on_block_delta(
+    fn decode_block_delta(
         &mut self,
         event_object: &LenientObject<'_>,
         sink: &dyn DeltaSink,
@@ -110,7 +110,7 @@ impl StreamDecoder {
             None => self.start_text_block(event_object, &kind)?,
         };
         let (text, bytes) = block.apply_delta(&kind, &delta, raw)?;
-        emit_text(&text, sink);
+        emit_non_empty_text(&text, sink);
         self.bytes += bytes;
         Ok(())
     }
@@ -135,20 +135,20 @@ impl StreamDecoder {
             .ok_or_else(|| DecodeError::Malformed("an event refers to a missing block".to_owned()))
     }
 
-    fn on_message_delta(&mut self, event_object: &LenientObject<'_>) {
+    fn decode_message_delta(&mut self, event_object: &LenientObject<'_>) {
         let reason = event_object
             .object_field("delta")
             .and_then(|delta| delta.string_or_number_field("stop_reason"));
         self.stop_reason = reason.or_else(|| self.stop_reason.take());
         if let Some(usage) = event_object.raw_field("usage") {
-            self.counts.update_counts(&USAGE, usage.get());
+            self.counts.update_from_usage(&USAGE, usage.get());
         }
     }
 }
 
 impl ResponseDecoder for StreamDecoder {
-    fn finish(self, api_label: &str) -> DecodedReply {
-        let blocks = self.blocks.into_iter().map(BlockBuilder::finish);
+    fn into_decoded_reply(self, api_label: &str) -> DecodedReply {
+        let blocks = self.blocks.into_iter().map(BlockBuilder::into_content_block);
         let (reply, has_calls) = build_reply(api_label, blocks);
         DecodedReply {
             stop: stop_reason(self.stop_reason.as_deref(), has_calls),
@@ -158,12 +158,12 @@ impl ResponseDecoder for StreamDecoder {
     }
 }
 
-impl EventDecoder for StreamDecoder {
+impl StreamEventDecoder for StreamDecoder {
     fn decode_event(
         &mut self,
         event: &SseEvent,
         sink: &dyn DeltaSink,
-    ) -> Result<EventEffect, DecodeError> {
+    ) -> Result<StreamEventEffect, DecodeError> {
         decode_event_objects(event, |raw| {
             let frame = LenientObject::parse(raw.get()).map_err(invalid_json_error)?;
             let kind = event_type(&frame, event);
@@ -171,13 +171,13 @@ impl EventDecoder for StreamDecoder {
             if kind == "error" {
                 return provider_error();
             }
-            match self.on_stream_event(&kind, &frame, sink)? {
+            match self.decode_stream_event(&kind, &frame, sink)? {
                 Some(effect) => Ok(effect),
                 // Some compatible servers omit the event type of an error.
-                None if frame.raw_field("error").is_some_and(is_non_empty_value) => {
+                None if frame.raw_field("error").is_some_and(is_non_empty_json_value) => {
                     provider_error()
                 }
-                None => Ok(EventEffect::Ignored),
+                None => Ok(StreamEventEffect::Ignored),
             }
         })
     }
@@ -187,7 +187,8 @@ impl EventDecoder for StreamDecoder {
             || DecodeError::Malformed("the body is neither a stream nor a message".to_owned());
         let body = LenientObject::parse(body_text).map_err(|_| strange())?;
         let content = body.list_field("content");
-        let bare = content.is_none() && body.raw_field("error").is_some_and(is_non_empty_value);
+        let bare =
+            content.is_none() && body.raw_field("error").is_some_and(is_non_empty_json_value);
         if bare || body.string_field("type").as_deref() == Some("error") {
             return Err(DecodeError::ProviderError(body_text.to_owned()));
         }
@@ -195,7 +196,7 @@ impl EventDecoder for StreamDecoder {
             self.push_block(block.get(), sink)?;
         }
         if let Some(usage) = body.raw_field("usage") {
-            self.counts.update_counts(&USAGE, usage.get());
+            self.counts.update_from_usage(&USAGE, usage.get());
         }
         self.stop_reason = body.string_or_number_field("stop_reason");
         self.model = body.string_field("model");

@@ -7,14 +7,14 @@ use longhaul_core::message::{Block, Part, Reply, ToolResult};
 use longhaul_core::raw::RawJson;
 use serde::Serialize;
 
-use crate::adapter::RequestParts;
+use crate::adapter::EncodedRequestParts;
 use crate::anthropic::wire::{MessagesApi, NAME_MAX};
 use crate::call_ids::{self, ToolCallIds};
-use crate::conversation::{EncodedPiece, MessageEncoder, PieceCollector};
+use crate::conversation::{EncodedMessagePiece, MessageEncoder, MessagePieceCollector};
 use crate::images::{EncodedImages, image_placeholder_text};
 use crate::json_object::JsonObject;
 use crate::lenient_json::arguments_as_object;
-use crate::tool_results::{NO_RESULT, has_content};
+use crate::tool_results::{NO_RESULT, is_non_empty_part};
 
 /// Maximum number of user messages that are marked for the provider's prompt cache: the newest
 /// message, which the next turn will find in the cache, and the user message before it, which this
@@ -32,21 +32,26 @@ pub(super) enum MessageRole {
 impl MessageEncoder for MessagesApi {
     type Kind = MessageRole;
 
-    fn encode_user_message(&self, target: &mut PieceCollector<'_, MessageRole>, parts: &[Part]) {
-        for part in parts.iter().filter(|part| has_content(part)) {
-            target.add_piece(MessageRole::User, &encode_part(part, target.images));
+    fn encode_user_message(
+        &self,
+        target: &mut MessagePieceCollector<'_, MessageRole>,
+        parts: &[Part],
+    ) {
+        for part in parts.iter().filter(|part| is_non_empty_part(part)) {
+            target.add_piece(MessageRole::User, &encode_message_part(part, target.images));
         }
     }
 
     fn encode_tool_result(
         &self,
-        target: &mut PieceCollector<'_, MessageRole>,
+        target: &mut MessagePieceCollector<'_, MessageRole>,
         id: &str,
         result: &ToolResult,
     ) {
-        let parts = result.content.iter().filter(|part| has_content(part));
-        let parts: Vec<JsonObject> = parts.map(|part| encode_part(part, target.images)).collect();
-        let block = JsonObject::with_type("tool_result")
+        let parts = result.content.iter().filter(|part| is_non_empty_part(part));
+        let parts: Vec<JsonObject> =
+            parts.map(|part| encode_message_part(part, target.images)).collect();
+        let block = JsonObject::with_type_field("tool_result")
             .with_field("tool_use_id", id)
             .with_optional_field("content", (!parts.is_empty()).then_some(&parts))
             .with_optional_field("is_error", result.is_error.then_some(&true));
@@ -55,17 +60,17 @@ impl MessageEncoder for MessagesApi {
 
     fn encode_placeholder_result(
         &self,
-        target: &mut PieceCollector<'_, MessageRole>,
+        target: &mut MessagePieceCollector<'_, MessageRole>,
         call_id: &str,
     ) {
-        let block = JsonObject::with_type("tool_result")
+        let block = JsonObject::with_type_field("tool_result")
             .with_field("tool_use_id", call_id)
             .with_field("content", &[text_block(NO_RESULT)])
             .with_field("is_error", &true);
         target.add_piece(MessageRole::User, &block);
     }
 
-    fn encode_reply(&self, target: &mut PieceCollector<'_, MessageRole>, reply: &Reply) {
+    fn encode_reply(&self, target: &mut MessagePieceCollector<'_, MessageRole>, reply: &Reply) {
         let is_own = reply.api == self.label;
         // Extra fields of a block are only sent back to the API that added them.
         let own = |extra: &'_ Option<RawJson>| extra.clone().filter(|_| is_own);
@@ -77,7 +82,7 @@ impl MessageEncoder for MessagesApi {
                 }
                 // Signatures and unknown blocks of another API are not valid here.
                 Block::Thinking(_) | Block::Other(_) if !is_own => continue,
-                Block::Thinking(thought) => JsonObject::with_type("thinking")
+                Block::Thinking(thought) => JsonObject::with_type_field("thinking")
                     .with_field("thinking", &thought.text)
                     .with_field("signature", thought.signature.as_deref().unwrap_or_default())
                     .with_fields(thought.extra.as_ref()),
@@ -85,7 +90,7 @@ impl MessageEncoder for MessagesApi {
                     target.add_raw_piece(MessageRole::Assistant, raw);
                     continue;
                 }
-                Block::ToolCall(call) => JsonObject::with_type("tool_use")
+                Block::ToolCall(call) => JsonObject::with_type_field("tool_use")
                     .with_field(
                         "id",
                         &target.register_tool_call(call, &call.id, ToolCallIds::assign_id),
@@ -101,11 +106,11 @@ impl MessageEncoder for MessagesApi {
 
 /// Returns a content block of type `text`.
 pub(super) fn text_block(text: &str) -> JsonObject {
-    JsonObject::with_type("text").with_field("text", text)
+    JsonObject::with_type_field("text").with_field("text", text)
 }
 
 /// Encodes a part of a user message or of a tool result.
-fn encode_part(part: &Part, images: &EncodedImages) -> JsonObject {
+fn encode_message_part(part: &Part, images: &EncodedImages) -> JsonObject {
     let image = match part {
         Part::Text(text) => return text_block(text),
         Part::Image(image) => image,
@@ -113,16 +118,18 @@ fn encode_part(part: &Part, images: &EncodedImages) -> JsonObject {
     let Some(data) = images.image_base64(image) else {
         return text_block(&image_placeholder_text(image));
     };
-    let source = JsonObject::with_type("base64")
+    let source = JsonObject::with_type_field("base64")
         .with_field("media_type", &image.media_type)
         .with_field("data", data);
-    JsonObject::with_type("image").with_field("source", &source)
+    JsonObject::with_type_field("image").with_field("source", &source)
 }
 
 /// Adds `cache_control` to a block, which makes the provider cache the request up to the end of
 /// this block.
 pub(super) fn with_cache_control(block: JsonObject) -> RawJson {
-    RawJson::from_serialize(&block.with_field("cache_control", &JsonObject::with_type("ephemeral")))
+    RawJson::from_serialize(
+        &block.with_field("cache_control", &JsonObject::with_type_field("ephemeral")),
+    )
 }
 
 /// A message in the format of the Messages API: consecutive blocks with the same role.
@@ -134,11 +141,11 @@ pub(super) struct ApiMessage {
 
 /// Returns all messages of the conversation. The last user messages are marked for the provider's
 /// prompt cache.
-pub(super) fn api_messages(parts: &RequestParts<'_, MessageRole>) -> Vec<ApiMessage> {
+pub(super) fn build_api_messages(parts: &EncodedRequestParts<'_, MessageRole>) -> Vec<ApiMessage> {
     let last = parts.messages.iter().rev();
     let last = last.filter_map(|entry| entry.pieces.last());
     let user_pieces = last.filter(|piece| piece.kind == MessageRole::User);
-    let marks: Vec<&EncodedPiece<MessageRole>> = user_pieces.take(CACHE_MARKS_MAX).collect();
+    let marks: Vec<&EncodedMessagePiece<MessageRole>> = user_pieces.take(CACHE_MARKS_MAX).collect();
     let mut turns: Vec<ApiMessage> = Vec::new();
     for piece in parts.conversation_pieces() {
         let content = match marks.iter().any(|mark| std::ptr::eq(*mark, piece)) {

@@ -31,7 +31,7 @@ pub(super) fn compare_messages(
     Err(format!(
         "the request has {now_in_all} messages, but the recording has {recorded_in_all}; the first message that only \
          one side has:\n{}",
-        format_lines(sign, &lines)
+        format_diff_lines(sign, &lines)
     ))
 }
 
@@ -63,12 +63,12 @@ pub(super) fn compare_texts(text_name: &str, recorded: &str, current: &str) -> R
     Err(format!(
         "{text_name} differs from line {} on:\n{}\n{}",
         line + 1,
-        format_lines('-', &part(old)),
-        format_lines('+', &part(new))
+        format_diff_lines('-', &part(old)),
+        format_diff_lines('+', &part(new))
     ))
 }
 
-fn format_lines(sign: char, lines: &[String]) -> String {
+fn format_diff_lines(sign: char, lines: &[String]) -> String {
     if lines.is_empty() {
         return format!("{sign} (no lines)");
     }

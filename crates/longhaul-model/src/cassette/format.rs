@@ -146,7 +146,7 @@ impl Cassette {
     /// Loads a cassette from a file. An incomplete last line is ignored, because the recording
     /// process may have died while writing it.
     pub fn load(path: &Path) -> Result<Self, CassetteError> {
-        let mut reading = LineReader::open(path)?;
+        let mut reading = CassetteLineReader::open(path)?;
         let label = reading.next_line()?.unwrap_or_default();
         let header: CassetteHeader = serde_json::from_slice(&label).map_err(|bad| {
             reading.invalid_line_error(format!("the line is not a cassette header: {bad}"))
@@ -215,13 +215,13 @@ impl CassetteError {
 }
 
 /// Reads a cassette file line by line.
-struct LineReader<'a> {
+struct CassetteLineReader<'a> {
     path: &'a Path,
     lines: BufReader<Take<std::fs::File>>,
     line_number: usize,
 }
 
-impl<'a> LineReader<'a> {
+impl<'a> CassetteLineReader<'a> {
     fn open(path: &'a Path) -> Result<Self, CassetteError> {
         let unreadable = |why| CassetteError::unreadable_file(path, why);
         let strange = |why| CassetteError::invalid_line(path, 1, why);

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::decode_error::DecodeError;
 use crate::json_object::{FragmentedFields, JsonObject};
 use crate::lenient_json::{
-    check_tool_call_count, is_non_empty_value, parse_arguments, parse_count,
+    check_tool_call_count, is_non_empty_json_value, parse_lenient_u64, parse_tool_arguments,
 };
 
 /// Fields of a tool call that the decoder interprets. All other fields are kept as unknown fields.
@@ -67,7 +67,7 @@ impl ToolCallsBuilder {
             DecodeError::Malformed(format!("a reply has invalid tool calls: {bad}"))
         })?;
         let mut bytes = 0;
-        for fragment in pieces.into_iter().filter(|fragment| is_non_empty_value(fragment)) {
+        for fragment in pieces.into_iter().filter(|fragment| is_non_empty_json_value(fragment)) {
             let fragment = ToolCallFragment::parse(fragment.get())?;
             bytes += self.apply_fragment(fragment, is_complete)?;
         }
@@ -119,8 +119,8 @@ impl ToolCallsBuilder {
     }
 
     /// Returns all tool calls of the reply, in the order in which they were started.
-    pub(super) fn finish(self) -> impl Iterator<Item = ToolCall> {
-        self.calls.into_iter().map(PartialToolCall::finish)
+    pub(super) fn into_tool_calls(self) -> impl Iterator<Item = ToolCall> {
+        self.calls.into_iter().map(PartialToolCall::into_tool_call)
     }
 }
 
@@ -150,7 +150,7 @@ impl ToolCallFragment {
             }
         }
         Ok(Self {
-            index: index.and_then(|index| parse_count(index.as_str())),
+            index: index.and_then(|index| parse_lenient_u64(index.as_str())),
             id: string_or_empty(id.as_ref()),
             name: string_or_empty(name.as_ref()),
             arguments,
@@ -189,13 +189,13 @@ impl PartialToolCall {
         (self.id.len() + self.name.len() + self.json.len() + input) as u64
     }
 
-    fn finish(self) -> ToolCall {
+    fn into_tool_call(self) -> ToolCall {
         let mut fields = self.fields;
         self.deferred.merge_into(&mut fields);
         ToolCall {
             id: self.id,
             name: self.name,
-            input: parse_arguments(self.input, &self.json),
+            input: parse_tool_arguments(self.input, &self.json),
             extra: fields.to_json(),
         }
     }

@@ -16,9 +16,9 @@ use crate::chat::wire::{
 };
 use crate::chat::wire::{REASONING, REASONING_CONTENT, REASONING_FIELD, USAGE};
 use crate::decode_error::DecodeError;
-use crate::exchange::{EventDecoder, EventEffect};
+use crate::exchange::{StreamEventDecoder, StreamEventEffect};
 use crate::json_object::{FragmentedFields, JsonObject};
-use crate::lenient_json::is_non_empty_value;
+use crate::lenient_json::is_non_empty_json_value;
 use crate::lenient_object::LenientObject;
 use crate::sse::SseEvent;
 use crate::token_counts::TokenCounts;
@@ -73,7 +73,7 @@ impl ReasoningText {
         text.len() as u64
     }
 
-    fn finish(self) -> Option<Block> {
+    fn into_thinking_block(self) -> Option<Block> {
         let field = self.field?;
         let named = (field != REASONING_CONTENT).then(|| {
             let mut extra = JsonObject::default();
@@ -91,7 +91,7 @@ impl ReasoningText {
 impl StreamDecoder {
     /// Handles a chunk, one JSON object of the stream. Returns whether the chunk contained a part
     /// of the reply.
-    fn on_chunk(
+    fn decode_chunk(
         &mut self,
         chunk: &LenientObject<'_>,
         sink: &dyn DeltaSink,
@@ -99,21 +99,21 @@ impl StreamDecoder {
         if self.model.is_none() {
             self.model = chunk.string_field("model").filter(|name| !name.is_empty());
         }
-        let mut moved = self.update_usage(chunk.raw_field("usage"));
+        let mut moved = self.update_token_counts(chunk.raw_field("usage"));
         for choice in parse_choices(chunk)?.iter().filter(|choice| is_first_choice(choice)) {
-            moved |= self.on_choice(choice, sink)?;
+            moved |= self.decode_choice(choice, sink)?;
         }
         Ok(moved)
     }
 
-    fn update_usage(&mut self, usage: Option<&RawValue>) -> bool {
+    fn update_token_counts(&mut self, usage: Option<&RawValue>) -> bool {
         if let Some(usage) = usage {
-            self.counts.update_counts(&USAGE, usage.get());
+            self.counts.update_from_usage(&USAGE, usage.get());
         }
         usage.is_some()
     }
 
-    fn on_choice(
+    fn decode_choice(
         &mut self,
         choice: &LenientObject<'_>,
         sink: &dyn DeltaSink,
@@ -122,11 +122,13 @@ impl StreamDecoder {
             return Err(DecodeError::ProviderError(error));
         }
         let before = self.bytes;
-        let counted = self.update_usage(choice.raw_field("usage"));
-        if let Some(delta) = choice.raw_field("delta").filter(|delta| is_non_empty_value(delta)) {
-            self.on_delta(delta.get(), false, sink)?;
+        let counted = self.update_token_counts(choice.raw_field("usage"));
+        if let Some(delta) =
+            choice.raw_field("delta").filter(|delta| is_non_empty_json_value(delta))
+        {
+            self.decode_delta(delta.get(), false, sink)?;
         } else if let Some(message) = choice.raw_field("message") {
-            self.on_delta(message.get(), true, sink)?;
+            self.decode_delta(message.get(), true, sink)?;
         }
         let reason = choice.string_or_number_field("finish_reason");
         let reason = reason.filter(|reason| !reason.is_empty());
@@ -139,7 +141,7 @@ impl StreamDecoder {
     }
 
     /// Applies a delta of the stream, or the complete message of a reply that is not streamed.
-    fn on_delta(
+    fn decode_delta(
         &mut self,
         raw: &str,
         whole: bool,
@@ -150,16 +152,16 @@ impl StreamDecoder {
         let mut take =
             |name: &str| fields.take_field(name).filter(|value| value.as_str() != "null");
         for field in [REASONING_CONTENT, REASONING] {
-            let thought = take(field).and_then(|thought| parse_string(&thought));
+            let thought = take(field).and_then(|thought| parse_json_string(&thought));
             self.bytes += self.reasoning.append_text(field, &thought.unwrap_or_default());
         }
         let content = take("content");
         if let Some(content) = content {
-            self.on_content(&content, sink)?;
+            self.decode_content(&content, sink)?;
         }
-        if let Some(refusal) = take("refusal").and_then(|refusal| parse_string(&refusal)) {
+        if let Some(refusal) = take("refusal").and_then(|refusal| parse_json_string(&refusal)) {
             self.is_refusal |= !refusal.is_empty();
-            self.emit_text(&refusal, sink);
+            self.append_and_emit_text(&refusal, sink);
         }
         if let Some(calls) = take("tool_calls") {
             self.bytes += self.calls.apply_tool_calls(calls.as_str(), whole)?;
@@ -183,9 +185,13 @@ impl StreamDecoder {
     }
 
     /// Handles the `content` of a message: a text, or a list of parts with text and reasoning.
-    fn on_content(&mut self, content: &RawJson, sink: &dyn DeltaSink) -> Result<(), DecodeError> {
-        if let Some(content_text) = parse_string(content) {
-            self.emit_text(&content_text, sink);
+    fn decode_content(
+        &mut self,
+        content: &RawJson,
+        sink: &dyn DeltaSink,
+    ) -> Result<(), DecodeError> {
+        if let Some(content_text) = parse_json_string(content) {
+            self.append_and_emit_text(&content_text, sink);
             return Ok(());
         }
         let parts: Vec<Value> = serde_json::from_str(content.as_str()).map_err(|bad| {
@@ -201,13 +207,13 @@ impl StreamDecoder {
                     let thought: String = thought.into_iter().chain(pieces).collect();
                     self.bytes += self.reasoning.append_text("content", &thought);
                 }
-                Some(_) | None => self.emit_text(&text(&part).unwrap_or_default(), sink),
+                Some(_) | None => self.append_and_emit_text(&text(&part).unwrap_or_default(), sink),
             }
         }
         Ok(())
     }
 
-    fn emit_text(&mut self, text: &str, sink: &dyn DeltaSink) {
+    fn append_and_emit_text(&mut self, text: &str, sink: &dyn DeltaSink) {
         if !text.is_empty() {
             self.text.push_str(text);
             self.bytes += text.len() as u64;
@@ -217,17 +223,17 @@ impl StreamDecoder {
 }
 
 impl ResponseDecoder for StreamDecoder {
-    fn finish(self, api_label: &str) -> DecodedReply {
+    fn into_decoded_reply(self, api_label: &str) -> DecodedReply {
         let mut extra = JsonObject::default();
         if let Some(details) = self.details.into_json() {
             extra.set_field(REASONING_DETAILS, details);
         }
         self.deferred.merge_into(&mut extra);
         let text_block = (!self.text.is_empty()).then(|| Block::text(self.text));
-        let mut blocks: Vec<Block> = self.reasoning.finish().into_iter().collect();
+        let mut blocks: Vec<Block> = self.reasoning.into_thinking_block().into_iter().collect();
         blocks.extend(extra.to_json().map(Block::Other));
         blocks.extend(text_block);
-        blocks.extend(self.calls.finish().map(Block::ToolCall));
+        blocks.extend(self.calls.into_tool_calls().map(Block::ToolCall));
         let (reply, has_calls) = build_reply(api_label, blocks);
         DecodedReply {
             stop: stop_reason(self.finish_reason.as_deref(), has_calls, self.is_refusal),
@@ -237,17 +243,17 @@ impl ResponseDecoder for StreamDecoder {
     }
 }
 
-impl EventDecoder for StreamDecoder {
+impl StreamEventDecoder for StreamDecoder {
     fn decode_event(
         &mut self,
         event: &SseEvent,
         sink: &dyn DeltaSink,
-    ) -> Result<EventEffect, DecodeError> {
+    ) -> Result<StreamEventEffect, DecodeError> {
         match event.data.trim() {
-            "" => return Ok(EventEffect::Ignored),
+            "" => return Ok(StreamEventEffect::Ignored),
             // Gateways send this even when the model behind them failed.
-            DONE if !self.is_complete() => return Ok(EventEffect::Ignored),
-            DONE => return Ok(EventEffect::Done),
+            DONE if !self.is_complete_at_stream_end() => return Ok(StreamEventEffect::Ignored),
+            DONE => return Ok(StreamEventEffect::Done),
             _ => {}
         }
         let is_error = event.name.as_deref() == Some("error");
@@ -256,7 +262,7 @@ impl EventDecoder for StreamDecoder {
         let done = done.filter(|before| before.ends_with('\n'));
         let lines =
             done.map(|before| SseEvent { data: before.trim_end().to_owned(), ..event.clone() });
-        let frames = lines.as_ref().unwrap_or(event).parse_json::<LenientObject<'_>>();
+        let frames = lines.as_ref().unwrap_or(event).parse_json_data::<LenientObject<'_>>();
         if is_error || matches!(&frames, Ok(frames) if frames.iter().any(wire::is_error_chunk)) {
             return Err(DecodeError::ProviderError(event.data.clone()));
         }
@@ -264,12 +270,12 @@ impl EventDecoder for StreamDecoder {
             .map_err(|bad| DecodeError::Malformed(format!("an event is not valid JSON: {bad}")))?;
         let mut moved = false;
         for frame in &frames {
-            moved |= self.on_chunk(frame, sink)?;
+            moved |= self.decode_chunk(frame, sink)?;
         }
-        Ok(match (done.is_some() && self.is_complete(), moved) {
-            (true, _) => EventEffect::Done,
-            (false, true) => EventEffect::Progress,
-            (false, false) => EventEffect::Ignored,
+        Ok(match (done.is_some() && self.is_complete_at_stream_end(), moved) {
+            (true, _) => StreamEventEffect::Done,
+            (false, true) => StreamEventEffect::Progress,
+            (false, false) => StreamEventEffect::Ignored,
         })
     }
 
@@ -288,10 +294,10 @@ impl EventDecoder for StreamDecoder {
         if !choices.iter().any(is_reply) {
             return Err(strange());
         }
-        self.on_chunk(&frame, sink).map(|_| ())
+        self.decode_chunk(&frame, sink).map(|_| ())
     }
 
-    fn is_complete(&self) -> bool {
+    fn is_complete_at_stream_end(&self) -> bool {
         self.finish_reason.is_some()
     }
 
@@ -312,6 +318,6 @@ fn parse_choices<'a>(chunk: &LenientObject<'a>) -> Result<Vec<LenientObject<'a>>
         .map_err(|bad| DecodeError::Malformed(format!("an event has invalid `choices`: {bad}")))
 }
 
-fn parse_string(value: &RawJson) -> Option<String> {
+fn parse_json_string(value: &RawJson) -> Option<String> {
     serde_json::from_str(value.as_str()).ok()
 }

@@ -6,16 +6,16 @@
 use longhaul_core::message::{Block, ImageRef, Part, Reply, ThinkingBlock, ToolCall, ToolResult};
 use longhaul_core::raw::RawJson;
 
-use crate::adapter::RequestParts;
+use crate::adapter::EncodedRequestParts;
 use crate::call_ids::{self, ToolCallIds};
 use crate::chat::wire::{
     ChatCompletionsApi, NAME_MAX, REASONING, REASONING_CONTENT, REASONING_FIELD,
 };
-use crate::conversation::{EncodedPiece, MessageEncoder, PieceCollector};
+use crate::conversation::{EncodedMessagePiece, MessageEncoder, MessagePieceCollector};
 use crate::images::{EncodedImages, image_placeholder_text};
 use crate::json_object::JsonObject;
 use crate::lenient_json::{arguments_as_object, original_arguments_text};
-use crate::tool_results::{NO_RESULT, PendingToolCall, has_content};
+use crate::tool_results::{NO_RESULT, PendingToolCall, is_non_empty_part};
 
 /// Maximum length of a call ID from another provider. OpenAI rejects longer IDs.
 const FOREIGN_ID_MAX: usize = 40;
@@ -45,11 +45,12 @@ impl MessageEncoder for ChatCompletionsApi {
 
     fn encode_user_message(
         &self,
-        target: &mut PieceCollector<'_, ChatMessageKind>,
+        target: &mut MessagePieceCollector<'_, ChatMessageKind>,
         parts: &[Part],
     ) {
-        let parts = parts.iter().filter(|part| has_content(part));
-        let parts: Vec<RawJson> = parts.map(|part| self.encode_part(target.images, part)).collect();
+        let parts = parts.iter().filter(|part| is_non_empty_part(part));
+        let parts: Vec<RawJson> =
+            parts.map(|part| self.encode_message_part(target.images, part)).collect();
         if !parts.is_empty() {
             target.add_piece(
                 ChatMessageKind::User,
@@ -60,7 +61,7 @@ impl MessageEncoder for ChatCompletionsApi {
 
     fn encode_tool_result(
         &self,
-        target: &mut PieceCollector<'_, ChatMessageKind>,
+        target: &mut MessagePieceCollector<'_, ChatMessageKind>,
         id: &str,
         result: &ToolResult,
     ) {
@@ -70,14 +71,14 @@ impl MessageEncoder for ChatCompletionsApi {
 
     fn encode_placeholder_result(
         &self,
-        target: &mut PieceCollector<'_, ChatMessageKind>,
+        target: &mut MessagePieceCollector<'_, ChatMessageKind>,
         call_id: &str,
     ) {
         let text = format!("error: {NO_RESULT}");
         target.add_piece(ChatMessageKind::Other, &tool_result_message(call_id, &text));
     }
 
-    fn encode_reply(&self, target: &mut PieceCollector<'_, ChatMessageKind>, reply: &Reply) {
+    fn encode_reply(&self, target: &mut MessagePieceCollector<'_, ChatMessageKind>, reply: &Reply) {
         let is_own = reply.api == self.label;
         let keeps = is_own && !self.quirks.no_extras;
         let (mut content_text, mut thought) = (String::new(), None);
@@ -150,7 +151,7 @@ impl ChatCompletionsApi {
     }
 
     /// Encodes a part of a user message: a JSON string for text, or an object for an image.
-    fn encode_part(&self, images: &EncodedImages, part: &Part) -> RawJson {
+    fn encode_message_part(&self, images: &EncodedImages, part: &Part) -> RawJson {
         match part {
             Part::Text(text) => RawJson::from_serialize(text),
             Part::Image(image) => match self.image_base64(images, image) {
@@ -159,7 +160,7 @@ impl ChatCompletionsApi {
                     let url = format!("data:{};base64,{data}", image.media_type);
                     let url = JsonObject::default().with_field("url", &url);
                     RawJson::from_serialize(
-                        &JsonObject::with_type("image_url").with_field("image_url", &url),
+                        &JsonObject::with_type_field("image_url").with_field("image_url", &url),
                     )
                 }
             },
@@ -184,7 +185,7 @@ impl ChatCompletionsApi {
     /// Returns the text of a tool result. This API has no field for a failed call, so the text of a
     /// failed call starts with `error`.
     fn tool_result_text(&self, result: &ToolResult, images: &EncodedImages) -> String {
-        let parts = result.content.iter().filter(|part| has_content(part));
+        let parts = result.content.iter().filter(|part| is_non_empty_part(part));
         let text: Vec<String> = parts
             .map(|part| match part {
                 Part::Text(text) => text.to_string(),
@@ -223,15 +224,18 @@ fn tool_result_message(call_id: &str, text: &str) -> JsonObject {
 }
 
 /// Returns all messages of the conversation, without the system prompt.
-pub(super) fn chat_messages(parts: &RequestParts<'_, ChatMessageKind>) -> Vec<RawJson> {
-    let pieces: Vec<&EncodedPiece<ChatMessageKind>> = parts.conversation_pieces().collect();
-    let of_one = |one: &&EncodedPiece<ChatMessageKind>, next: &&EncodedPiece<ChatMessageKind>| {
+pub(super) fn build_chat_messages(
+    parts: &EncodedRequestParts<'_, ChatMessageKind>,
+) -> Vec<RawJson> {
+    let pieces: Vec<&EncodedMessagePiece<ChatMessageKind>> = parts.conversation_pieces().collect();
+    let of_one = |one: &&EncodedMessagePiece<ChatMessageKind>,
+                  next: &&EncodedMessagePiece<ChatMessageKind>| {
         one.kind == ChatMessageKind::User && next.kind == ChatMessageKind::User
     };
     let messages = pieces.chunk_by(of_one).map(|pieces| match pieces {
         [whole] => whole.json.clone(),
         user_pieces => {
-            let parts = user_pieces.iter().flat_map(|piece| content_parts(&piece.json));
+            let parts = user_pieces.iter().flat_map(|piece| user_message_parts(&piece.json));
             RawJson::from_serialize(&message_with_role(
                 "user",
                 &user_message_content(parts.collect()),
@@ -242,7 +246,7 @@ pub(super) fn chat_messages(parts: &RequestParts<'_, ChatMessageKind>) -> Vec<Ra
 }
 
 /// Returns the parts of an encoded user message. Content that is a single string is one part.
-fn content_parts(user_message: &RawJson) -> Vec<RawJson> {
+fn user_message_parts(user_message: &RawJson) -> Vec<RawJson> {
     let content = JsonObject::parse(user_message.as_str())
         .and_then(|mut fields| fields.take_field("content"));
     let content = content.unwrap_or_else(RawJson::null);
@@ -257,7 +261,8 @@ fn user_message_content(mut parts: Vec<RawJson>) -> RawJson {
         return RawJson::from_serialize(&texts.join("\n\n"));
     }
     for one in parts.iter_mut().filter(|one| one.as_str().starts_with('"')) {
-        *one = RawJson::from_serialize(&JsonObject::with_type("text").with_field("text", one));
+        *one =
+            RawJson::from_serialize(&JsonObject::with_type_field("text").with_field("text", one));
     }
     RawJson::from_serialize(&parts)
 }
@@ -288,7 +293,7 @@ mod tests {
         let message = Arc::new(Message::user("hello"));
         let mut conversation = EncodedConversation::default();
         conversation.push_message(&wire, &message, &EncodedImages::default());
-        let parts = RequestParts {
+        let parts = EncodedRequestParts {
             model: "poem",
             max_tokens: 1,
             fields: None,
@@ -297,7 +302,7 @@ mod tests {
             messages: &conversation.messages,
             placeholder_results: &[],
         };
-        let (first, second) = (chat_messages(&parts), chat_messages(&parts));
+        let (first, second) = (build_chat_messages(&parts), build_chat_messages(&parts));
         assert_eq!(first[0].as_str(), r#"{"role":"user","content":"hello"}"#);
         assert!(std::ptr::eq(first[0].as_str(), second[0].as_str()));
     }

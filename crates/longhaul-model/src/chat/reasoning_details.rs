@@ -34,13 +34,13 @@ impl ReasoningDetails {
         };
         for piece in pieces {
             if let Some(piece) = JsonObject::parse(piece.get()) {
-                self.add_fragment(piece);
+                self.append_or_add_fragment(piece);
             }
         }
         true
     }
 
-    fn add_fragment(&mut self, fragment: JsonObject) {
+    fn append_or_add_fragment(&mut self, fragment: JsonObject) {
         let same = |detail: &&mut ReasoningDetail| {
             let alike = |name: &str| detail.fields.get(name) == fragment.get(name);
             fragment.get("index").is_some() && alike("index") && alike("type")
@@ -57,7 +57,7 @@ impl ReasoningDetails {
 
     /// Returns all reasoning details as one JSON list. `None` means that there are no details.
     pub(super) fn into_json(self) -> Option<RawJson> {
-        let all = self.0.into_iter().filter_map(ReasoningDetail::finish);
+        let all = self.0.into_iter().filter_map(ReasoningDetail::into_detail_json);
         let all: Vec<String> = all.map(|detail| detail.as_str().to_owned()).collect();
         let list = (!all.is_empty()).then(|| format!("[{}]", all.join(",")));
         RawJson::parse(list?).ok()
@@ -75,7 +75,7 @@ impl ReasoningDetail {
         }
     }
 
-    fn finish(mut self) -> Option<RawJson> {
+    fn into_detail_json(mut self) -> Option<RawJson> {
         self.deferred.merge_into(&mut self.fields);
         self.fields.to_json()
     }

@@ -4,7 +4,7 @@ use longhaul_core::message::StopReason;
 use serde_json::json;
 
 use crate::chat::quirks::ServerQuirks;
-use crate::lenient_json::is_non_empty_value;
+use crate::lenient_json::is_non_empty_json_value;
 use crate::lenient_object::LenientObject;
 use crate::token_counts::UsageJsonPaths;
 
@@ -54,7 +54,7 @@ pub(super) const NAME_MAX: usize = 64;
 pub(super) fn is_error_chunk(chunk: &LenientObject<'_>) -> bool {
     let named = chunk.raw_field("object");
     let named = named.is_some_and(|kind| kind.get() == r#""error""#);
-    named || chunk.raw_field("error").is_some_and(is_non_empty_value)
+    named || chunk.raw_field("error").is_some_and(is_non_empty_json_value)
 }
 
 /// Whether a choice of a response is the first choice. Only one choice is requested.
@@ -64,7 +64,7 @@ pub(super) fn is_first_choice(choice: &LenientObject<'_>) -> bool {
 
 /// Returns the error that a choice of a response contains. `None` means that it contains no error.
 pub(super) fn choice_error(choice: &LenientObject<'_>) -> Option<String> {
-    let error = choice.raw_field("error").filter(|error| is_non_empty_value(error))?;
+    let error = choice.raw_field("error").filter(|error| is_non_empty_json_value(error))?;
     Some(format!(r#"{{"error":{}}}"#, error.get()))
 }
 

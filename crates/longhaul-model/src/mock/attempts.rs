@@ -11,12 +11,12 @@ const REQUESTS_MAX: usize = 65_536;
 
 /// Counter of the failed attempts of each request.
 #[derive(Debug, Default)]
-pub(crate) struct AttemptCounter(Mutex<FailedAttempts>);
+pub(crate) struct AttemptCounter(Mutex<FailedAttemptCounts>);
 
 type Key = (Box<str>, Hash);
 
 #[derive(Debug, Default)]
-struct FailedAttempts {
+struct FailedAttemptCounts {
     failed: HashMap<Key, u32>,
     order: VecDeque<Key>,
 }
@@ -25,14 +25,14 @@ impl AttemptCounter {
     /// Returns the number of the current attempt at a request, from 1. The script makes the first
     /// attempts fail, as many as the given number. Failures are counted up to that number, so that
     /// every later attempt succeeds.
-    pub(crate) fn next_attempt(
+    pub(crate) fn next_attempt_number(
         &self,
         script_name: &str,
         request_hash: Hash,
         failure_count: u32,
     ) -> u32 {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let FailedAttempts { failed, order } = &mut *state;
+        let FailedAttemptCounts { failed, order } = &mut *state;
         let key: Key = (script_name.into(), request_hash);
         if let Some(count) = failed.get_mut(&key) {
             let attempt = count.saturating_add(1);

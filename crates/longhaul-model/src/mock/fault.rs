@@ -39,7 +39,7 @@ pub struct RecurringFailure {
 impl FaultSettings {
     /// Returns the HTTP status with which the request with this number, counted from 1, fails.
     /// `None` means that the request succeeds.
-    pub(crate) fn failure_status(&self, request_number: u64) -> Option<u16> {
+    pub(crate) fn failure_status_of_request(&self, request_number: u64) -> Option<u16> {
         let fail = self.failure.filter(|fail| request_number.is_multiple_of(fail.every.get()));
         fail.map(|fail| fail.status)
     }
@@ -68,7 +68,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// Parses the value of the header that requests a fault.
-    pub(crate) fn parse(header_value: &str) -> Result<Self, &'static str> {
+    pub(crate) fn parse_header_value(header_value: &str) -> Result<Self, &'static str> {
         let header_value = header_value.trim();
         if let Some(status) = header_value.strip_prefix("status=") {
             let status = status.parse().ok();

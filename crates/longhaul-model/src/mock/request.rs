@@ -71,7 +71,7 @@ impl ConversationBuilder {
     }
 
     /// Returns all messages of the conversation.
-    pub(crate) fn finish(mut self) -> Arc<Vec<Arc<Message>>> {
+    pub(crate) fn into_messages(mut self) -> Arc<Vec<Arc<Message>>> {
         self.flush_tool_results();
         Arc::new(self.messages)
     }
@@ -102,7 +102,7 @@ pub(crate) struct ContentPart<'a> {
 impl<'a> ContentValue<'a> {
     /// Parses the value of a `content` field. A missing value and `null` have no parts. The error
     /// message names the given path of the field in the request.
-    pub(crate) fn parse(
+    pub(crate) fn parse_content_field(
         raw: Option<&'a RawValue>,
         field_path: impl Display,
     ) -> Result<Self, String> {
@@ -120,7 +120,9 @@ impl<'a> ContentValue<'a> {
     pub(crate) fn into_parts(self) -> Vec<Part> {
         match self {
             Self::Text(text) => vec![Part::Text(text.into())],
-            Self::Parts(pieces) => pieces.into_iter().filter_map(ContentPart::into_part).collect(),
+            Self::Parts(pieces) => {
+                pieces.into_iter().filter_map(ContentPart::into_message_part).collect()
+            }
         }
     }
 
@@ -133,7 +135,7 @@ impl<'a> ContentValue<'a> {
     }
 
     /// Returns the text of all parts, joined.
-    pub(crate) fn into_text(self) -> String {
+    pub(crate) fn into_joined_text(self) -> String {
         match self {
             Self::Text(text) => text,
             Self::Parts(pieces) => {
@@ -147,7 +149,7 @@ impl<'a> ContentValue<'a> {
 impl ContentPart<'_> {
     /// Converts the content part to a part of a user message. `None` means that scripts have no use
     /// for a part of this type.
-    pub(crate) fn into_part(self) -> Option<Part> {
+    pub(crate) fn into_message_part(self) -> Option<Part> {
         match (self.text, &*self.kind) {
             (Some(text), _) => Some(Part::Text(text.into())),
             (None, "image" | "image_url" | "input_image") => Some(Part::Image(ImageRef {

@@ -6,7 +6,7 @@ use longhaul_core::message::{Block, TextBlock, ThinkingBlock, ToolCall};
 use longhaul_core::raw::RawJson;
 
 use crate::json_object::JsonObject;
-use crate::lenient_json::{is_nested_too_deep, original_arguments_text, parse_arguments};
+use crate::lenient_json::{is_nested_too_deep, original_arguments_text, parse_tool_arguments};
 use crate::responses::wire::FragmentKind;
 
 /// Returns the user-visible text of a content part. `None` means that the part has no such text.
@@ -31,7 +31,7 @@ fn text_field_name(part_type: &str) -> &'static str {
 
 /// Returns the content parts of a message item. `None` means that the content has an unknown
 /// format.
-pub(super) fn content_parts(content: &RawJson) -> Option<Vec<RawJson>> {
+pub(super) fn parse_content_parts(content: &RawJson) -> Option<Vec<RawJson>> {
     if content.as_str() == "null" {
         return Some(Vec::new());
     }
@@ -45,12 +45,14 @@ pub(super) fn content_parts(content: &RawJson) -> Option<Vec<RawJson>> {
 }
 
 /// Converts a complete output item to blocks of a reply.
-pub(super) fn item_blocks(item: RawJson, reasoning_text: String) -> Vec<Block> {
+pub(super) fn output_item_to_blocks(item: RawJson, reasoning_text: String) -> Vec<Block> {
     let Some(mut fields) = JsonObject::parse(item.as_str()) else {
         return vec![Block::Other(item)];
     };
     match fields.take_string_field("type").as_deref() {
-        Some("message") => message_blocks(fields).unwrap_or_else(|| vec![Block::Other(item)]),
+        Some("message") => {
+            message_item_to_blocks(fields).unwrap_or_else(|| vec![Block::Other(item)])
+        }
         Some("function_call") => vec![tool_call_block(fields)],
         Some("reasoning") => vec![thinking_block(item, &fields, reasoning_text)],
         Some(_) | None => vec![Block::Other(item)],
@@ -59,18 +61,18 @@ pub(super) fn item_blocks(item: RawJson, reasoning_text: String) -> Vec<Block> {
 
 /// Returns the text blocks of a message item. The first block also keeps the other fields of the
 /// message, and each block keeps the other fields of its content part.
-fn message_blocks(mut fields: JsonObject) -> Option<Vec<Block>> {
+fn message_item_to_blocks(mut fields: JsonObject) -> Option<Vec<Block>> {
     let content = fields.take_field("content").unwrap_or_else(RawJson::null);
-    let parts = content_parts(&content)?;
-    remove_fields(&mut fields, &["type", "content"]);
-    let mut head = Some(fields.to_json().unwrap_or_else(empty_object));
+    let parts = parse_content_parts(&content)?;
+    remove_fields_by_name(&mut fields, &["type", "content"]);
+    let mut head = Some(fields.to_json().unwrap_or_else(empty_json_object));
     let mut blocks = Vec::new();
     for part in parts {
         let mut extra = JsonObject::default();
         if let Some(head) = head.take() {
             extra.set_field("message", head);
         }
-        let (text, part) = split_part_text(part);
+        let (text, part) = split_text_from_part(part);
         extra.set_field("part", part);
         blocks.push(Block::Text(TextBlock { text: text.into(), extra: extra.to_json() }));
     }
@@ -83,7 +85,7 @@ fn message_blocks(mut fields: JsonObject) -> Option<Vec<Block>> {
 }
 
 /// Splits a content part into its text and its other fields. A part of unknown type has no text.
-fn split_part_text(part: RawJson) -> (String, RawJson) {
+fn split_text_from_part(part: RawJson) -> (String, RawJson) {
     let Some(mut fields) = JsonObject::parse(part.as_str()) else {
         return (String::new(), part);
     };
@@ -94,11 +96,11 @@ fn split_part_text(part: RawJson) -> (String, RawJson) {
         _ => return (String::new(), part),
     };
     let text = fields.take_string_field(field).unwrap_or_default();
-    remove_fields(&mut fields, &[field]);
-    (text, fields.to_json().unwrap_or_else(empty_object))
+    remove_fields_by_name(&mut fields, &[field]);
+    (text, fields.to_json().unwrap_or_else(empty_json_object))
 }
 
-fn empty_object() -> RawJson {
+fn empty_json_object() -> RawJson {
     RawJson::from_serialize(&serde_json::Map::new())
 }
 
@@ -132,8 +134,8 @@ fn tool_call_block(mut fields: JsonObject) -> Block {
         Some(_) => None,
         None => fields.take_field("arguments"),
     };
-    let input = parse_arguments(object, text.as_deref().unwrap_or_default());
-    remove_fields(&mut fields, &["type", "call_id", "name", "arguments"]);
+    let input = parse_tool_arguments(object, text.as_deref().unwrap_or_default());
+    remove_fields_by_name(&mut fields, &["type", "call_id", "name", "arguments"]);
     // Whitespace around the arguments is not part of the input, but must be sent back.
     let same = |text: &String| {
         text.trim().is_empty()
@@ -148,7 +150,7 @@ fn tool_call_block(mut fields: JsonObject) -> Block {
 
 /// Removes all fields with these names, even if a name occurs several times. Their values are
 /// stored separately.
-fn remove_fields(fields: &mut JsonObject, names: &[&str]) {
+fn remove_fields_by_name(fields: &mut JsonObject, names: &[&str]) {
     for name in names {
         while fields.take_field(name).is_some() {}
     }

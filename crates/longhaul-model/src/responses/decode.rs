@@ -11,14 +11,15 @@ use serde_json::value::RawValue;
 use crate::adapter::{DecodedReply, ResponseDecoder, build_reply};
 use crate::decode_error::DecodeError;
 use crate::exchange::{
-    EventDecoder, EventEffect, decode_event_objects, event_type, invalid_json_error, required_field,
+    StreamEventDecoder, StreamEventEffect, decode_event_objects, event_type, invalid_json_error,
+    required_field,
 };
 use crate::json_object::JsonObject;
-use crate::lenient_json::{check_tool_call_count, is_non_empty_value};
+use crate::lenient_json::{check_tool_call_count, is_non_empty_json_value};
 use crate::lenient_object::LenientObject;
 use crate::responses::blocks::parse_text_part;
 use crate::responses::item::ItemBuilder;
-use crate::responses::wire::{FragmentKind, StopInfo, USAGE};
+use crate::responses::wire::{FragmentKind, ResponseStopInfo, USAGE};
 use crate::sse::SseEvent;
 use crate::token_counts::TokenCounts;
 
@@ -30,7 +31,7 @@ const UNKNOWN_ERROR: &str = r#"{"message":"no reason given"}"#;
 pub(super) struct StreamDecoder {
     model: Option<String>,
     counts: TokenCounts,
-    stop_info: StopInfo,
+    stop_info: ResponseStopInfo,
     items: Vec<ItemBuilder>,
     /// Maps the provider's output index to the position in `items`. A new item with the same index
     /// replaces the old entry.
@@ -45,7 +46,7 @@ impl StreamDecoder {
         kind: &str,
         event_object: &LenientObject<'_>,
         sink: &dyn DeltaSink,
-    ) -> Result<EventEffect, DecodeError> {
+    ) -> Result<StreamEventEffect, DecodeError> {
         match kind {
             "response.created" | "response.in_progress" => self.on_response_created(event_object),
             "response.output_item.added" => self.on_item_added(event_object, sink)?,
@@ -58,10 +59,10 @@ impl StreamDecoder {
             "response.failed" => return self.on_response_end(event_object, "failed", sink),
             other => match FragmentKind::from_event_type(other) {
                 Some((piece, whole)) => self.on_fragment(event_object, piece, whole, sink)?,
-                None => return Ok(EventEffect::Ignored),
+                None => return Ok(StreamEventEffect::Ignored),
             },
         }
-        Ok(EventEffect::Progress)
+        Ok(StreamEventEffect::Progress)
     }
 
     /// Handles the event `response.created`. A reply without this event is accepted.
@@ -77,14 +78,14 @@ impl StreamDecoder {
         event_object: &LenientObject<'_>,
         sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
-        let (item, at) = self.parse_item(event_object)?;
+        let (item, at) = self.parse_item_of_event(event_object)?;
         // A fragment may have come before its item.
         let late = self.find_item_position(&at).filter(|position| {
             let late = self.items.get(*position);
             late.is_some_and(|late| !late.has_started())
         });
         let open = self.get_or_add_item(late, at)?;
-        open.apply_started_item(item, sink);
+        open.update_from_started_item(item, sink);
         Ok(())
     }
 
@@ -93,7 +94,7 @@ impl StreamDecoder {
         event_object: &LenientObject<'_>,
         sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
-        let (item, at) = self.parse_item(event_object)?;
+        let (item, at) = self.parse_item_of_event(event_object)?;
         let found = self.find_item_position(&at);
         let before = found.and_then(|position| self.items.get(position));
         if at.id.is_some() && before.is_some_and(|before| before.is_same_item(&item)) {
@@ -101,7 +102,7 @@ impl StreamDecoder {
         }
         let started = found.filter(|_| before.is_some_and(|before| !before.is_complete));
         let open = self.get_or_add_item(started, at)?;
-        open.apply_complete_item(item, sink);
+        open.update_from_complete_item(item, sink);
         Ok(())
     }
 
@@ -115,7 +116,7 @@ impl StreamDecoder {
         if let Some((piece, text)) =
             event_object.raw_field("part").and_then(|part| parse_text_part(part.get()))
         {
-            self.item_for_fragment(event_object, piece)?.replace_fragments(
+            self.find_or_add_fragment_item(event_object, piece)?.replace_part_fragments(
                 (piece, index),
                 text,
                 sink,
@@ -136,7 +137,7 @@ impl StreamDecoder {
         match whole {
             true => {
                 if let Some(text) = event_object.try_string_field(piece.full_text_field())? {
-                    self.item_for_fragment(event_object, piece)?.replace_fragments(
+                    self.find_or_add_fragment_item(event_object, piece)?.replace_part_fragments(
                         (piece, index),
                         text,
                         sink,
@@ -146,7 +147,7 @@ impl StreamDecoder {
             false => {
                 _ = required_field(event_object, "delta")?;
                 let more = event_object.try_string_field("delta")?.unwrap_or_default();
-                self.item_for_fragment(event_object, piece)?.append_fragment(
+                self.find_or_add_fragment_item(event_object, piece)?.append_fragment(
                     (piece, index),
                     &more,
                     sink,
@@ -158,12 +159,12 @@ impl StreamDecoder {
 
     /// Parses the output item in an event. Also returns the index and ID by which the item is
     /// found.
-    fn parse_item(
+    fn parse_item_of_event(
         &self,
         event_object: &LenientObject<'_>,
-    ) -> Result<(RawJson, ItemKey), DecodeError> {
+    ) -> Result<(RawJson, OutputItemKey), DecodeError> {
         let item = parse_item_object(required_field(event_object, "item")?)?;
-        let at = ItemKey {
+        let at = OutputItemKey {
             index: event_object.number_field("output_index"),
             id: item_id(&item).or_else(|| event_object.string_field("item_id")),
         };
@@ -172,12 +173,12 @@ impl StreamDecoder {
 
     /// Returns the output item that a fragment belongs to. If there is no such item, the fragment
     /// starts a new item.
-    fn item_for_fragment(
+    fn find_or_add_fragment_item(
         &mut self,
         event_object: &LenientObject<'_>,
         piece: FragmentKind,
     ) -> Result<&mut ItemBuilder, DecodeError> {
-        let at = ItemKey {
+        let at = OutputItemKey {
             index: event_object.number_field("output_index"),
             id: event_object.string_field("item_id"),
         };
@@ -190,7 +191,7 @@ impl StreamDecoder {
 
     /// Returns the position of the item with this index and ID. Some servers count items but change
     /// the ID with every event. Others send IDs but no index, or always the index 0.
-    fn find_item_position(&self, key: &ItemKey) -> Option<usize> {
+    fn find_item_position(&self, key: &OutputItemKey) -> Option<usize> {
         let by_id = key.id.as_ref().and_then(|id| self.item_by_id.get(id)).copied();
         let Some(index) = key.index else {
             let last = self.items.len().checked_sub(1);
@@ -209,13 +210,13 @@ impl StreamDecoder {
     fn get_or_add_item(
         &mut self,
         position: Option<usize>,
-        key: ItemKey,
+        key: OutputItemKey,
     ) -> Result<&mut ItemBuilder, DecodeError> {
         let position = match position {
             Some(position) => position,
             None => {
                 let index = key.index.unwrap_or(self.items.len() as u64);
-                self.items.push(ItemBuilder::from_index(index));
+                self.items.push(ItemBuilder::from_output_index(index));
                 self.item_by_index.insert(index, self.items.len() - 1);
                 self.items.len() - 1
             }
@@ -233,7 +234,7 @@ impl StreamDecoder {
         event_object: &LenientObject<'_>,
         ended: &str,
         sink: &dyn DeltaSink,
-    ) -> Result<EventEffect, DecodeError> {
+    ) -> Result<StreamEventEffect, DecodeError> {
         let response =
             event_object.raw_field("response").map(|raw| LenientObject::parse(raw.get()));
         let response = response.transpose();
@@ -241,7 +242,7 @@ impl StreamDecoder {
             DecodeError::Malformed(format!("an event has an invalid `response`: {bad}"))
         })?;
         self.finish_response(&response.unwrap_or_default(), ended, sink)?;
-        Ok(EventEffect::Done)
+        Ok(StreamEventEffect::Done)
     }
 
     /// Handles the final state of the response, at the end of a stream or as a complete body.
@@ -256,7 +257,7 @@ impl StreamDecoder {
         let reason = details.and_then(|details| details.string_or_number_field("reason"));
         self.model = response.string_field("model").or_else(|| self.model.take());
         if let Some(usage) = response.raw_field("usage") {
-            self.counts.update_counts(&USAGE, usage.get());
+            self.counts.update_from_usage(&USAGE, usage.get());
         }
         let unsettled = ["in_progress", "queued"];
         let status =
@@ -272,7 +273,7 @@ impl StreamDecoder {
             let what = "received arguments of a call that was never started";
             return Err(DecodeError::Malformed(what.to_owned()));
         }
-        self.stop_info = StopInfo { status, reason };
+        self.stop_info = ResponseStopInfo { status, reason };
         Ok(())
     }
 
@@ -299,7 +300,7 @@ impl StreamDecoder {
                 positions.find_map(|position| received.get_mut(*position).and_then(Option::take));
             let mut open = before.unwrap_or_default();
             open.index = index;
-            open.apply_complete_item(item, sink);
+            open.update_from_complete_item(item, sink);
             self.items.push(open);
         }
         Ok(())
@@ -308,13 +309,13 @@ impl StreamDecoder {
 
 /// Index and ID of an output item, as far as an event contains them.
 #[derive(Debug)]
-struct ItemKey {
+struct OutputItemKey {
     index: Option<u64>,
     id: Option<String>,
 }
 
 impl ResponseDecoder for StreamDecoder {
-    fn finish(mut self, api_label: &str) -> DecodedReply {
+    fn into_decoded_reply(mut self, api_label: &str) -> DecodedReply {
         self.items.sort_by_key(|item| item.index);
         let refuses = self.items.iter().any(ItemBuilder::is_refusal);
         let blocks = self.items.into_iter().flat_map(ItemBuilder::into_blocks);
@@ -327,17 +328,17 @@ impl ResponseDecoder for StreamDecoder {
     }
 }
 
-impl EventDecoder for StreamDecoder {
+impl StreamEventDecoder for StreamDecoder {
     fn decode_event(
         &mut self,
         event: &SseEvent,
         sink: &dyn DeltaSink,
-    ) -> Result<EventEffect, DecodeError> {
+    ) -> Result<StreamEventEffect, DecodeError> {
         decode_event_objects(event, |raw| {
             let frame = LenientObject::parse(raw.get()).map_err(invalid_json_error)?;
             let kind = event_type(&frame, event);
             let nameless =
-                kind.is_empty() && frame.raw_field("error").is_some_and(is_non_empty_value);
+                kind.is_empty() && frame.raw_field("error").is_some_and(is_non_empty_json_value);
             if nameless || matches!(&*kind, "error" | "response.error") {
                 return Err(DecodeError::ProviderError(raw.get().to_owned()));
             }
@@ -359,7 +360,7 @@ impl EventDecoder for StreamDecoder {
                 return Err(DecodeError::Malformed(what.to_owned()));
             }
             (Some("failed"), _) => {}
-            (_, Some(error)) if !has_output && is_non_empty_value(error) => {
+            (_, Some(error)) if !has_output && is_non_empty_json_value(error) => {
                 return Err(DecodeError::ProviderError(format!(r#"{{"error":{}}}"#, error.get())));
             }
             (_, _) if !has_output => return Err(strange()),

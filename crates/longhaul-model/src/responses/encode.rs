@@ -14,23 +14,23 @@ use crate::images::{EncodedImages, image_placeholder_text};
 use crate::json_object::JsonObject;
 use crate::lenient_json::original_arguments_text;
 use crate::responses::wire::{NAME_MAX, ResponsesApi};
-use crate::tool_results::{NO_RESULT, has_content};
+use crate::tool_results::{NO_RESULT, is_non_empty_part};
 
 /// Prefix of the text of a failed tool call. The API has no field for a failed call.
 const ERROR_PREFIX: &str = "error";
 
 /// Collects the encoded pieces of one message. In this API every piece is an item, so pieces need
 /// no kind.
-type PieceCollector<'a> = conversation::PieceCollector<'a, ()>;
+type PieceCollector<'a> = conversation::MessagePieceCollector<'a, ()>;
 
 impl MessageEncoder for ResponsesApi {
     type Kind = ();
 
     fn encode_user_message(&self, target: &mut PieceCollector<'_>, parts: &[Part]) {
-        let parts = parts.iter().filter(|part| has_content(part));
+        let parts = parts.iter().filter(|part| is_non_empty_part(part));
         let parts: Vec<JsonObject> = parts.map(|part| encode_part(part, target.images)).collect();
         if !parts.is_empty() {
-            let message = JsonObject::with_type("message").with_field("role", "user");
+            let message = JsonObject::with_type_field("message").with_field("role", "user");
             target.add_piece((), &message.with_field("content", &parts));
         }
     }
@@ -42,11 +42,11 @@ impl MessageEncoder for ResponsesApi {
         result: &ToolResult,
     ) {
         let output = tool_result_output(result, target.images);
-        target.add_piece((), &call_output_item(call_id).with_field("output", &output));
+        target.add_piece((), &new_call_output_item(call_id).with_field("output", &output));
     }
 
     fn encode_placeholder_result(&self, target: &mut PieceCollector<'_>, call_id: &str) {
-        target.add_piece((), &call_output_item(call_id).with_field("output", NO_RESULT));
+        target.add_piece((), &new_call_output_item(call_id).with_field("output", NO_RESULT));
     }
 
     fn encode_reply(&self, target: &mut PieceCollector<'_>, reply: &Reply) {
@@ -56,11 +56,11 @@ impl MessageEncoder for ResponsesApi {
             blocks = rest;
             match block {
                 Block::Text(text_block) => {
-                    let more = encoder.following_text_blocks(rest);
+                    let more = encoder.text_blocks_of_same_message(rest);
                     blocks = &rest[more.len()..];
                     encoder.encode_text_blocks(target, text_block, &more);
                 }
-                Block::Thinking(thought) => encoder.add_reasoning(thought),
+                Block::Thinking(thought) => encoder.queue_reasoning(thought),
                 Block::Other(raw) => encoder.encode_other_block(target, raw),
                 Block::ToolCall(call) => encoder.encode_tool_call(target, call),
             }
@@ -74,20 +74,21 @@ fn encode_part(part: &Part, images: &EncodedImages) -> JsonObject {
         && let Some(data) = images.image_base64(image)
     {
         let url = format!("data:{};base64,{data}", image.media_type);
-        let encoded_image = JsonObject::with_type("input_image").with_field("image_url", &url);
+        let encoded_image =
+            JsonObject::with_type_field("input_image").with_field("image_url", &url);
         return encoded_image.with_field("detail", "auto");
     }
-    JsonObject::with_type("input_text").with_field("text", &part_text(part))
+    JsonObject::with_type_field("input_text").with_field("text", &part_text(part))
 }
 
-fn call_output_item(call_id: &str) -> JsonObject {
-    JsonObject::with_type("function_call_output").with_field("call_id", call_id)
+fn new_call_output_item(call_id: &str) -> JsonObject {
+    JsonObject::with_type_field("function_call_output").with_field("call_id", call_id)
 }
 
 /// Returns the output of a tool call: a text, or a list of parts if the result contains an image
 /// that can be sent.
 fn tool_result_output(result: &ToolResult, images: &EncodedImages) -> RawJson {
-    let parts = result.content.iter().filter(|part| has_content(part));
+    let parts = result.content.iter().filter(|part| is_non_empty_part(part));
     let parts: Vec<&Part> = parts.collect();
     let marked =
         result.is_error && !parts.first().is_some_and(|part| starts_with_error_prefix(part));
@@ -96,8 +97,8 @@ fn tool_result_output(result: &ToolResult, images: &EncodedImages) -> RawJson {
         Part::Text(_) => false,
     };
     if parts.iter().any(is_shown) {
-        let mark =
-            JsonObject::with_type("input_text").with_field("text", &format!("{ERROR_PREFIX}:"));
+        let mark = JsonObject::with_type_field("input_text")
+            .with_field("text", &format!("{ERROR_PREFIX}:"));
         let parts = parts.iter().map(|part| encode_part(part, images));
         let mark = marked.then_some(mark).into_iter();
         return RawJson::from_serialize(&mark.chain(parts).collect::<Vec<_>>());
@@ -133,7 +134,7 @@ fn restore_content_part(block: &TextBlock, extra: &mut JsonObject) -> (JsonObjec
     let mut rest = part.unwrap_or_default();
     let kind = rest.take_string_field("type");
     let kind = kind.unwrap_or_else(|| "output_text".to_owned());
-    let part = JsonObject::with_type(&kind);
+    let part = JsonObject::with_type_field(&kind);
     let part = match kind.as_str() {
         "output_text" => {
             let no_annotations: Option<&[(); 0]> = rest.is_empty().then_some(&[]);
@@ -164,7 +165,7 @@ impl<'a> ReplyEncoder<'a> {
         Self { is_own: own, pending_reasoning: Vec::new(), is_reasoning_missing: false }
     }
 
-    fn add_reasoning(&mut self, thought: &'a ThinkingBlock) {
+    fn queue_reasoning(&mut self, thought: &'a ThinkingBlock) {
         if !self.is_own {
             return;
         }
@@ -183,7 +184,7 @@ impl<'a> ReplyEncoder<'a> {
     }
 
     /// Returns the text blocks that belong to the same message as the text block before them.
-    fn following_text_blocks(&self, blocks: &'a [Block]) -> Vec<&'a TextBlock> {
+    fn text_blocks_of_same_message(&self, blocks: &'a [Block]) -> Vec<&'a TextBlock> {
         let more = blocks.iter().map_while(|block| match block {
             Block::Text(text_block) if self.is_own => Some(text_block),
             Block::Text(_) | Block::Thinking(_) | Block::ToolCall(_) | Block::Other(_) => None,
@@ -220,9 +221,9 @@ impl<'a> ReplyEncoder<'a> {
             return;
         }
         self.flush_reasoning(target);
-        match message.and_then(message_fields).filter(|_| !self.is_reasoning_missing) {
+        match message.and_then(message_item_fields).filter(|_| !self.is_reasoning_missing) {
             Some(fields) => {
-                let message = JsonObject::with_type("message").with_field("content", &parts);
+                let message = JsonObject::with_type_field("message").with_field("content", &parts);
                 target.add_piece((), &message.with_fields(fields.to_json().as_ref()));
             }
             None => encode_plain_text(target, &[&[first], more].concat()),
@@ -239,7 +240,7 @@ impl<'a> ReplyEncoder<'a> {
         let arguments = fields.take_field("arguments");
         let arguments = arguments
             .unwrap_or_else(|| RawJson::from_serialize(&original_arguments_text(&call.input)));
-        let item = JsonObject::with_type("function_call")
+        let item = JsonObject::with_type_field("function_call")
             .with_field("call_id", &id)
             .with_field("name", &call_ids::valid_tool_name(&call.name, NAME_MAX))
             .with_field("arguments", &arguments)
@@ -257,7 +258,7 @@ impl<'a> ReplyEncoder<'a> {
 
 fn encode_plain_text(target: &mut PieceCollector<'_>, blocks: &[&TextBlock]) {
     for blocks in blocks.iter().filter(|blocks| !blocks.text.trim().is_empty()) {
-        let message = JsonObject::with_type("message").with_field("role", "assistant");
+        let message = JsonObject::with_type_field("message").with_field("role", "assistant");
         target.add_piece((), &message.with_field("content", &blocks.text));
     }
 }
@@ -269,7 +270,7 @@ fn parse_extra_fields(extra_json: Option<&RawJson>) -> JsonObject {
 
 /// Returns the fields of a message item in the form that the API accepts. `None` means that the
 /// message has no ID, which this form requires.
-fn message_fields(message: RawJson) -> Option<JsonObject> {
+fn message_item_fields(message: RawJson) -> Option<JsonObject> {
     let mut fields = parse_extra_fields(Some(&message));
     if !fields.get("id")?.as_str().starts_with('"') {
         return None;

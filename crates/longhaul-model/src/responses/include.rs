@@ -30,7 +30,7 @@ pub(super) fn take_include_field(
             default_include.map(|default_include| RawJson::from_serialize(&[default_include]))
         );
     };
-    reject_duplicate_fields(&fields)?;
+    reject_duplicate_request_fields(&fields)?;
     let Some(include) = fields.take_field("include") else {
         return Ok(
             default_include.map(|default_include| RawJson::from_serialize(&[default_include]))
@@ -50,7 +50,7 @@ pub(super) fn take_include_field(
     Ok(Some(RawJson::from_serialize(&all)))
 }
 
-fn reject_duplicate_fields(fields: &JsonObject) -> Result<(), SettingsError> {
+fn reject_duplicate_request_fields(fields: &JsonObject) -> Result<(), SettingsError> {
     let mut pairs = fields.clone().into_fields();
     pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
     match pairs.windows(2).find(|two| two[0].0 == two[1].0) {

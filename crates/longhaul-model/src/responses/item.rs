@@ -8,9 +8,9 @@ use longhaul_core::message::{Block, ThinkingBlock};
 use longhaul_core::port::model::DeltaSink;
 use longhaul_core::raw::RawJson;
 
-use crate::exchange::emit_text;
+use crate::exchange::emit_non_empty_text;
 use crate::json_object::JsonObject;
-use crate::responses::blocks::{content_parts, item_blocks, parse_text_part};
+use crate::responses::blocks::{output_item_to_blocks, parse_content_parts, parse_text_part};
 use crate::responses::wire::FragmentKind;
 
 /// Builder of an output item. The item may still receive fragments.
@@ -41,7 +41,7 @@ struct TextPart {
 
 impl ItemBuilder {
     /// Creates an item of which only the output index is known.
-    pub(super) fn from_index(index: u64) -> Self {
+    pub(super) fn from_output_index(index: u64) -> Self {
         Self { index, ..Self::default() }
     }
 
@@ -89,31 +89,32 @@ impl ItemBuilder {
     }
 
     /// Handles the incomplete item of a start event.
-    pub(super) fn apply_started_item(&mut self, item: RawJson, sink: &dyn DeltaSink) {
-        self.apply_item(item, sink);
+    pub(super) fn update_from_started_item(&mut self, item: RawJson, sink: &dyn DeltaSink) {
+        self.update_from_item_json(item, sink);
     }
 
     /// Handles the complete item, which replaces all fragments.
-    pub(super) fn apply_complete_item(&mut self, item: RawJson, sink: &dyn DeltaSink) {
-        self.apply_item(item, sink);
+    pub(super) fn update_from_complete_item(&mut self, item: RawJson, sink: &dyn DeltaSink) {
+        self.update_from_item_json(item, sink);
         self.is_complete = true;
     }
 
-    fn apply_item(&mut self, item: RawJson, sink: &dyn DeltaSink) {
+    fn update_from_item_json(&mut self, item: RawJson, sink: &dyn DeltaSink) {
         let mut fields = JsonObject::parse(item.as_str()).unwrap_or_default();
         let kind = fields.take_string_field("type").unwrap_or_default();
         if kind == "message" {
-            let parts = fields.take_field("content").and_then(|content| content_parts(&content));
+            let parts =
+                fields.take_field("content").and_then(|content| parse_content_parts(&content));
             for (index, part) in (0..).zip(parts.unwrap_or_default()) {
                 if let Some((piece, text)) = parse_text_part(part.as_str()) {
-                    self.replace_fragments((piece, index), text, sink);
+                    self.replace_part_fragments((piece, index), text, sink);
                 }
             }
         }
         if kind == "function_call"
             && let Some(arguments) = fields.take_string_field("arguments")
         {
-            self.replace_fragments((FragmentKind::Arguments, 0), arguments, sink);
+            self.replace_part_fragments((FragmentKind::Arguments, 0), arguments, sink);
         }
         self.item = Some(item);
         self.kind = kind;
@@ -132,7 +133,7 @@ impl ItemBuilder {
                 let part = self.parts.entry(index).or_default();
                 part.is_refusal = piece == FragmentKind::Refusal;
                 part.text.push_str(text);
-                emit_text(text, sink);
+                emit_non_empty_text(text, sink);
             }
             FragmentKind::Arguments => self.arguments.push_str(text),
             FragmentKind::Summary | FragmentKind::Reasoning => {
@@ -143,7 +144,7 @@ impl ItemBuilder {
 
     /// Replaces the fragments of a part by its full text and passes the new text to the sink. An
     /// empty text is ignored: then the fragments received so far are the full text.
-    pub(super) fn replace_fragments(
+    pub(super) fn replace_part_fragments(
         &mut self,
         part_key: (FragmentKind, u64),
         full_text: String,
@@ -158,7 +159,7 @@ impl ItemBuilder {
                 let part = self.parts.entry(index).or_default();
                 part.is_refusal = piece == FragmentKind::Refusal;
                 if let Some(rest) = full_text.strip_prefix(&*part.text) {
-                    emit_text(rest, sink);
+                    emit_non_empty_text(rest, sink);
                 }
                 part.text = full_text;
             }
@@ -173,8 +174,8 @@ impl ItemBuilder {
     pub(super) fn into_blocks(mut self) -> Vec<Block> {
         let reasoning = self.reasoning_text();
         match self.item.take() {
-            Some(item) if self.is_complete => item_blocks(item, reasoning),
-            Some(item) => item_blocks(self.merge_fragments(item), reasoning),
+            Some(item) if self.is_complete => output_item_to_blocks(item, reasoning),
+            Some(item) => output_item_to_blocks(self.merge_fragments(item), reasoning),
             None => self.blocks_from_fragments(reasoning),
         }
     }

@@ -76,12 +76,12 @@ impl FragmentKind {
 
 /// Status and reason with which a response ended, as reported by the provider.
 #[derive(Debug, Default)]
-pub(super) struct StopInfo {
+pub(super) struct ResponseStopInfo {
     pub(super) status: String,
     pub(super) reason: Option<String>,
 }
 
-impl StopInfo {
+impl ResponseStopInfo {
     /// Maps the provider's status and reason to a `StopReason`.
     pub(super) fn stop_reason(self, has_refusal: bool, has_calls: bool) -> StopReason {
         match (self.status.as_str(), self.reason.as_deref()) {

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Error in a script: its origin, its position and what is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{origin}{position}: {message}", position = PositionSuffix(*.position))]
+#[error("{origin}{position}: {message}", position = ScriptPositionSuffix(*.position))]
 pub struct ScriptError {
     /// File name or other origin of the script.
     pub origin: String,
@@ -23,9 +23,9 @@ pub struct ScriptPosition {
     pub column: u64,
 }
 
-struct PositionSuffix(Option<ScriptPosition>);
+struct ScriptPositionSuffix(Option<ScriptPosition>);
 
-impl fmt::Display for PositionSuffix {
+impl fmt::Display for ScriptPositionSuffix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => Ok(()),

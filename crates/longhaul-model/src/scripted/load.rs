@@ -10,7 +10,7 @@ use crate::scripted::script::Script;
 
 impl Script {
     /// Loads and parses the script in this file.
-    pub fn load(path: &Path) -> Result<Self, ScriptError> {
+    pub fn load_script_file(path: &Path) -> Result<Self, ScriptError> {
         let origin = path.display().to_string();
         let mut bytes = Vec::new();
         // One byte more than the maximum shows that the file is too large.
@@ -25,6 +25,6 @@ impl Script {
             return Err(wrong(format!("the script is larger than {SCRIPT_BYTES_MAX} bytes")));
         }
         let text = text.map_err(|_| wrong("the script is not UTF-8".to_owned()))?;
-        Self::parse(&origin, text)
+        Self::parse_yaml(&origin, text)
     }
 }

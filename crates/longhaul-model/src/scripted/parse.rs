@@ -30,7 +30,7 @@ const DEPTH_MAX: usize = 32;
 impl Script {
     /// Parses a script. `origin` is the file name of the script, or another name for error
     /// messages.
-    pub fn parse(origin: &str, text: &str) -> Result<Self, ScriptError> {
+    pub fn parse_yaml(origin: &str, text: &str) -> Result<Self, ScriptError> {
         parse_script(text).map_err(|error| ScriptError {
             origin: origin.to_owned(),
             position: error.position,
@@ -215,7 +215,7 @@ fn parse_reply(
     }
     let tools = line.tools.into_iter().map(|call| {
         if let Some(input) = &call.input {
-            let mut templates = render::find_templates(&input.value).into_iter();
+            let mut templates = render::find_template_strings(&input.value).into_iter();
             templates.try_for_each(|source| check(source, input.referenced))?;
         }
         parse_tool_call(call)
@@ -234,7 +234,7 @@ fn parse_tool_call(call: ToolCallYaml) -> Result<ScriptedToolCall, ScriptParseEr
         return Err(ScriptParseError::new(call.name.referenced, "a tool needs a name"));
     }
     let input = call.input.map_or_else(|| Value::Object(Default::default()), |input| input.value);
-    let input = if render::find_templates(&input).is_empty() {
+    let input = if render::find_template_strings(&input).is_empty() {
         ScriptedArguments::Literal(RawJson::from_serialize(&input))
     } else {
         ScriptedArguments::Templated(input)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use longhaul_core::message::{Message, Part};
 use longhaul_core::port::model::ModelRequest;
-use longhaul_core::template::{TemplateLimits, check_template, render};
+use longhaul_core::template::{TemplateLimits, check_template_is_bounded, render_within_limits};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
@@ -42,7 +42,7 @@ impl TemplateRenderer {
     /// Checks that a template compiles and uses only known variables. Returns the error, or `None`
     /// if the template is valid.
     pub(crate) fn find_template_error(&self, template_source: &str) -> Option<String> {
-        let checked = check_template(template_source, self.0.syntax());
+        let checked = check_template_is_bounded(template_source, self.0.syntax());
         let template = match checked.and_then(|()| self.0.template_from_str(template_source)) {
             Ok(template) => template,
             Err(error) => {
@@ -60,7 +60,7 @@ impl TemplateRenderer {
     }
 
     /// Renders the templates in a text.
-    pub(crate) fn render_text(
+    pub(crate) fn render_templates_in_text(
         &self,
         source: &str,
         values: &TemplateVariables<'_>,
@@ -69,7 +69,12 @@ impl TemplateRenderer {
             return Ok(source.to_owned());
         }
         let syntax = self.0.syntax().clone();
-        match render(source, values.variables(source), syntax, (&LIMITS, format_template_value)) {
+        match render_within_limits(
+            source,
+            values.values_used_by_template(source),
+            syntax,
+            (&LIMITS, format_template_value),
+        ) {
             Ok(text) => Ok(text),
             Err(error) => {
                 let missing = values.missing_variables_hint(source);
@@ -83,21 +88,21 @@ impl TemplateRenderer {
     }
 
     /// Renders the templates in all strings of a JSON value. Object keys are not rendered.
-    pub(crate) fn render_value(
+    pub(crate) fn render_templates_in_json(
         &self,
         source: &Value,
         values: &TemplateVariables<'_>,
     ) -> Result<Value, String> {
         Ok(match source {
             Value::Null | Value::Bool(_) | Value::Number(_) => source.clone(),
-            Value::String(text) => Value::String(self.render_text(text, values)?),
+            Value::String(text) => Value::String(self.render_templates_in_text(text, values)?),
             Value::Array(items) => {
-                let items = items.iter().map(|item| self.render_value(item, values));
+                let items = items.iter().map(|item| self.render_templates_in_json(item, values));
                 Value::Array(items.collect::<Result<_, _>>()?)
             }
             Value::Object(fields) => {
                 let fill = |(key, field): (&String, &Value)| {
-                    Ok((key.clone(), self.render_value(field, values)?))
+                    Ok((key.clone(), self.render_templates_in_json(field, values)?))
                 };
                 Value::Object(fields.iter().map(fill).collect::<Result<_, String>>()?)
             }
@@ -111,14 +116,14 @@ pub(crate) fn contains_template(text: &str) -> bool {
 }
 
 /// Returns all strings of a JSON value that contain templates.
-pub(crate) fn find_templates(value: &Value) -> Vec<&str> {
+pub(crate) fn find_template_strings(value: &Value) -> Vec<&str> {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
         Value::String(text) => {
             Some(text.as_str()).filter(|text| contains_template(text)).into_iter().collect()
         }
-        Value::Array(items) => items.iter().flat_map(find_templates).collect(),
-        Value::Object(fields) => fields.values().flat_map(find_templates).collect(),
+        Value::Array(items) => items.iter().flat_map(find_template_strings).collect(),
+        Value::Object(fields) => fields.values().flat_map(find_template_strings).collect(),
     }
 }
 
@@ -128,10 +133,10 @@ pub(crate) fn find_templates(value: &Value) -> Vec<&str> {
 pub(crate) struct TemplateVariables<'a>(pub(crate) &'a ModelRequest);
 
 impl TemplateVariables<'_> {
-    fn input_value(&self) -> Option<Value> {
+    fn run_input_value(&self) -> Option<Value> {
         let messages = &self.0.messages;
         let user_text = |message: &Arc<Message>| match &**message {
-            Message::User(parts) => Some(joined_text(parts)),
+            Message::User(parts) => Some(joined_part_texts(parts)),
             Message::Assistant(_) | Message::Results(_) => None,
         };
         let first = messages[first_run_message_index(self.0)..].iter().find_map(user_text);
@@ -142,19 +147,21 @@ impl TemplateVariables<'_> {
     fn last_tool_result(&self) -> Option<String> {
         let newest = self.0.messages.iter().rev();
         let mut newest = newest.filter_map(|message| match &**message {
-            Message::Results(results) => results.last().map(|result| joined_text(&result.content)),
+            Message::Results(results) => {
+                results.last().map(|result| joined_part_texts(&result.content))
+            }
             Message::User(_) | Message::Assistant(_) => None,
         });
         newest.next()
     }
 
     /// Returns the values of the variables that this template uses.
-    fn variables(&self, template_source: &str) -> minijinja::Value {
+    fn values_used_by_template(&self, template_source: &str) -> minijinja::Value {
         // A variable that the template does not mention is only visible to `debug`.
         let may_use =
             |name: &str| template_source.contains(name) || template_source.contains("debug");
         let absent = minijinja::Value::UNDEFINED;
-        let input = may_use("input").then(|| self.input_value()).flatten();
+        let input = may_use("input").then(|| self.run_input_value()).flatten();
         let last_result = may_use("last_result").then(|| self.last_tool_result()).flatten();
         minijinja::context! {
             input => input.map_or(absent.clone(), |input| Serde(&input).into()),
@@ -164,7 +171,7 @@ impl TemplateVariables<'_> {
 
     fn missing_variables_hint(&self, template_source: &str) -> String {
         let mut text = String::new();
-        let absent = [self.input_value().is_none(), self.last_tool_result().is_none()];
+        let absent = [self.run_input_value().is_none(), self.last_tool_result().is_none()];
         for (name, absent) in NAMES.iter().zip(absent) {
             if absent && template_source.contains(name) {
                 // Writing to a string can't fail.
@@ -197,7 +204,7 @@ fn parse_json_or_string(text: String) -> Value {
     value.unwrap_or(Value::String(text))
 }
 
-fn joined_text(parts: &[Part]) -> String {
+fn joined_part_texts(parts: &[Part]) -> String {
     let texts = parts.iter().filter_map(Part::text);
     texts.collect()
 }

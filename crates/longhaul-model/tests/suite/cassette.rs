@@ -49,7 +49,7 @@ impl Fixture {
         recorder.create_temp_file(self.path().parent().unwrap()).unwrap();
         recorder.start_recording(run, &header, &self.path()).unwrap();
         assert!(!self.path().exists(), "the recording is not complete yet");
-        let script = Script::parse("tidy", SCRIPT).unwrap();
+        let script = Script::parse_yaml("tidy", SCRIPT).unwrap();
         let model =
             recorder.wrap_model(Arc::new(ScriptedModel::new("tidy", script, Arc::new(FixedClock))));
         let mut recorded = Vec::new();

@@ -6,7 +6,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::run::RunRetryScheduled;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::failure::FailureClass;
-use longhaul_core::status::{RunError, Wait};
+use longhaul_core::status::{RunError, WaitReason};
 use longhaul_core::time::Millis;
 
 use crate::advance::call_events::record_call_result;
@@ -14,8 +14,8 @@ use crate::advance::finish::fail_run;
 use crate::advance::park::park_run_with_timer;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
-use crate::state::call::{Call, ToolCallState};
-use crate::state::stage::Stage;
+use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::state::stage::RunStage;
 
 const NOT_RUN: &str = "not run: the attempt of the run has reached its hard timeout";
 
@@ -25,7 +25,7 @@ pub(super) fn end_timed_out_attempt(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
     match &decision.control.stage {
-        Stage::ModelPending(pending) if pending.retry_attempt.is_none() => {
+        RunStage::ModelPending(pending) if pending.retry_attempt.is_none() => {
             let timeout = decision.control.policy.retry.hard_timeout.unwrap_or_default();
             let message = format!(
                 "attempt {} of the run was stopped after its hard timeout of {}",
@@ -36,12 +36,12 @@ pub(super) fn end_timed_out_attempt(
             let error = RunError::new("timeout", message, hint);
             retry_or_fail(decision, (FailureClass::Timeout, Millis::ZERO), error).map(Some)
         }
-        Stage::ToolsRunning(_) => skip_unfinished_calls(decision),
-        Stage::New
-        | Stage::ModelPending(_)
-        | Stage::ModelRunning(_)
-        | Stage::Concluding(_)
-        | Stage::Ended(_) => Ok(None),
+        RunStage::ToolsRunning(_) => skip_unfinished_calls(decision),
+        RunStage::New
+        | RunStage::ModelPending(_)
+        | RunStage::ModelRunning(_)
+        | RunStage::Concluding(_)
+        | RunStage::Ended(_) => Ok(None),
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) fn end_timed_out_attempt(
 fn skip_unfinished_calls(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
-    let ends = |call: &&Call| {
+    let ends = |call: &&TrackedToolCall| {
         matches!(
             call.state,
             ToolCallState::Unevaluated
@@ -60,7 +60,8 @@ fn skip_unfinished_calls(
                 | ToolCallState::Sleeping(_)
         )
     };
-    let skipped: Vec<Call> = decision.control.calls().iter().filter(ends).cloned().collect();
+    let skipped: Vec<TrackedToolCall> =
+        decision.control.calls().iter().filter(ends).cloned().collect();
     for call in &skipped {
         if let ToolCallState::Gated(gate) = call.state {
             decision.withdraw_gate(gate, "the attempt has reached its hard timeout")?;
@@ -100,8 +101,11 @@ pub(crate) fn schedule_retry(
     }
     let until = decision.ctx.now.plus(delay);
     let timer = decision.set_wake_timer("retry", delay);
-    let wait =
-        if class == FailureClass::RateLimit { Wait::RateLimit(until) } else { Wait::Retry(until) };
+    let wait = if class == FailureClass::RateLimit {
+        WaitReason::RateLimit(until)
+    } else {
+        WaitReason::Retry(until)
+    };
     park_run_with_timer(decision, wait, timer)
 }
 

@@ -10,7 +10,7 @@ use longhaul_core::usage::Usage;
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool_names::wait_timer_id;
 use crate::rejection::Rejection;
-use crate::state::call::Call;
+use crate::state::call::TrackedToolCall;
 
 /// Records the result of a tool call that was handled without running a tool.
 pub(crate) fn record_call_result(
@@ -28,9 +28,9 @@ pub(crate) fn record_call_result(
 }
 
 /// Records the start of a `wait` call and sets the timer that ends it.
-pub(crate) fn start_wait_call(
+pub(crate) fn record_wait_call_start(
     decision: &mut DecisionBuilder<'_>,
-    call: &Call,
+    call: &TrackedToolCall,
     until: Timestamp,
 ) -> Result<(), Rejection> {
     decision.record_event(Event::ToolStarted(ToolStarted {
@@ -43,9 +43,9 @@ pub(crate) fn start_wait_call(
 }
 
 /// Adds active time to the run's usage without naming a model, because no model was called.
-pub(crate) fn add_active_time(decision: &mut DecisionBuilder<'_>, active: Millis) {
+pub(crate) fn add_active_time_to_usage(decision: &mut DecisionBuilder<'_>, active: Millis) {
     if active > Millis::ZERO {
-        decision.add_change(Change::AddUsage(UsageRow {
+        decision.add_row_change(Change::AddUsage(UsageRow {
             model: String::new(),
             usage: Usage::default(),
             cost: None,

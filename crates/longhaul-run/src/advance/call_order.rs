@@ -3,14 +3,14 @@
 
 use longhaul_core::policy::effect::EffectClass;
 
-use crate::state::call::{Call, ToolCallState};
+use crate::state::call::{ToolCallState, TrackedToolCall};
 
 /// Returns whether a call may start while earlier calls of the same reply are not done. A call
 /// waits for the gates of earlier calls. A call that must run alone waits for all earlier calls,
 /// and all later calls wait for it. Calls with a common subject, such as a path, run in order if
 /// one of them changes it: with two parallel writes either text could win, and both would be
 /// reported as done.
-pub(super) fn may_start_after(earlier: &[Call], call: &Call) -> bool {
+pub(super) fn may_start_call_after(earlier: &[TrackedToolCall], call: &TrackedToolCall) -> bool {
     earlier.iter().all(|before| {
         before.is_done()
             || (!call.is_exclusive()
@@ -25,8 +25,8 @@ pub(super) fn may_start_after(earlier: &[Call], call: &Call) -> bool {
 
 /// Returns whether two calls have a common subject, such as a path, and one of the calls changes
 /// it.
-fn calls_conflict(first: &Call, second: &Call) -> bool {
-    let changes = |call: &Call| call.classification.class != EffectClass::Pure;
+fn calls_conflict(first: &TrackedToolCall, second: &TrackedToolCall) -> bool {
+    let changes = |call: &TrackedToolCall| call.classification.class != EffectClass::Pure;
     if !changes(first) && !changes(second) {
         return false;
     }

@@ -6,24 +6,24 @@
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::{Change, ThreadMessages};
+use longhaul_core::change::{Change, NewThreadMessages};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunCompleted;
 use longhaul_core::message::Message;
-use longhaul_core::status::{RunOutput, Status, Wait};
+use longhaul_core::status::{RunOutput, Status, WaitReason};
 
 use crate::advance::finish;
-use crate::advance::gates::raise_result_gate;
+use crate::advance::gates::raise_result_approval_gate;
 use crate::advance::park::{park_run, park_run_with_timer};
 use crate::advance::steer::deliver_steers;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
-use crate::state::stage::{ConcludingState, Stage};
+use crate::state::stage::{ConcludingState, RunStage};
 
 pub(super) fn conclude_run(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<ControlFlow<()>, Rejection> {
-    let Stage::Concluding(concluding) = &decision.control.stage else {
+    let RunStage::Concluding(concluding) = &decision.control.stage else {
         return Ok(ControlFlow::Continue(()));
     };
     let concluding = concluding.clone();
@@ -32,7 +32,7 @@ pub(super) fn conclude_run(
             decision.withdraw_gate(gate, "a person sent a message")?;
             return Ok(ControlFlow::Continue(()));
         }
-        return park_run(decision, Wait::Approval(vec![gate]));
+        return park_run(decision, WaitReason::Approval(vec![gate]));
     }
     if deliver_steers(decision, |_| true)? {
         return Ok(ControlFlow::Continue(()));
@@ -40,17 +40,17 @@ pub(super) fn conclude_run(
     if !concluding.approved
         && let Some(policy) = decision.control.policy.result_gate.clone()
     {
-        raise_result_gate(decision, &policy)?;
+        raise_result_approval_gate(decision, &policy)?;
         return Ok(ControlFlow::Continue(()));
     }
-    if let Some(flow) = keep_run_open(decision, &concluding)? {
+    if let Some(flow) = keep_run_open_for_messages(decision, &concluding)? {
         return Ok(flow);
     }
     complete_run(decision, concluding.output)
 }
 
 /// Keeps a finished run open for further messages, for the time set in the agent file.
-fn keep_run_open(
+fn keep_run_open_for_messages(
     decision: &mut DecisionBuilder<'_>,
     concluding: &ConcludingState,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
@@ -66,7 +66,7 @@ fn keep_run_open(
             (decision.set_wake_timer("message", duration), until)
         }
     };
-    park_run_with_timer(decision, Wait::Message(until), timer).map(Some)
+    park_run_with_timer(decision, WaitReason::Message(until), timer).map(Some)
 }
 
 fn complete_run(
@@ -76,7 +76,7 @@ fn complete_run(
     if let Some(thread) = decision.run.task.thread.clone() {
         let task = decision.run.transcript.task_message().cloned();
         let messages = task.into_iter().chain([Message::assistant(output.text.as_str())]).collect();
-        decision.add_change(Change::AppendThread(ThreadMessages { thread, messages }));
+        decision.add_row_change(Change::AppendThread(NewThreadMessages { thread, messages }));
     }
     decision.record_event(Event::RunCompleted(Box::new(RunCompleted { output })))?;
     finish::mark_run_ended(decision, Status::Completed, None);

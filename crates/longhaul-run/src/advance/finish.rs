@@ -5,8 +5,8 @@
 use std::ops::ControlFlow;
 
 use longhaul_core::change::{
-    Change, DueTime, HoldSettlement, OutboxRow, SchedulingUpdate, SteerStatus, SteerUpdate,
-    TimerKind, TimerUpdate,
+    BudgetHoldSettlement, Change, OutboxRow, RunSchedulingUpdate, SteerStatus, SteerUpdate,
+    TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::run::{RunCancelled, RunFailed};
@@ -25,7 +25,7 @@ use crate::policy::in_doubt;
 use crate::policy::rules::in_doubt_policy;
 use crate::rejection::Rejection;
 use crate::state::call::ToolCallState;
-use crate::state::stage::Stage;
+use crate::state::stage::RunStage;
 
 const ENDED: &str = "the run has ended";
 
@@ -59,13 +59,17 @@ pub(super) fn mark_run_ended(
     code: Option<String>,
 ) {
     if let Some(source) = &decision.run.task.source {
-        decision.add_change(Change::AddOutbox(OutboxRow {
-            endpoint: TaskSource::endpoint(&source.inbox),
+        decision.add_row_change(Change::AddOutbox(OutboxRow {
+            endpoint: TaskSource::outbox_endpoint(&source.inbox),
             body: source.id.clone(),
         }));
     }
     let frees_lane = decision.run.task.root == decision.run.id;
-    decision.update_scheduling(SchedulingUpdate::End { status, code, releases_lane: frees_lane });
+    decision.add_scheduling_update(RunSchedulingUpdate::End {
+        status,
+        code,
+        releases_lane: frees_lane,
+    });
     notify_next_in_batch(decision, status);
 }
 
@@ -85,10 +89,10 @@ fn notify_next_in_batch(decision: &mut DecisionBuilder<'_>, status: Status) {
         | Status::Blocked
         | Status::Paused => TimerKind::BatchStopped(id),
     };
-    let salt = decision.unique_salt("batch");
+    let salt = decision.unique_id_salt("batch");
     let timer = TimerId::derive(decision.run.id.bits(), &salt, decision.ctx.now);
-    let arm = TimerUpdate::Arm { timer, run: next, due: DueTime::Now, kind };
-    decision.add_change(Change::SetTimer(arm));
+    let arm = TimerUpdate::Arm { timer, run: next, due: TimerDueTime::Now, kind };
+    decision.add_row_change(Change::SetTimer(arm));
 }
 
 fn close_gates_and_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
@@ -101,7 +105,7 @@ fn close_gates_and_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Reje
         let why = format!("{ENDED} before the message was read");
         decision.record_event(Event::SteerDropped(SteerDropped { steer, reason: why.clone() }))?;
         let status = SteerStatus::Dropped { reason: why };
-        decision.add_change(Change::UpdateSteer(SteerUpdate { steer, edit: None, status }));
+        decision.add_row_change(Change::UpdateSteer(SteerUpdate { steer, edit: None, status }));
     }
     Ok(())
 }
@@ -115,7 +119,7 @@ pub(crate) fn settle_work_of_dead_drivers(
     current_epoch: Option<Epoch>,
 ) -> Result<(), Rejection> {
     let left_by = |epoch: Epoch| current_epoch.is_none_or(|current_epoch| epoch < current_epoch);
-    if let Stage::ModelRunning(running) = &decision.control.stage
+    if let RunStage::ModelRunning(running) = &decision.control.stage
         && left_by(running.epoch)
     {
         let (turn, attempt, hold) = (running.turn, running.attempt, running.hold);
@@ -130,8 +134,9 @@ pub(crate) fn settle_work_of_dead_drivers(
             cost: None,
             fallback_model: None,
         }))?;
-        let settlement = HoldSettlement { held: hold, spent: BudgetAmount::default(), lost: hold };
-        decision.add_change(Change::Settle(settlement));
+        let settlement =
+            BudgetHoldSettlement { held: hold, spent: BudgetAmount::default(), lost: hold };
+        decision.add_row_change(Change::Settle(settlement));
     }
     let doubtful: Vec<ToolInDoubt> =
         decision.control.running_tools().map_or_else(Vec::new, |tools| {

@@ -5,31 +5,31 @@ use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::gate::{GATE_TIMEOUT, GateKind, GateRule, GateSpec};
-use longhaul_core::policy::gate::{ResultGate, RuleAction};
+use longhaul_core::policy::gate::{GateRuleAction, ResultApprovalGate};
 use longhaul_core::raw::RawJson;
 
-use crate::advance::call_events::{record_call_result, start_wait_call};
+use crate::advance::call_events::{record_call_result, record_wait_call_start};
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool::{ControlToolCall, parse_control_call};
-use crate::policy::digest::{GateContent, content_digest};
+use crate::policy::digest::{GateContent, gate_content_digest};
 use crate::policy::in_doubt::in_doubt_question;
-use crate::policy::rules::{PolicyDecision, evaluate_rules, rule_pattern};
+use crate::policy::rules::{PolicyDecision, evaluate_approval_rules, rule_pattern};
 use crate::rejection::Rejection;
-use crate::state::call::Call;
+use crate::state::call::TrackedToolCall;
 
 /// Evaluates the approval rules for a tool call. The call is denied, waits at a gate, is handled as
 /// a control call, or is left to start.
-pub(super) fn evaluate_call(
+pub(super) fn evaluate_call_rules(
     decision: &mut DecisionBuilder<'_>,
-    call: &Call,
+    call: &TrackedToolCall,
 ) -> Result<(), Rejection> {
     if let Some(problem) = &call.classification.problem {
         return record_call_result(decision, call.id, ToolOutput::text(problem.as_str()), true);
     }
     if let Some(control_call) = parse_control_call(call, decision.ctx.now) {
-        return handle_control_call(decision, call, control_call);
+        return carry_out_control_call(decision, call, control_call);
     }
-    match evaluate_rules(&decision.control, &call.classification) {
+    match evaluate_approval_rules(&decision.control, &call.classification) {
         PolicyDecision::Allow => Ok(()),
         PolicyDecision::Deny(why) => record_call_result(
             decision,
@@ -41,23 +41,23 @@ pub(super) fn evaluate_call(
     }
 }
 
-fn handle_control_call(
+fn carry_out_control_call(
     decision: &mut DecisionBuilder<'_>,
-    call: &Call,
+    call: &TrackedToolCall,
     control_call: ControlToolCall,
 ) -> Result<(), Rejection> {
     match control_call {
         ControlToolCall::Question { ask, options } => {
             let gate =
-                GateSpec { options, ..gate_for_call(decision, call, GateKind::Question, ask) };
+                GateSpec { options, ..new_call_gate(decision, call, GateKind::Question, ask) };
             decision.raise_gate(gate)
         }
         ControlToolCall::Blocked(reason) => {
-            let gate = gate_for_call(decision, call, GateKind::Blocked, reason);
+            let gate = new_call_gate(decision, call, GateKind::Blocked, reason);
             decision.raise_gate(gate)
         }
         ControlToolCall::WaitForSignal(name) => {
-            let mut gate = gate_for_call(
+            let mut gate = new_call_gate(
                 decision,
                 call,
                 GateKind::Signal,
@@ -71,7 +71,7 @@ fn handle_control_call(
                 .record_event(Event::ProgressReported(ProgressReported { percent, message }))?;
             record_call_result(decision, call.id, ToolOutput::text("noted"), false)
         }
-        ControlToolCall::WaitUntil(until) => start_wait_call(decision, call, until),
+        ControlToolCall::WaitUntil(until) => record_wait_call_start(decision, call, until),
         ControlToolCall::Finish(_) => record_call_result(
             decision,
             call.id,
@@ -87,9 +87,9 @@ fn handle_control_call(
 }
 
 /// Returns a gate for a tool call, with the default deadline and without a digest.
-fn gate_for_call(
+fn new_call_gate(
     decision: &DecisionBuilder<'_>,
-    call: &Call,
+    call: &TrackedToolCall,
     kind: GateKind,
     question: String,
 ) -> GateSpec {
@@ -103,13 +103,13 @@ fn gate_for_call(
 }
 
 /// Returns a gate for a tool call, with the digest of its arguments that an approval must include.
-fn call_gate_with_digest(
+fn new_call_gate_with_digest(
     decision: &DecisionBuilder<'_>,
-    call: &Call,
+    call: &TrackedToolCall,
     kind: GateKind,
     question: String,
 ) -> GateSpec {
-    let mut gate = gate_for_call(decision, call, kind, question);
+    let mut gate = new_call_gate(decision, call, kind, question);
     let frozen = GateContent {
         gate: gate.id,
         call: gate.call,
@@ -117,7 +117,7 @@ fn call_gate_with_digest(
         input: call.arguments(),
         injected_subjects: &call.classification.injected_subjects,
     };
-    gate.digest = Some(content_digest(decision.run, &frozen));
+    gate.digest = Some(gate_content_digest(decision.run, &frozen));
     gate.input = Some(call.arguments().clone());
     gate.injected_subjects.clone_from(&call.classification.injected_subjects);
     gate
@@ -125,14 +125,14 @@ fn call_gate_with_digest(
 
 fn raise_approval_gate(
     decision: &mut DecisionBuilder<'_>,
-    call: &Call,
+    call: &TrackedToolCall,
     rule: &GateRule,
 ) -> Result<(), Rejection> {
     let question = match &rule.action {
-        RuleAction::Ask(text) => text.clone(),
-        RuleAction::Allow | RuleAction::Deny(_) => String::new(),
+        GateRuleAction::Ask(text) => text.clone(),
+        GateRuleAction::Allow | GateRuleAction::Deny(_) => String::new(),
     };
-    let mut gate = call_gate_with_digest(decision, call, GateKind::Approval, question);
+    let mut gate = new_call_gate_with_digest(decision, call, GateKind::Approval, question);
     gate.pattern = (!rule.always).then(|| rule_pattern(rule));
     gate.approvers = rule.approvers;
     gate.timeout = Some(rule.timeout.unwrap_or(GATE_TIMEOUT));
@@ -144,29 +144,29 @@ fn raise_approval_gate(
 /// Raises a gate that asks a person about the outcome of a call in doubt.
 pub(super) fn raise_in_doubt_gate(
     decision: &mut DecisionBuilder<'_>,
-    call: &Call,
+    call: &TrackedToolCall,
     reason: Option<&str>,
 ) -> Result<(), Rejection> {
     let question = in_doubt_question(&call.classification, reason);
-    let mut gate = call_gate_with_digest(decision, call, GateKind::InDoubt, question);
+    let mut gate = new_call_gate_with_digest(decision, call, GateKind::InDoubt, question);
     // No timeout: nobody may decide by silence whether money was sent or not.
     gate.timeout = None;
     decision.raise_gate(gate)
 }
 
 /// Raises a gate that asks a person to approve the run's output.
-pub(super) fn raise_result_gate(
+pub(super) fn raise_result_approval_gate(
     decision: &mut DecisionBuilder<'_>,
-    policy: &ResultGate,
+    policy: &ResultApprovalGate,
 ) -> Result<(), Rejection> {
-    let crate::state::stage::Stage::Concluding(concluding) = &decision.control.stage else {
+    let crate::state::stage::RunStage::Concluding(concluding) = &decision.control.stage else {
         return Ok(());
     };
     let input = RawJson::from_serialize(&concluding.output);
     let id = decision.new_gate_id("result");
     let frozen =
         GateContent { gate: id, call: None, tool: None, input: &input, injected_subjects: &[] };
-    let digest = content_digest(decision.run, &frozen);
+    let digest = gate_content_digest(decision.run, &frozen);
     decision.raise_gate(GateSpec {
         input: Some(input),
         digest: Some(digest),
@@ -188,5 +188,5 @@ pub(crate) fn raise_blocked_gate(
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
         ..GateSpec::new(id, GateKind::Blocked, message)
     })?;
-    crate::advance::park::block_run(decision, id, message).map(|_| ())
+    crate::advance::park::block_run_at_gate(decision, id, message).map(|_| ())
 }

@@ -6,7 +6,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::run::RunRetried;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::turn::ModelCallPurpose;
-use longhaul_core::status::{RunError, Wait};
+use longhaul_core::status::{RunError, WaitReason};
 
 use crate::advance::park::{park_run, park_run_with_timer};
 use crate::advance::steer::deliver_steers;
@@ -15,7 +15,7 @@ use crate::advance::{finish, runtime_message};
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 use crate::state::control::{COMPACTION_TURNS_MIN, ControlState};
-use crate::state::stage::{PendingModelCall, Stage};
+use crate::state::stage::{PendingModelCall, RunStage};
 
 /// Maximum number of model calls per turn, whatever the reasons of their failures. Without a limit,
 /// a request that kills its worker would be sent forever.
@@ -39,7 +39,7 @@ const FUTILE_COMPACTIONS_MAX: u32 = 2;
 pub(super) fn advance_model_call(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<ControlFlow<()>, Rejection> {
-    let Stage::ModelPending(pending) = &decision.control.stage else {
+    let RunStage::ModelPending(pending) = &decision.control.stage else {
         return Ok(ControlFlow::Continue(()));
     };
     let pending = pending.clone();
@@ -47,11 +47,11 @@ pub(super) fn advance_model_call(
         return finish::fail_run(decision, error);
     }
     if let Some(cap) = decision.control.exhausted_cap {
-        return park_run(decision, Wait::Budget(cap));
+        return park_run(decision, WaitReason::Budget(cap));
     }
     let spoken_to =
         decision.control.steers.iter().any(|steer| steer.delivery != SteerDelivery::FollowUp);
-    if !spoken_to && let Some(wait) = wait_before_model_call(&pending) {
+    if !spoken_to && let Some(wait) = pending_retry_wait(&pending) {
         return park_run_with_timer(decision, wait.0, wait.1);
     }
     if let Some(attempt) = pending.retry_attempt {
@@ -111,11 +111,14 @@ const fn is_compaction_futile(control: &ControlState) -> bool {
 }
 
 /// Returns the wait and the id of the timer that must fire before the next model call.
-fn wait_before_model_call(
+fn pending_retry_wait(
     pending: &PendingModelCall,
-) -> Option<(Wait, longhaul_core::id::TimerId)> {
+) -> Option<(WaitReason, longhaul_core::id::TimerId)> {
     let sleep = pending.pending_timer.filter(|sleep| !sleep.fired)?;
-    let wait =
-        if pending.rate_limited { Wait::RateLimit(sleep.until) } else { Wait::Retry(sleep.until) };
+    let wait = if pending.rate_limited {
+        WaitReason::RateLimit(sleep.until)
+    } else {
+        WaitReason::Retry(sleep.until)
+    };
     Some((wait, sleep.timer))
 }

@@ -3,12 +3,12 @@
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::SchedulingUpdate;
+use longhaul_core::change::RunSchedulingUpdate;
 use longhaul_core::event::Event;
 use longhaul_core::event::run::{RunBlocked, RunControlRequest, RunWaiting};
 use longhaul_core::id::{GateId, TimerId};
 use longhaul_core::policy::ParkedLanePolicy;
-use longhaul_core::status::Wait;
+use longhaul_core::status::WaitReason;
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::Timestamp;
 
@@ -20,7 +20,7 @@ use crate::state::control::ControlState;
 /// Parks the run without a timer, until an event wakes it.
 pub(crate) fn park_run(
     decision: &mut DecisionBuilder<'_>,
-    wait: Wait,
+    wait: WaitReason,
 ) -> Result<ControlFlow<()>, Rejection> {
     record_run_waiting(decision, RunWaiting { wait, timer: None })
 }
@@ -29,7 +29,7 @@ pub(crate) fn park_run(
 /// is woken early and parks again keeps its timer.
 pub(crate) fn park_run_with_timer(
     decision: &mut DecisionBuilder<'_>,
-    wait: Wait,
+    wait: WaitReason,
     timer: TimerId,
 ) -> Result<ControlFlow<()>, Rejection> {
     record_run_waiting(decision, RunWaiting { wait, timer: Some(timer) })
@@ -42,19 +42,27 @@ fn record_run_waiting(
     let reason = waiting.wait.reason();
     decision.record_event(Event::RunWaiting(waiting))?;
     let release_lane = decision.control.policy.lane_on_park == ParkedLanePolicy::Release;
-    decision.update_scheduling(SchedulingUpdate::Park { reason, blocked: false, release_lane });
+    decision.add_scheduling_update(RunSchedulingUpdate::Park {
+        reason,
+        blocked: false,
+        release_lane,
+    });
     Ok(ControlFlow::Break(()))
 }
 
 /// Returns what a new run waits for before it may start. `None` means that it may start.
-pub(crate) fn missing_start(run: &Run, control: &ControlState, now: Timestamp) -> Option<Wait> {
+pub(crate) fn missing_start_condition(
+    run: &Run,
+    control: &ControlState,
+    now: Timestamp,
+) -> Option<WaitReason> {
     if control.start_timer_fired {
         return None;
     }
     match run.task.start {
         EarliestStart::Now => None,
-        EarliestStart::At(at) => (now < at).then_some(Wait::StartAt(at)),
-        EarliestStart::AfterBatch => Some(Wait::Batch),
+        EarliestStart::At(at) => (now < at).then_some(WaitReason::StartAt(at)),
+        EarliestStart::AfterBatch => Some(WaitReason::Batch),
     }
 }
 
@@ -63,12 +71,13 @@ pub(crate) fn missing_start(run: &Run, control: &ControlState, now: Timestamp) -
 pub(super) fn park_until_start(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<ControlFlow<()>, Rejection> {
-    let Some(wait) = missing_start(decision.run, &decision.control, decision.ctx.now) else {
+    let Some(wait) = missing_start_condition(decision.run, &decision.control, decision.ctx.now)
+    else {
         return Ok(ControlFlow::Break(()));
     };
     let reason = wait.reason();
     decision.record_event(Event::RunWaiting(RunWaiting { wait, timer: None }))?;
-    decision.update_scheduling(SchedulingUpdate::Park {
+    decision.add_scheduling_update(RunSchedulingUpdate::Park {
         reason,
         blocked: false,
         release_lane: true,
@@ -77,14 +86,14 @@ pub(super) fn park_until_start(
 }
 
 /// Blocks the run until a person answers this gate.
-pub(crate) fn block_run(
+pub(crate) fn block_run_at_gate(
     decision: &mut DecisionBuilder<'_>,
     gate: GateId,
     reason: &str,
 ) -> Result<ControlFlow<()>, Rejection> {
     decision.record_event(Event::RunBlocked(RunBlocked { gate, reason: reason.into() }))?;
     let release_lane = decision.control.policy.lane_on_park == ParkedLanePolicy::Release;
-    decision.update_scheduling(SchedulingUpdate::Park {
+    decision.add_scheduling_update(RunSchedulingUpdate::Park {
         reason: "blocked",
         blocked: true,
         release_lane,
@@ -106,13 +115,13 @@ pub(super) fn keep_run_blocked(
     }
     let reason =
         decision.control.find_open_gate(gate).map_or_else(String::new, |open| open.ask.clone());
-    block_run(decision, gate, &reason)
+    block_run_at_gate(decision, gate, &reason)
 }
 
 /// Pauses the run, as a person has requested.
 pub(super) fn pause_run(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
     let by = decision.control.pause.clone().unwrap_or_default();
     decision.record_event(Event::RunPaused(RunControlRequest::from_principal(by)))?;
-    decision.update_scheduling(SchedulingUpdate::Pause);
+    decision.add_scheduling_update(RunSchedulingUpdate::Pause);
     Ok(ControlFlow::Break(()))
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use longhaul_core::event::turn::{MessageTopic, RuntimeMessage};
+use longhaul_core::event::turn::{RuntimeMessage, RuntimeMessageTopic};
 use longhaul_core::status::RunError;
 
 use crate::decision::DecisionBuilder;
@@ -23,8 +23,8 @@ pub(crate) fn needs_perception_refresh(control: &ControlState, pending: &Pending
 /// cache.
 pub(super) fn runtime_messages(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMessage> {
     let control = &decision.control;
-    let output = control.output_retries.unreported_problem().map(|why| RuntimeMessage {
-        topic: MessageTopic::Output,
+    let output = control.output_retries.unreported_answer_problem().map(|why| RuntimeMessage {
+        topic: RuntimeMessageTopic::Output,
         text: format!(
             "[longhaul] This does not end the run: {why}. Call `finish` with a valid \
              output, or reply with only the JSON."
@@ -32,7 +32,7 @@ pub(super) fn runtime_messages(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMes
         .into(),
     });
     let loop_warning = control.loop_guard.should_warn().then(|| RuntimeMessage {
-        topic: MessageTopic::Loop,
+        topic: RuntimeMessageTopic::Loop,
         text: format!(
             "[longhaul] You have made the same call {} times in a row, and its result was the \
              same each time. Repeating it will not change that. Try something else, or finish with \
@@ -44,7 +44,7 @@ pub(super) fn runtime_messages(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMes
     let look = decision.perception_refresh.as_ref();
     let world = look
         .and_then(|look| look.message.as_ref())
-        .map(|text| RuntimeMessage { topic: MessageTopic::World, text: Arc::clone(text) });
+        .map(|text| RuntimeMessage { topic: RuntimeMessageTopic::World, text: Arc::clone(text) });
     output.into_iter().chain(loop_warning).chain(world).collect()
 }
 

@@ -52,6 +52,6 @@ fn record_steer_delivery(
         as_answer,
     }))?;
     let status = SteerStatus::Delivered { after_turn };
-    decision.add_change(Change::UpdateSteer(SteerUpdate { steer, edit: None, status }));
+    decision.add_row_change(Change::UpdateSteer(SteerUpdate { steer, edit: None, status }));
     Ok(())
 }

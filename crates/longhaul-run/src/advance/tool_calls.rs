@@ -12,19 +12,19 @@ use longhaul_core::event::tool::{ToolOutput, ToolStarted};
 use longhaul_core::id::{CallId, GateId};
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{GateKind, GateSpec};
-use longhaul_core::status::{RunError, Wait};
+use longhaul_core::status::{RunError, WaitReason};
 
 use crate::advance::call_events::record_call_result;
-use crate::advance::call_order::may_start_after;
+use crate::advance::call_order::may_start_call_after;
 use crate::advance::finish;
-use crate::advance::gates::{evaluate_call, raise_in_doubt_gate};
-use crate::advance::park::{block_run, park_run, park_run_with_timer};
+use crate::advance::gates::{evaluate_call_rules, raise_in_doubt_gate};
+use crate::advance::park::{block_run_at_gate, park_run, park_run_with_timer};
 use crate::advance::steer::answer_question_with_steer;
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool_names::FINISH;
 use crate::policy::in_doubt;
 use crate::rejection::Rejection;
-use crate::state::call::{Call, ToolCallState};
+use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::ControlState;
 
 /// Maximum number of tool calls of a run that are executed in parallel.
@@ -48,11 +48,11 @@ pub(super) fn advance_tool_calls(
 ) -> Result<ControlFlow<()>, Rejection> {
     apply_steers_to_calls(decision)?;
     skip_calls_of_last_turn(decision)?;
-    for call in select_calls(decision, |call| call.state == ToolCallState::Unevaluated) {
-        evaluate_call(decision, &call)?;
+    for call in clone_matching_calls(decision, |call| call.state == ToolCallState::Unevaluated) {
+        evaluate_call_rules(decision, &call)?;
     }
-    record_known_results(decision)?;
-    if let Some(flow) = handle_calls_in_doubt(decision)? {
+    record_known_call_results(decision)?;
+    if let Some(flow) = apply_in_doubt_policies(decision)? {
         return Ok(flow);
     }
     start_ready_calls(decision)?;
@@ -73,7 +73,10 @@ pub(super) fn advance_tool_calls(
 }
 
 /// Returns copies of the current reply's tool calls that match `predicate`.
-fn select_calls(decision: &DecisionBuilder<'_>, predicate: impl Fn(&Call) -> bool) -> Vec<Call> {
+fn clone_matching_calls(
+    decision: &DecisionBuilder<'_>,
+    predicate: impl Fn(&TrackedToolCall) -> bool,
+) -> Vec<TrackedToolCall> {
     let calls = decision.control.calls().iter();
     calls.filter(|call| predicate(call)).cloned().collect()
 }
@@ -83,14 +86,15 @@ fn select_calls(decision: &DecisionBuilder<'_>, predicate: impl Fn(&Call) -> boo
 fn skip_calls_of_last_turn(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     let control = &decision.control;
     let is_last = control.policy.max_turns.is_some_and(|max| control.turns >= max);
-    let ends = |call: &Call| {
+    let ends = |call: &TrackedToolCall| {
         call.classification.tool.as_str() == FINISH && call.classification.problem.is_none()
     };
-    if !is_last || !select_calls(decision, ends).is_empty() {
+    if !is_last || !clone_matching_calls(decision, ends).is_empty() {
         return Ok(());
     }
-    let unbegun = |call: &Call| call.state == ToolCallState::Unevaluated && call.starts == 0;
-    select_calls(decision, unbegun).iter().try_for_each(|call| {
+    let unbegun =
+        |call: &TrackedToolCall| call.state == ToolCallState::Unevaluated && call.starts == 0;
+    clone_matching_calls(decision, unbegun).iter().try_for_each(|call| {
         record_call_result(decision, call.id, ToolOutput::text(TURN_LIMIT_REACHED), true)
     })
 }
@@ -106,7 +110,7 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
         return Ok(());
     }
     answer_questions_with_steers(decision)?;
-    for call in select_calls(decision, |call| !call.is_done()) {
+    for call in clone_matching_calls(decision, |call| !call.is_done()) {
         match call.state {
             ToolCallState::Unevaluated | ToolCallState::Ready
                 if before_next && call.starts == 0 =>
@@ -142,11 +146,11 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
 /// questions, oldest first.
 fn answer_questions_with_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     while let Some(call) = decision.control.first_question_call() {
-        let questions = select_calls(decision, |questions| questions.id == call);
+        let questions = clone_matching_calls(decision, |questions| questions.id == call);
         if !answer_question_with_steer(decision)? {
             break;
         }
-        if let Some(gate) = questions.first().and_then(Call::gate) {
+        if let Some(gate) = questions.first().and_then(TrackedToolCall::gate) {
             decision.withdraw_gate(gate, "a person sent a message instead")?;
         }
     }
@@ -159,9 +163,10 @@ fn is_signal_gate(decision: &DecisionBuilder<'_>, gate: GateId) -> bool {
 }
 
 /// Records the known results of tool calls and withdraws the gates that are no longer needed.
-fn record_known_results(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    let settled =
-        select_calls(decision, |call| matches!(call.state, ToolCallState::ResultReady { .. }));
+fn record_known_call_results(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+    let settled = clone_matching_calls(decision, |call| {
+        matches!(call.state, ToolCallState::ResultReady { .. })
+    });
     for call in &settled {
         let idle = decision.control.gates.iter().find(|gate| gate.call == Some(call.id));
         if let Some(gate) = idle.map(|gate| gate.id) {
@@ -171,14 +176,14 @@ fn record_known_results(decision: &mut DecisionBuilder<'_>) -> Result<(), Reject
             record_call_result(decision, call.id, output, is_error)?;
         }
     }
-    for call in select_calls(
+    for call in clone_matching_calls(
         decision,
         |call| matches!(call.state, ToolCallState::Sleeping(sleep) if sleep.fired),
     ) {
         record_call_result(decision, call.id, ToolOutput::text(WAIT_ELAPSED), false)?;
     }
     let current_epoch = decision.control.epoch;
-    for call in select_calls(decision, |call| {
+    for call in clone_matching_calls(decision, |call| {
         matches!(call.state, ToolCallState::Started(epoch) if epoch < current_epoch)
             && call.starts >= STARTS_MAX
     }) {
@@ -189,10 +194,10 @@ fn record_known_results(decision: &mut DecisionBuilder<'_>) -> Result<(), Reject
 
 /// Applies the in-doubt policy to calls in doubt whose tool can't verify whether they took effect.
 /// Returns `ControlFlow::Break` if the run must fail, now or after its running calls.
-fn handle_calls_in_doubt(
+fn apply_in_doubt_policies(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
-    for call in select_calls(decision, |call| {
+    for call in clone_matching_calls(decision, |call| {
         matches!(call.state, ToolCallState::InDoubt { can_verify: false, .. })
     }) {
         let ToolCallState::InDoubt { policy: then, reason: why, .. } = &call.state else {
@@ -213,7 +218,7 @@ fn handle_calls_in_doubt(
                     "{} {} was started, and its outcome is unknown{}",
                     call.classification.tool,
                     call.id,
-                    in_doubt::reason_suffix(why)
+                    in_doubt::in_doubt_reason_suffix(why)
                 );
                 let hint = "check whether it has taken effect, then retry the run";
                 return finish::fail_run(decision, RunError::new("in_doubt", message, hint))
@@ -241,7 +246,7 @@ fn next_ready_call(control: &ControlState) -> Option<(CallId, u32)> {
     // The rules have been evaluated: a call without a gate is allowed.
     let mut indexed = calls.iter().enumerate();
     let (_, ready) = indexed.find(|(index, call)| {
-        call.may_start(control.epoch) && may_start_after(&calls[..*index], call)
+        call.may_start_in_epoch(control.epoch) && may_start_call_after(&calls[..*index], call)
     })?;
     Some((ready.id, ready.starts + 1))
 }
@@ -251,30 +256,30 @@ fn next_ready_call(control: &ControlState) -> Option<(CallId, u32)> {
 fn park_for_waiting_calls(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<ControlFlow<()>, Rejection> {
-    let open: Vec<GateSpec> = select_calls(decision, |call| call.gate().is_some())
+    let open: Vec<GateSpec> = clone_matching_calls(decision, |call| call.gate().is_some())
         .iter()
         .filter_map(|call| decision.control.find_open_gate(call.gate()?).cloned())
         .collect();
     let approvals: Vec<_> =
         open.iter().filter(|gate| gate.kind == GateKind::Approval).map(|gate| gate.id).collect();
     if !approvals.is_empty() {
-        return park_run(decision, Wait::Approval(approvals));
+        return park_run(decision, WaitReason::Approval(approvals));
     }
     if let Some(gate) = open.first() {
         return match gate.kind {
-            GateKind::Blocked => block_run(decision, gate.id, &gate.ask),
-            GateKind::Signal => park_run(decision, Wait::Signal(gate.id)),
+            GateKind::Blocked => block_run_at_gate(decision, gate.id, &gate.ask),
+            GateKind::Signal => park_run(decision, WaitReason::Signal(gate.id)),
             GateKind::Question | GateKind::InDoubt | GateKind::Approval | GateKind::Result => {
-                park_run(decision, Wait::Question(gate.id))
+                park_run(decision, WaitReason::Question(gate.id))
             }
         };
     }
-    for call in select_calls(decision, |call| !call.is_done()) {
+    for call in clone_matching_calls(decision, |call| !call.is_done()) {
         if let ToolCallState::AwaitingChild(child) = call.state {
-            return park_run(decision, Wait::Child(child));
+            return park_run(decision, WaitReason::Child(child));
         }
         if let ToolCallState::Sleeping(sleep) = call.state {
-            return park_run_with_timer(decision, Wait::Timer(sleep.until), sleep.timer);
+            return park_run_with_timer(decision, WaitReason::Timer(sleep.until), sleep.timer);
         }
     }
     Err(Rejection::InvalidState { what: "a wait without a reason", stage: "running tools" })

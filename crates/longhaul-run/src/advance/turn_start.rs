@@ -19,7 +19,7 @@ use crate::advance::runtime_message::{needs_perception_refresh, runtime_messages
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 use crate::state::control::ControlState;
-use crate::state::stage::{PendingModelCall, Stage};
+use crate::state::stage::{PendingModelCall, RunStage};
 
 /// Minimum reply length in tokens for which a model call is worthwhile.
 const REPLY_TOKENS_MIN: u64 = 1_024;
@@ -41,7 +41,7 @@ pub(super) fn start_turn(
     if let Some(cap) = cap_to_warn_about(&decision.control) {
         return warn_about_cap(decision, cap);
     }
-    let Stage::ModelPending(pending) = &decision.control.stage else {
+    let RunStage::ModelPending(pending) = &decision.control.stage else {
         return Ok(ControlFlow::Continue(()));
     };
     let thinks = purpose == ModelCallPurpose::Turn;
@@ -53,7 +53,7 @@ pub(super) fn start_turn(
         return Ok(ControlFlow::Break(()));
     }
     let attempt = pending.attempts + 1;
-    let (pricing, model) = model_and_pricing(&decision.control, pending, purpose);
+    let (pricing, model) = pricing_and_called_model(&decision.control, pending, purpose);
     let messages = if thinks { runtime_messages(decision) } else { Vec::new() };
     let message_bytes = messages.iter().map(|runtime_message| runtime_message.text.len() as u64);
     let bytes = decision.control.transcript_bytes + message_bytes.sum::<u64>();
@@ -94,7 +94,7 @@ pub(super) fn start_turn(
         runtime_messages: messages,
         perception: update,
     }))?;
-    decision.add_change(Change::Hold(hold));
+    decision.add_row_change(Change::Hold(hold));
     Ok(ControlFlow::Break(()))
 }
 
@@ -109,7 +109,7 @@ fn turn_limit_error(control: &ControlState) -> Option<RunError> {
 }
 
 /// Returns the pricing of the model to call, and the model's name if it is not the run's own model.
-fn model_and_pricing(
+fn pricing_and_called_model(
     control: &ControlState,
     pending: &PendingModelCall,
     purpose: ModelCallPurpose,
@@ -117,7 +117,7 @@ fn model_and_pricing(
     match purpose {
         ModelCallPurpose::Turn => (control.pricing, None),
         ModelCallPurpose::Compact => {
-            let compactor = usable_compactor(control, pending);
+            let compactor = usable_compaction_model(control, pending);
             let mut pricing = compactor.map_or(control.pricing, |compactor| compactor.pricing);
             pricing.max_output_tokens = pricing.max_output_tokens.min(SUMMARY_TOKENS_MAX);
             (pricing, compactor.map(|compactor| compactor.model.clone()))
@@ -127,7 +127,7 @@ fn model_and_pricing(
 
 /// Returns the compactor (the model that summarizes conversations) if it has not failed and the
 /// conversation fits into its context window.
-fn usable_compactor<'a>(
+fn usable_compaction_model<'a>(
     control: &'a ControlState,
     pending: &PendingModelCall,
 ) -> Option<&'a CompactionModel> {

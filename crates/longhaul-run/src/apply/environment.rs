@@ -13,24 +13,24 @@ use longhaul_core::status::RunOutcome;
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::state::call::ToolCallState;
 use crate::state::control::ControlState;
-use crate::state::stage::{PendingModelCall, PendingTimer, Stage};
+use crate::state::stage::{PendingModelCall, PendingTimer, RunStage};
 
 impl ControlState {
     pub(super) fn apply_timer_fired(&mut self, data: &TimerFired) -> ApplyResult {
         let sleep: Option<&mut PendingTimer> = match &mut self.stage {
-            Stage::ModelPending(pending) => pending.pending_timer.as_mut(),
-            Stage::Concluding(concluding) => concluding.pending_timer.as_mut(),
-            Stage::ToolsRunning(tools) => tools.calls.iter_mut().find_map(|call| {
+            RunStage::ModelPending(pending) => pending.pending_timer.as_mut(),
+            RunStage::Concluding(concluding) => concluding.pending_timer.as_mut(),
+            RunStage::ToolsRunning(tools) => tools.calls.iter_mut().find_map(|call| {
                 let ToolCallState::Sleeping(sleep) = &mut call.state else {
                     return None;
                 };
                 (sleep.timer == data.timer).then_some(sleep)
             }),
-            Stage::New => {
+            RunStage::New => {
                 self.start_timer_fired = true;
                 None
             }
-            Stage::ModelRunning(_) | Stage::Ended(_) => None,
+            RunStage::ModelRunning(_) | RunStage::Ended(_) => None,
         };
         match sleep {
             Some(sleep) if sleep.timer == data.timer => sleep.fired = true,
@@ -76,15 +76,15 @@ impl ControlState {
     pub(super) fn add_message_between_turns(&mut self, message: Message) -> ApplyResult {
         match &mut self.stage {
             // A message ends the wait, so that the model is called now.
-            Stage::ModelPending(pending) => pending.pending_timer = None,
-            Stage::Concluding(concluding) if concluding.gate.is_none() => {
-                self.stage = Stage::ModelPending(PendingModelCall::default());
+            RunStage::ModelPending(pending) => pending.pending_timer = None,
+            RunStage::Concluding(concluding) if concluding.gate.is_none() => {
+                self.stage = RunStage::ModelPending(PendingModelCall::default());
             }
-            Stage::Concluding(_)
-            | Stage::New
-            | Stage::ModelRunning(_)
-            | Stage::ToolsRunning(_)
-            | Stage::Ended(_) => {
+            RunStage::Concluding(_)
+            | RunStage::New
+            | RunStage::ModelRunning(_)
+            | RunStage::ToolsRunning(_)
+            | RunStage::Ended(_) => {
                 return Err("messages to the model are only allowed between turns");
             }
         }
@@ -98,11 +98,11 @@ impl ControlState {
     }
 
     pub(super) fn apply_budget_raised(&mut self, data: &BudgetRaised) -> ApplyResult {
-        self.raise_caps(data.raise);
+        self.raise_budget_caps(data.raise);
         NO_MESSAGES
     }
 
-    pub(super) fn raise_caps(&mut self, raise: BudgetRaise) {
+    pub(super) fn raise_budget_caps(&mut self, raise: BudgetRaise) {
         self.caps = self.caps.with_raised_caps(raise);
         self.exhausted_cap = None;
         self.warned.clear();

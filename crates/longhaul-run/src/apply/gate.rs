@@ -4,15 +4,15 @@ use longhaul_core::event::gate::{GateAnswer, GateExpired, GateNotice, GateRaised
 use longhaul_core::id::GateId;
 use longhaul_core::message::Message;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
-use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateSpec, TimeoutAction};
+use longhaul_core::policy::gate::{Answer, GateDecision, GateKind, GateSpec, GateTimeoutAction};
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunError;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
-use crate::policy::legacy_output::output_from_edit;
-use crate::state::call::{Call, ToolCallState};
+use crate::policy::legacy_output::output_from_human_edit;
+use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::ControlState;
-use crate::state::stage::{PendingModelCall, Stage};
+use crate::state::stage::{PendingModelCall, RunStage};
 
 impl ControlState {
     pub(super) fn apply_gate_raised(&mut self, data: &GateRaised) -> ApplyResult {
@@ -24,7 +24,7 @@ impl ControlState {
                 false => ToolCallState::AwaitingAnswer(gate.id),
             };
         } else if gate.kind == GateKind::Result {
-            let Stage::Concluding(concluding) = &mut self.stage else {
+            let RunStage::Concluding(concluding) = &mut self.stage else {
                 return Err("the output is approved only at the end");
             };
             concluding.gate = Some(gate.id);
@@ -35,7 +35,7 @@ impl ControlState {
 
     pub(super) fn apply_gate_withdrawn(&mut self, data: &GateNotice) -> ApplyResult {
         self.close_gate(data.gate);
-        if let Stage::Concluding(concluding) = &mut self.stage
+        if let RunStage::Concluding(concluding) = &mut self.stage
             && concluding.gate == Some(data.gate)
         {
             concluding.gate = None;
@@ -60,7 +60,7 @@ impl ControlState {
         };
         let answer = &data.answer;
         if gate.kind == GateKind::Result {
-            return self.apply_result_answer(answer);
+            return self.apply_result_gate_answer(answer);
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
             match gate.kind {
@@ -74,35 +74,37 @@ impl ControlState {
         NO_MESSAGES
     }
 
-    fn call_waiting_at_gate(&mut self, gate: GateId) -> Option<&mut Call> {
+    fn call_waiting_at_gate(&mut self, gate: GateId) -> Option<&mut TrackedToolCall> {
         let mut calls = self.calls_mut().iter_mut();
         calls.find(|call| call.gate() == Some(gate))
     }
 
-    fn apply_result_answer(&mut self, answer: &Answer) -> ApplyResult {
-        let Stage::Concluding(concluding) = &mut self.stage else {
+    fn apply_result_gate_answer(&mut self, answer: &Answer) -> ApplyResult {
+        let RunStage::Concluding(concluding) = &mut self.stage else {
             return NO_MESSAGES;
         };
         concluding.gate = None;
         match &answer.decision {
-            Decision::Approve | Decision::Complete | Decision::Answer(_) => {
+            GateDecision::Approve | GateDecision::Complete | GateDecision::Answer(_) => {
                 concluding.approved = true;
             }
-            Decision::Edit(edited) => {
+            GateDecision::Edit(edited) => {
                 concluding.approved = true;
-                concluding.output = output_from_edit(edited);
+                concluding.output = output_from_human_edit(edited);
             }
-            Decision::Reject => match answer.note.as_ref().filter(|note| !note.trim().is_empty()) {
-                Some(note) => {
-                    let note = Message::user(note.as_str());
-                    self.stage = Stage::ModelPending(PendingModelCall::default());
-                    return Ok(vec![note]);
+            GateDecision::Reject => {
+                match answer.note.as_ref().filter(|note| !note.trim().is_empty()) {
+                    Some(note) => {
+                        let note = Message::user(note.as_str());
+                        self.stage = RunStage::ModelPending(PendingModelCall::default());
+                        return Ok(vec![note]);
+                    }
+                    None => {
+                        let message = format!("{} rejected the result", answer.by);
+                        self.pending_failure = Some(RunError::new("rejected", message, ""));
+                    }
                 }
-                None => {
-                    let message = format!("{} rejected the result", answer.by);
-                    self.pending_failure = Some(RunError::new("rejected", message, ""));
-                }
-            },
+            }
         }
         NO_MESSAGES
     }
@@ -112,16 +114,16 @@ impl ControlState {
             return NO_MESSAGES;
         };
         match data.on_timeout {
-            TimeoutAction::Fail => {
+            GateTimeoutAction::Fail => {
                 let message = format!("nobody answered before the deadline: {}", gate.ask);
                 self.pending_failure = Some(RunError::new("gate_expired", message, ""));
             }
-            TimeoutAction::Pause => {
+            GateTimeoutAction::Pause => {
                 self.pause.get_or_insert_with(|| "an unanswered gate".into());
                 self.reset_expired_question(&gate);
             }
-            TimeoutAction::Approve => self.apply_timeout_answer(&gate, true),
-            TimeoutAction::Reject => self.apply_timeout_answer(&gate, false),
+            GateTimeoutAction::Approve => self.apply_gate_timeout_answer(&gate, true),
+            GateTimeoutAction::Reject => self.apply_gate_timeout_answer(&gate, false),
         }
         NO_MESSAGES
     }
@@ -129,7 +131,7 @@ impl ControlState {
     /// Resets the tool call or the output that waits at an expired gate, so that a new gate asks
     /// again after the pause.
     fn reset_expired_question(&mut self, gate: &GateSpec) {
-        if let Stage::Concluding(concluding) = &mut self.stage {
+        if let RunStage::Concluding(concluding) = &mut self.stage {
             concluding.gate = None;
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
@@ -144,8 +146,8 @@ impl ControlState {
         }
     }
 
-    fn apply_timeout_answer(&mut self, gate: &GateSpec, approved: bool) {
-        if let Stage::Concluding(concluding) = &mut self.stage
+    fn apply_gate_timeout_answer(&mut self, gate: &GateSpec, approved: bool) {
+        if let RunStage::Concluding(concluding) = &mut self.stage
             && concluding.gate == Some(gate.id)
         {
             concluding.gate = None;
@@ -166,12 +168,12 @@ impl ControlState {
     }
 }
 
-fn apply_approval_answer(call: &mut Call, answer: &Answer) {
+fn apply_approval_answer(call: &mut TrackedToolCall, answer: &Answer) {
     match &answer.decision {
-        Decision::Approve | Decision::Complete | Decision::Answer(_) => {
+        GateDecision::Approve | GateDecision::Complete | GateDecision::Answer(_) => {
             call.state = ToolCallState::Ready;
         }
-        Decision::Edit(edited) => {
+        GateDecision::Edit(edited) => {
             call.edited = Some(edited.clone());
             call.state = ToolCallState::Ready;
             // The edited arguments were not classified, so the call may have any effect.
@@ -179,7 +181,7 @@ fn apply_approval_answer(call: &mut Call, answer: &Answer) {
                 call.classification.class = EffectClass::Once;
             }
         }
-        Decision::Reject => {
+        GateDecision::Reject => {
             call.state = ToolCallState::from_result_text(
                 append_answer_note("a person rejected this call", answer),
                 true,
@@ -209,17 +211,17 @@ fn answer_note(answer: &Answer) -> Option<String> {
 /// Applies an answer about a call in doubt. Approve: the call has not taken effect and may run
 /// again. Reject: the call has not taken effect and must not run. Any other answer: its text is the
 /// result of the call.
-fn apply_in_doubt_answer(call: &mut Call, answer: &Answer) {
+fn apply_in_doubt_answer(call: &mut TrackedToolCall, answer: &Answer) {
     call.state = match &answer.decision {
-        Decision::Approve | Decision::Edit(_) => {
+        GateDecision::Approve | GateDecision::Edit(_) => {
             call.approval_note = answer_note(answer);
             ToolCallState::Ready
         }
-        Decision::Reject => ToolCallState::from_result_text(
+        GateDecision::Reject => ToolCallState::from_result_text(
             append_answer_note("a person confirmed that it did not happen", answer),
             true,
         ),
-        Decision::Answer(_) | Decision::Complete => {
+        GateDecision::Answer(_) | GateDecision::Complete => {
             ToolCallState::from_result_text(answer_text(answer), false)
         }
     };
@@ -228,11 +230,11 @@ fn apply_in_doubt_answer(call: &mut Call, answer: &Answer) {
 /// Returns the decision, note and payload of an answer as text for the model.
 fn answer_text(answer: &Answer) -> String {
     let decision = match &answer.decision {
-        Decision::Answer(text) => Some(text.clone()),
-        Decision::Reject => Some("no".into()),
-        Decision::Complete => Some("it has happened".into()),
-        Decision::Approve => Some("yes".into()),
-        Decision::Edit(edited) => Some(edited.as_str().to_owned()),
+        GateDecision::Answer(text) => Some(text.clone()),
+        GateDecision::Reject => Some("no".into()),
+        GateDecision::Complete => Some("it has happened".into()),
+        GateDecision::Approve => Some("yes".into()),
+        GateDecision::Edit(edited) => Some(edited.as_str().to_owned()),
     };
     let parts = [decision, answer_note(answer)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n")

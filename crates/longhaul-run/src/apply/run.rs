@@ -6,12 +6,12 @@ use longhaul_core::event::run::{
     RunBlocked, RunCancelled, RunClaimed, RunCompleted, RunControlRequest, RunFailed, RunPrepared,
     RunRetried, RunRetryScheduled, RunWaiting,
 };
-use longhaul_core::status::{RunOutcome, Wait};
+use longhaul_core::status::{RunOutcome, WaitReason};
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::state::control::{ControlState, IdleReason};
 use crate::state::loop_guard::LoopGuard;
-use crate::state::stage::{PendingModelCall, PendingTimer, Stage};
+use crate::state::stage::{PendingModelCall, PendingTimer, RunStage};
 
 impl ControlState {
     pub(super) fn apply_run_claimed(&mut self, data: &RunClaimed) -> ApplyResult {
@@ -31,18 +31,18 @@ impl ControlState {
     }
 
     pub(super) fn apply_run_prepared(&mut self, data: &RunPrepared) -> ApplyResult {
-        if !matches!(self.stage, Stage::New) {
+        if !matches!(self.stage, RunStage::New) {
             return Err("a run is prepared only once");
         }
         self.pricing = data.pricing;
         self.compactor = data.compactor.clone().map(Arc::new);
         self.loop_guard = LoopGuard::new(data.identical_calls);
-        self.stage = Stage::ModelPending(PendingModelCall::default());
+        self.stage = RunStage::ModelPending(PendingModelCall::default());
         Ok(data.initial_messages.clone())
     }
 
     pub(super) fn apply_run_waiting(&mut self, data: &RunWaiting) -> ApplyResult {
-        let is_release = data.wait == Wait::Worker;
+        let is_release = data.wait == WaitReason::Worker;
         if self.has_unrepeatable_work() || (self.has_running_call() && !is_release) {
             return Err("a run with work in progress can't be parked");
         }
@@ -53,17 +53,22 @@ impl ControlState {
         });
         // A wait without a timer, such as a release, keeps the timer that was set before.
         match &mut self.stage {
-            Stage::ModelPending(pending) => pending.pending_timer = sleep.or(pending.pending_timer),
-            Stage::Concluding(concluding) => {
+            RunStage::ModelPending(pending) => {
+                pending.pending_timer = sleep.or(pending.pending_timer)
+            }
+            RunStage::Concluding(concluding) => {
                 concluding.pending_timer = sleep.or(concluding.pending_timer)
             }
-            Stage::New | Stage::ModelRunning(_) | Stage::ToolsRunning(_) | Stage::Ended(_) => {}
+            RunStage::New
+            | RunStage::ModelRunning(_)
+            | RunStage::ToolsRunning(_)
+            | RunStage::Ended(_) => {}
         }
         self.set_parked(data.wait.clone(), data.timer);
         NO_MESSAGES
     }
 
-    fn set_parked(&mut self, wait: Wait, timer: Option<longhaul_core::id::TimerId>) {
+    fn set_parked(&mut self, wait: WaitReason, timer: Option<longhaul_core::id::TimerId>) {
         self.idle = Some(IdleReason::Parked { wait, timer });
         self.driven = false;
     }
@@ -105,7 +110,7 @@ impl ControlState {
         // The budget may have been raised through another run of the tree.
         self.exhausted_cap = None;
         if let Some(raise) = data.raise {
-            self.raise_caps(raise);
+            self.raise_budget_caps(raise);
         }
         NO_MESSAGES
     }
@@ -116,7 +121,7 @@ impl ControlState {
         if !asked_by_call {
             self.blocked_on = Some(data.gate);
         }
-        self.set_parked(Wait::Blocked(data.gate), None);
+        self.set_parked(WaitReason::Blocked(data.gate), None);
         NO_MESSAGES
     }
 
@@ -144,7 +149,7 @@ impl ControlState {
         if self.has_running_call() {
             return Err("a run with work in progress can't be ended");
         }
-        self.stage = Stage::Ended(outcome);
+        self.stage = RunStage::Ended(outcome);
         self.idle = None;
         self.driven = false;
         self.gates.clear();
@@ -153,7 +158,7 @@ impl ControlState {
     }
 
     pub(super) fn apply_retry_scheduled(&mut self, data: &RunRetryScheduled) -> ApplyResult {
-        let Stage::ModelPending(pending) = &mut self.stage else {
+        let RunStage::ModelPending(pending) = &mut self.stage else {
             return Err("only a run that is about to call the model can be retried");
         };
         pending.retry_attempt = Some(data.attempt);
@@ -161,13 +166,13 @@ impl ControlState {
     }
 
     pub(super) fn apply_run_retried(&mut self, data: &RunRetried) -> ApplyResult {
-        let Stage::ModelPending(pending) = &mut self.stage else {
+        let RunStage::ModelPending(pending) = &mut self.stage else {
             return Err("only a run that is about to call the model can be retried");
         };
         pending.retry_attempt = None;
         pending.failures = 0;
         self.attempt = data.attempt;
-        self.attempt_time = self.attempt_time.restarted(self.totals.active);
+        self.attempt_time = self.attempt_time.with_new_attempt(self.totals.active);
         NO_MESSAGES
     }
 }

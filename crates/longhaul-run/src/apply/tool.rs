@@ -12,7 +12,7 @@ use longhaul_core::id::CallId;
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::control_tool_names::{FINISH, wait_timer_id};
 use crate::policy::legacy_output::legacy_output_from_finish_call;
-use crate::state::call::{Call, ToolCallState};
+use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::ControlState;
 use crate::state::stage::PendingTimer;
 
@@ -20,7 +20,7 @@ use crate::state::stage::PendingTimer;
 const ARTIFACTS_MAX: usize = 256;
 
 impl ControlState {
-    pub(super) fn call_mut(&mut self, id: CallId) -> Result<&mut Call, &'static str> {
+    pub(super) fn call_mut(&mut self, id: CallId) -> Result<&mut TrackedToolCall, &'static str> {
         let mut calls = self.calls_mut().iter_mut();
         calls.find(|call| call.id == id).ok_or("the current reply has no such call")
     }
@@ -32,7 +32,7 @@ impl ControlState {
         let epoch = self.epoch;
         let run = self.id;
         let call = self.call_mut(data.call)?;
-        if !call.may_start(epoch) {
+        if !call.may_start_in_epoch(epoch) {
             return Err("this call may not start in its current state");
         }
         call.starts = data.attempt;

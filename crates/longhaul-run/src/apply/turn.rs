@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use longhaul_core::event::turn::{
-    MessageTopic, ModelCallPurpose, OutputCheck, RuntimeMessage, TurnCompleted, TurnFailed,
-    TurnInterrupted, TurnStarted,
+    ModelCallPurpose, OutputCheckResult, RuntimeMessage, RuntimeMessageTopic, TurnCompleted,
+    TurnFailed, TurnInterrupted, TurnStarted,
 };
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::CallId;
@@ -14,11 +14,11 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, MicroUsd, Usage};
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
-use crate::policy::legacy_output::{legacy_output_from_text, output_from_data};
-use crate::state::call::{Call, ToolCallState};
+use crate::policy::legacy_output::{legacy_output_from_text, output_from_data_fields};
+use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::{COMPACTION_TURNS_MIN, ControlState};
 use crate::state::stage::{
-    ConcludingState, PendingModelCall, RunningModelCall, RunningToolCalls, Stage,
+    ConcludingState, PendingModelCall, RunStage, RunningModelCall, RunningToolCalls,
 };
 
 /// Result recorded for a tool call of a reply that was truncated by the token limit.
@@ -30,7 +30,7 @@ const CONTINUE_MESSAGE: &str = "[longhaul] You were interrupted. Continue.";
 
 impl ControlState {
     pub(super) fn apply_turn_started(&mut self, data: &TurnStarted) -> ApplyResult {
-        let Stage::ModelPending(pending) = &self.stage else {
+        let RunStage::ModelPending(pending) = &self.stage else {
             return Err("the model is called only when nothing else is in progress");
         };
         if self.cancel.is_some() {
@@ -42,7 +42,7 @@ impl ControlState {
         if pending.failures > 0 {
             self.retries.model_calls = self.retries.model_calls.saturating_add(1);
         }
-        self.stage = Stage::ModelRunning(RunningModelCall {
+        self.stage = RunStage::ModelRunning(RunningModelCall {
             turn: data.turn,
             attempt: data.attempt,
             failures: pending.failures,
@@ -71,21 +71,21 @@ impl ControlState {
     fn record_runtime_messages(&mut self, messages: &[RuntimeMessage]) -> Vec<Message> {
         for message in messages {
             match message.topic {
-                MessageTopic::Output => self.output_retries.mark_reported(),
-                MessageTopic::Loop => self.loop_guard = self.loop_guard.mark_warned(),
-                MessageTopic::World => {}
+                RuntimeMessageTopic::Output => self.output_retries.mark_reported(),
+                RuntimeMessageTopic::Loop => self.loop_guard = self.loop_guard.mark_warned(),
+                RuntimeMessageTopic::World => {}
             }
         }
         let texts = messages.iter().map(|message| Message::user(Arc::clone(&message.text)));
         texts.collect()
     }
 
-    fn require_model_call(
+    fn require_running_model_call(
         &self,
         turn: u32,
         purpose: ModelCallPurpose,
     ) -> Result<&RunningModelCall, &'static str> {
-        let Stage::ModelRunning(running) = &self.stage else {
+        let RunStage::ModelRunning(running) = &self.stage else {
             return Err("no turn is in progress");
         };
         match running.turn == turn && running.purpose == purpose {
@@ -94,7 +94,7 @@ impl ControlState {
         }
     }
 
-    fn add_usage(&mut self, usage: Usage, cost: Option<MicroUsd>, active: Millis) {
+    fn add_usage_to_totals(&mut self, usage: Usage, cost: Option<MicroUsd>, active: Millis) {
         self.totals.usage = self.totals.usage.plus(usage);
         self.totals.cost = self.totals.cost.plus(cost.unwrap_or_default());
         self.totals.unpriced |= cost.is_none();
@@ -103,15 +103,15 @@ impl ControlState {
     }
 
     pub(super) fn apply_turn_completed(&mut self, data: &TurnCompleted) -> ApplyResult {
-        self.require_model_call(data.turn, ModelCallPurpose::Turn)?;
+        self.require_running_model_call(data.turn, ModelCallPurpose::Turn)?;
         if data.reply.tool_calls().count() != data.calls.len() {
             return Err("every call of a reply must be classified");
         }
-        self.add_usage(data.usage, data.cost, data.active);
+        self.add_usage_to_totals(data.usage, data.cost, data.active);
         self.turns += 1;
         self.turn = data.turn;
         self.stage = stage_after_reply(data);
-        self.output_retries.record_reply(data);
+        self.output_retries.count_invalid_answer(data);
         if let Some(error) = failure_after_reply(data) {
             self.pending_failure = Some(error);
         }
@@ -123,7 +123,7 @@ impl ControlState {
     }
 
     pub(super) fn apply_turn_failed(&mut self, data: &TurnFailed) -> ApplyResult {
-        let Stage::ModelRunning(running) = self.stage.clone() else {
+        let RunStage::ModelRunning(running) = self.stage.clone() else {
             return Err("no turn is in progress");
         };
         if running.turn != data.turn {
@@ -151,7 +151,7 @@ impl ControlState {
         let overflow = must || (too_long && running.purpose == ModelCallPurpose::Turn);
         // The compactor is another model, so its failures don't count as failures of the run.
         let counts = class.counts_as_attempt() && !helped && !running.is_optional_compaction();
-        self.stage = Stage::ModelPending(PendingModelCall {
+        self.stage = RunStage::ModelPending(PendingModelCall {
             attempts: data.attempt,
             // The fallback model has no failures yet.
             failures: match data.fallback_model {
@@ -182,10 +182,10 @@ impl ControlState {
     }
 
     pub(super) fn apply_turn_interrupted(&mut self, data: &TurnInterrupted) -> ApplyResult {
-        self.require_model_call(data.turn, ModelCallPurpose::Turn)?;
-        self.add_usage(data.usage, data.cost, data.active);
+        self.require_running_model_call(data.turn, ModelCallPurpose::Turn)?;
+        self.add_usage_to_totals(data.usage, data.cost, data.active);
         self.turn = data.turn;
-        self.stage = Stage::ModelPending(PendingModelCall::default());
+        self.stage = RunStage::ModelPending(PendingModelCall::default());
         if data.text.trim().is_empty() {
             return NO_MESSAGES;
         }
@@ -197,13 +197,13 @@ impl ControlState {
         &mut self,
         data: &longhaul_core::event::environment::MemoryCompacted,
     ) -> ApplyResult {
-        let Stage::ModelRunning(running) = &self.stage else {
+        let RunStage::ModelRunning(running) = &self.stage else {
             return Err("a compaction needs a model call");
         };
         if running.purpose != ModelCallPurpose::Compact {
             return Err("another call is in progress");
         }
-        self.stage = Stage::ModelPending(PendingModelCall {
+        self.stage = RunStage::ModelPending(PendingModelCall {
             attempts: running.attempt,
             failures: running.failures,
             compacted: true,
@@ -214,27 +214,27 @@ impl ControlState {
             && self.turns - self.compaction.last_turns < COMPACTION_TURNS_MIN;
         self.compaction.consecutive = if again { self.compaction.consecutive + 1 } else { 1 };
         self.compaction.last_turns = self.turns;
-        self.add_usage(data.usage, data.cost, data.active);
+        self.add_usage_to_totals(data.usage, data.cost, data.active);
         NO_MESSAGES
     }
 }
 
 /// Returns the stage of the run after a model reply.
-fn stage_after_reply(data: &TurnCompleted) -> Stage {
+fn stage_after_reply(data: &TurnCompleted) -> RunStage {
     let pauses = data.stop == StopReason::PauseTurn;
     if data.calls.is_empty() && pauses {
-        return Stage::ModelPending(PendingModelCall::default());
+        return RunStage::ModelPending(PendingModelCall::default());
     }
     if data.calls.is_empty() {
         let output = match (&data.output_check, &data.output) {
-            (Some(OutputCheck::Invalid(_)), _) => {
-                return Stage::ModelPending(PendingModelCall::default());
+            (Some(OutputCheckResult::Invalid(_)), _) => {
+                return RunStage::ModelPending(PendingModelCall::default());
             }
             (_, Some(journaled)) => journaled.clone(),
-            (Some(OutputCheck::Valid(given)), None) => output_from_data(given),
+            (Some(OutputCheckResult::Valid(given)), None) => output_from_data_fields(given),
             (None, None) => legacy_output_from_text(data.reply.text()),
         };
-        return Stage::Concluding(ConcludingState::new(output, false));
+        return RunStage::Concluding(ConcludingState::new(output, false));
     }
     // A call of a truncated reply may have incomplete arguments, so it never runs.
     let state = match data.stop == StopReason::MaxTokens {
@@ -243,7 +243,7 @@ fn stage_after_reply(data: &TurnCompleted) -> Stage {
     };
     let calls =
         data.reply.tool_calls().zip(&data.calls).zip(1..).map(|((call, classification), index)| {
-            Call {
+            TrackedToolCall {
                 id: CallId { turn: data.turn, index },
                 provider_id: call.id.clone(),
                 input: call.input.clone(),
@@ -254,7 +254,7 @@ fn stage_after_reply(data: &TurnCompleted) -> Stage {
                 state: state.clone(),
             }
         });
-    Stage::ToolsRunning(RunningToolCalls {
+    RunStage::ToolsRunning(RunningToolCalls {
         turn: data.turn,
         calls: calls.collect(),
         final_output: data.output.clone(),

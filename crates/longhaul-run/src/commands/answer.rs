@@ -4,31 +4,31 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_core::change::{Batch, Change, GateTransition, GateUpdate, RuleRow};
+use longhaul_core::change::{ApprovalRuleRow, Batch, Change, GateTransition, GateUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::RuleAdded;
 use longhaul_core::event::gate::GateAnswer;
 use longhaul_core::id::RuleId;
 use longhaul_core::policy::gate::{
-    Answer, AnswerScope, Decision, GateKind, GateRow, GateSpec, GateStatus, RecordedAnswer,
+    Answer, AnswerScope, GateDecision, GateKind, GateRow, GateSpec, GateStatus, RecordedAnswer,
 };
 use longhaul_core::raw::{Hash, RawJson};
 
 use crate::context::DecideContext;
-use crate::policy::digest::edited_digest;
+use crate::policy::digest::edited_content_digest;
 use crate::rejection::Rejection;
 
 /// Decides the effect of an answer to a gate: it is recorded as one of several votes, or it closes
 /// the gate.
-pub(super) fn decide_answer(
+pub(super) fn decide_gate_answer(
     gate: &GateRow,
     answer: Answer,
     ctx: DecideContext,
 ) -> Result<Batch, Rejection> {
     check_gate_open(gate, ctx)?;
     check_decision_allowed(&gate.spec.kind, &answer.decision)?;
-    check_digest(gate, &answer)?;
-    check_permission(gate, &answer)?;
+    check_answer_digest(gate, &answer)?;
+    check_answer_permission(gate, &answer)?;
     let id = gate.spec.id;
     let close =
         |event: fn(GateAnswer) -> Event, end: fn(Answer) -> GateTransition, answer: Answer| {
@@ -63,7 +63,7 @@ fn check_gate_open(gate: &GateRow, ctx: DecideContext) -> Result<(), Rejection> 
     }
 }
 
-fn check_decision_allowed(kind: &GateKind, decision: &Decision) -> Result<(), Rejection> {
+fn check_decision_allowed(kind: &GateKind, decision: &GateDecision) -> Result<(), Rejection> {
     if allowed_decisions(kind).contains(&decision.as_str()) {
         return Ok(());
     }
@@ -79,27 +79,33 @@ fn check_decision_allowed(kind: &GateKind, decision: &Decision) -> Result<(), Re
 /// Returns the digest that an approval of this gate must include. It is computed from the content
 /// that the gate was raised with, or from the newest edit among the votes, which all further
 /// approvals then refer to.
-pub fn current_digest(gate: &GateRow) -> Option<Hash> {
+pub fn current_gate_digest(gate: &GateRow) -> Option<Hash> {
     let original = gate.spec.digest?;
-    Some(newest_edit(gate).map_or(original, |edited| edited_digest(original, edited)))
+    Some(
+        newest_edited_input(gate)
+            .map_or(original, |edited| edited_content_digest(original, edited)),
+    )
 }
 
 /// Returns the newest edit of the gate's content among the votes. `None` means that nobody edited
 /// it.
-fn newest_edit(gate: &GateRow) -> Option<&RawJson> {
+fn newest_edited_input(gate: &GateRow) -> Option<&RawJson> {
     let newest = gate.answers.iter().rev();
     newest
         .filter_map(|given| match &given.answer.decision {
-            Decision::Edit(edited) => Some(edited),
-            Decision::Approve | Decision::Reject | Decision::Answer(_) | Decision::Complete => None,
+            GateDecision::Edit(edited) => Some(edited),
+            GateDecision::Approve
+            | GateDecision::Reject
+            | GateDecision::Answer(_)
+            | GateDecision::Complete => None,
         })
         .next()
 }
 
 /// Returns the content that an approval of this gate now applies to: the content that the gate was
 /// raised with, or the newest edit among the votes.
-pub fn current_input(gate: &GateRow) -> Option<&RawJson> {
-    newest_edit(gate).or(gate.spec.input.as_ref())
+pub fn current_gate_input(gate: &GateRow) -> Option<&RawJson> {
+    newest_edited_input(gate).or(gate.spec.input.as_ref())
 }
 
 /// Returns the decisions that an answer to this kind of gate may contain, such as `approve`.
@@ -112,13 +118,13 @@ pub const fn allowed_decisions(kind: &GateKind) -> &'static [&'static str] {
     }
 }
 
-fn check_digest(gate: &GateRow, answer: &Answer) -> Result<(), Rejection> {
-    let Some(current) = current_digest(gate) else {
+fn check_answer_digest(gate: &GateRow, answer: &Answer) -> Result<(), Rejection> {
+    let Some(current) = current_gate_digest(gate) else {
         return Ok(());
     };
     let needed = match answer.decision {
-        Decision::Approve | Decision::Edit(_) => true,
-        Decision::Reject | Decision::Answer(_) | Decision::Complete => false,
+        GateDecision::Approve | GateDecision::Edit(_) => true,
+        GateDecision::Reject | GateDecision::Answer(_) | GateDecision::Complete => false,
     };
     match answer.digest {
         None if needed => Err(Rejection::DigestMissing),
@@ -127,18 +133,18 @@ fn check_digest(gate: &GateRow, answer: &Answer) -> Result<(), Rejection> {
     }
 }
 
-fn check_permission(gate: &GateRow, answer: &Answer) -> Result<(), Rejection> {
-    let agrees = matches!(answer.decision, Decision::Approve | Decision::Edit(_));
+fn check_answer_permission(gate: &GateRow, answer: &Answer) -> Result<(), Rejection> {
+    let agrees = matches!(answer.decision, GateDecision::Approve | GateDecision::Edit(_));
     let own = gate.submitter.as_deref() == Some(answer.by.as_str());
     if agrees && own && gate.spec.approvers.not_submitter {
         return Err(Rejection::SelfApproval);
     }
     // Only an approval without changes can apply to later calls.
-    let is_offered = gate.spec.pattern.is_some() && answer.decision == Decision::Approve;
+    let is_offered = gate.spec.pattern.is_some() && answer.decision == GateDecision::Approve;
     if answer.scope == AnswerScope::Run && !is_offered {
         return Err(Rejection::ScopeNotOffered);
     }
-    let edits = matches!(answer.decision, Decision::Edit(_));
+    let edits = matches!(answer.decision, GateDecision::Edit(_));
     if agrees && !edits && current_approvers(gate).contains(answer.by.as_str()) {
         return Err(Rejection::AlreadyVoted(answer.by.clone()));
     }
@@ -147,7 +153,7 @@ fn check_permission(gate: &GateRow, answer: &Answer) -> Result<(), Rejection> {
 
 /// Returns the people who have approved the gate's current content. An edit restarts the count.
 fn current_approvers(gate: &GateRow) -> BTreeSet<&str> {
-    let is_edit = |given: &RecordedAnswer| matches!(given.answer.decision, Decision::Edit(_));
+    let is_edit = |given: &RecordedAnswer| matches!(given.answer.decision, GateDecision::Edit(_));
     let from = gate.answers.iter().rposition(is_edit).unwrap_or(0);
     gate.answers[from..].iter().map(|given| given.answer.by.as_str()).collect()
 }
@@ -156,7 +162,7 @@ fn current_approvers(gate: &GateRow) -> BTreeSet<&str> {
 /// them must have this scope.
 fn is_approval_for_run(gate: &GateRow, answer: &Answer) -> bool {
     let earlier = gate.answers.iter().map(|given| given.answer.scope);
-    answer.decision == Decision::Approve
+    answer.decision == GateDecision::Approve
         && answer.scope == AnswerScope::Run
         && earlier.into_iter().all(|scope| scope == AnswerScope::Run)
 }
@@ -165,17 +171,17 @@ fn is_approval_for_run(gate: &GateRow, answer: &Answer) -> bool {
 fn answer_closes_gate(gate: &GateRow, answer: &Answer) -> bool {
     let needed = usize::from(gate.spec.approvers.count);
     match &answer.decision {
-        Decision::Edit(_) => needed <= 1,
-        Decision::Approve => current_approvers(gate).len() + 1 >= needed,
-        Decision::Reject | Decision::Answer(_) | Decision::Complete => true,
+        GateDecision::Edit(_) => needed <= 1,
+        GateDecision::Approve => current_approvers(gate).len() + 1 >= needed,
+        GateDecision::Reject | GateDecision::Answer(_) | GateDecision::Complete => true,
     }
 }
 
 /// Returns the answer to record when the gate closes. If people have approved an edit of the
 /// content, the decision of the answer becomes that edit.
 fn answer_with_approved_edit(gate: &GateRow, mut answer: Answer) -> Answer {
-    if let (Decision::Approve, Some(edited)) = (&answer.decision, newest_edit(gate)) {
-        answer.decision = Decision::Edit(edited.clone());
+    if let (GateDecision::Approve, Some(edited)) = (&answer.decision, newest_edited_input(gate)) {
+        answer.decision = GateDecision::Edit(edited.clone());
     }
     answer
 }
@@ -192,7 +198,7 @@ fn add_approval_rule(
     };
     let rule = RuleId::derive(id.bits(), "for this run", ctx.now);
     let by = answer.by.clone();
-    let row = RuleRow { rule, pattern: pattern.clone(), by: by.clone(), active: true };
+    let row = ApprovalRuleRow { rule, pattern: pattern.clone(), by: by.clone(), active: true };
     // The rule precedes the answer, so that a run woken by the answer already has the rule.
     batch.events.insert(0, Event::RuleAdded(RuleAdded { rule, pattern, by }));
     batch.changes.push(Change::PutRule(row));

@@ -11,7 +11,7 @@ use longhaul_core::id::TimerId;
 use longhaul_core::port::records::DueTimer;
 
 /// Returns the events and row changes for a timer that is due.
-pub(super) fn decide_timer(due_timer: &DueTimer) -> Batch {
+pub(super) fn decide_due_timer(due_timer: &DueTimer) -> Batch {
     let spent = consume_timer(due_timer.timer);
     let mut batch = Batch { events: Vec::new(), changes: vec![spent] };
     if due_timer.run_ended {

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::{Change, HoldSettlement, UsageRow};
+use longhaul_core::change::{BudgetHoldSettlement, Change, UsageRow};
 use longhaul_core::event::Event;
 use longhaul_core::event::turn::TurnFailed;
 use longhaul_core::failure::{Failure, FailureClass};
@@ -17,7 +17,7 @@ use crate::decide::model_replied::running_model_call;
 use crate::decide::release::release_run;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
-use crate::state::stage::Stage;
+use crate::state::stage::RunStage;
 
 /// Maximum delay before a retry of the same model. For a longer delay, the run switches to its
 /// fallback model if it has one.
@@ -37,7 +37,7 @@ pub(super) fn handle_model_failure(
         true => None,
         false => fallback_model(decision, &failure),
     };
-    let turns = instead.is_some() || may_continue_after_failure(decision, &failure);
+    let turns = instead.is_some() || may_continue_after_model_failure(decision, &failure);
     record_failed_model_call(decision, &failure, (active, cost, instead))?;
     // The driver stopped its call although nobody cancelled the run: it is shutting down.
     if class == FailureClass::Stopped && !stops && decision.control.pause.is_none() {
@@ -50,7 +50,7 @@ pub(super) fn handle_model_failure(
     if decision.control.pending_failure.is_some() && class == FailureClass::Refused {
         return advance_run(decision);
     }
-    let Stage::ModelPending(pending) = &decision.control.stage else {
+    let RunStage::ModelPending(pending) = &decision.control.stage else {
         return advance_run(decision);
     };
     // A failed optional call does not count as a failure of the run, but its retry is delayed too.
@@ -62,9 +62,9 @@ pub(super) fn handle_model_failure(
     let flow = match class.is_transient() {
         true => {
             let delay_min = failure.retry_after.unwrap_or_default();
-            retry_or_fail(decision, (class, delay_min), run_error(&failure))?
+            retry_or_fail(decision, (class, delay_min), run_error_from_failure(&failure))?
         }
-        false => fail_run(decision, run_error(&failure))?,
+        false => fail_run(decision, run_error_from_failure(&failure))?,
     };
     advance_unless_parked(decision, flow)
 }
@@ -84,12 +84,12 @@ fn advance_unless_parked(
 fn fallback_model(decision: &DecisionBuilder<'_>, failure: &Failure) -> Option<String> {
     let other = decision.run.transcript.next_fallback_model()?;
     let class = failure.class;
-    let Stage::ModelRunning(running) = &decision.control.stage else {
+    let RunStage::ModelRunning(running) = &decision.control.stage else {
         return None;
     };
     if class == FailureClass::ContextOverflow
         || !class.counts_as_attempt()
-        || may_continue_after_failure(decision, failure)
+        || may_continue_after_model_failure(decision, failure)
     {
         return None;
     }
@@ -101,11 +101,11 @@ fn fallback_model(decision: &DecisionBuilder<'_>, failure: &Failure) -> Option<S
 /// Returns whether the run may continue immediately although a model call failed: the call was for
 /// an optional compaction, or the run's own model can do the compaction. False if the run's own
 /// model was throttled, because the next request would go to the same model.
-fn may_continue_after_failure(decision: &DecisionBuilder<'_>, failure: &Failure) -> bool {
-    let Stage::ModelRunning(running) = &decision.control.stage else {
+fn may_continue_after_model_failure(decision: &DecisionBuilder<'_>, failure: &Failure) -> bool {
+    let RunStage::ModelRunning(running) = &decision.control.stage else {
         return false;
     };
-    let own = decision.run.transcript.model();
+    let own = decision.run.transcript.current_model();
     let is_own = running.called_model(own) == own;
     (running.is_optional_compaction() || running.model.is_some())
         && !(is_own && is_throttled(failure))
@@ -130,7 +130,7 @@ fn record_failed_model_call(
     let usage = failure.usage.unwrap_or_default();
     let price = decision.control.pricing_for(running).price;
     let micros = cost.or(price.map(|price| price.cost(usage)));
-    let called_model = running.called_model(decision.run.transcript.model()).to_owned();
+    let called_model = running.called_model(decision.run.transcript.current_model()).to_owned();
     let charged =
         BudgetAmount { micro_usd: micros.unwrap_or_default(), tokens: usage.total_tokens() };
     let failure = failure.clone();
@@ -143,14 +143,14 @@ fn record_failed_model_call(
         cost,
         fallback_model: instead,
     }))?;
-    decision.add_change(Change::Settle(HoldSettlement {
+    decision.add_row_change(Change::Settle(BudgetHoldSettlement {
         held,
         spent: charged,
         lost: BudgetAmount::default(),
     }));
     let used = usage.total_tokens() > 0;
     let model = if used { called_model } else { String::new() };
-    decision.add_change(Change::AddUsage(UsageRow {
+    decision.add_row_change(Change::AddUsage(UsageRow {
         model,
         usage,
         cost: micros,
@@ -160,7 +160,7 @@ fn record_failed_model_call(
     Ok(())
 }
 
-fn run_error(failure: &Failure) -> RunError {
+fn run_error_from_failure(failure: &Failure) -> RunError {
     let hint = match failure.class {
         FailureClass::Auth => "check the provider's key",
         FailureClass::Quota => "check the provider's account",

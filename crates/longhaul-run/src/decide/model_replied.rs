@@ -1,7 +1,7 @@
 //! Records a model reply or the interruption of a reply. The usage of a discarded reply is recorded
 //! too.
 
-use longhaul_core::change::{Change, HoldSettlement, UsageRow};
+use longhaul_core::change::{BudgetHoldSettlement, Change, UsageRow};
 use longhaul_core::event::Event;
 use longhaul_core::event::turn::{ModelCallPurpose, TurnCompleted, TurnFailed, TurnInterrupted};
 use longhaul_core::failure::{Failure, FailureClass};
@@ -14,7 +14,7 @@ use crate::decision::DecisionBuilder;
 use crate::input::{InterruptedReply, ModelReply};
 use crate::policy::final_output::final_output;
 use crate::rejection::Rejection;
-use crate::state::stage::{RunningModelCall, Stage};
+use crate::state::stage::{RunStage, RunningModelCall};
 
 /// Usage and cost of a model call that has ended, and the budget held for it.
 pub(super) struct ModelCallCharge {
@@ -51,9 +51,10 @@ impl ModelCallCharge {
             micro_usd: self.cost.unwrap_or_default(),
             tokens: self.usage.total_tokens(),
         };
-        let settlement = HoldSettlement { held: self.held, spent, lost: BudgetAmount::default() };
-        decision.add_change(Change::Settle(settlement));
-        decision.add_change(Change::AddUsage(UsageRow {
+        let settlement =
+            BudgetHoldSettlement { held: self.held, spent, lost: BudgetAmount::default() };
+        decision.add_row_change(Change::Settle(settlement));
+        decision.add_row_change(Change::AddUsage(UsageRow {
             model,
             usage: self.usage,
             cost: self.cost,
@@ -67,7 +68,7 @@ impl ModelCallCharge {
 pub(super) fn running_model_call<'a>(
     decision: &'a DecisionBuilder<'_>,
 ) -> Result<&'a RunningModelCall, Rejection> {
-    if let Stage::ModelRunning(running) = &decision.control.stage
+    if let RunStage::ModelRunning(running) = &decision.control.stage
         && running.epoch == decision.control.epoch
     {
         return Ok(running);
@@ -121,7 +122,7 @@ pub(super) fn record_interrupted_reply(
         cost: charge.cost,
         active: interrupted.active,
     }))?;
-    let model = decision.run.transcript.model().to_owned();
+    let model = decision.run.transcript.current_model().to_owned();
     charge.settle_budget(decision, model, interrupted.active);
     advance_run(decision)
 }
@@ -135,7 +136,7 @@ pub(super) fn record_discarded_reply(
 ) -> Result<(), Rejection> {
     let running = running_model_call(decision)?;
     let (turn, attempt) = (running.turn, running.attempt);
-    let model = running.called_model(decision.run.transcript.model()).to_owned();
+    let model = running.called_model(decision.run.transcript.current_model()).to_owned();
     let why = match decision.control.cancel {
         Some(_) => "the run was cancelled",
         None => "interrupted by a message",

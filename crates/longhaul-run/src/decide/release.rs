@@ -1,10 +1,10 @@
 //! Releases a run when its driver shuts down, and builds errors for inputs that are invalid in the
 //! current stage.
 
-use longhaul_core::change::SchedulingUpdate;
+use longhaul_core::change::RunSchedulingUpdate;
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunWaiting;
-use longhaul_core::status::Wait;
+use longhaul_core::status::WaitReason;
 
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
@@ -15,8 +15,9 @@ pub(super) fn release_run(decision: &mut DecisionBuilder<'_>) -> Result<(), Reje
     if decision.control.has_unrepeatable_work() || decision.control.idle.is_some() {
         return Err(invalid_state_rejection(decision, "a release"));
     }
-    decision.record_event(Event::RunWaiting(RunWaiting { wait: Wait::Worker, timer: None }))?;
-    decision.update_scheduling(SchedulingUpdate::Release);
+    decision
+        .record_event(Event::RunWaiting(RunWaiting { wait: WaitReason::Worker, timer: None }))?;
+    decision.add_scheduling_update(RunSchedulingUpdate::Release);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use crate::rejection::Rejection;
 
 /// Records the timeout that has passed, if there is one. `elapsed` is the duration of the work in
 /// progress.
-pub(super) fn record_timeout(
+pub(super) fn record_passed_timeout(
     decision: &mut DecisionBuilder<'_>,
     elapsed: Millis,
 ) -> Result<(), Rejection> {

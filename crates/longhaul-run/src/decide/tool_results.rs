@@ -10,7 +10,7 @@ use longhaul_core::id::CallId;
 use longhaul_core::time::Millis;
 
 use crate::advance::advance_run;
-use crate::advance::call_events::add_active_time;
+use crate::advance::call_events::add_active_time_to_usage;
 use crate::decision::DecisionBuilder;
 use crate::input::{ToolCallResult, ToolCallStatus};
 use crate::policy::in_doubt;
@@ -39,9 +39,9 @@ pub(super) fn record_tool_results(
             ToolCallStatus::Failed => Event::ToolFailed(ended),
             ToolCallStatus::Interrupted | ToolCallStatus::Unknown => Event::ToolInterrupted(ended),
         })?;
-        decision.put_blobs(tool.blobs);
+        decision.add_blob_changes(tool.blobs);
     }
-    add_active_time(decision, active);
+    add_active_time_to_usage(decision, active);
     advance_run(decision)
 }
 
@@ -105,7 +105,7 @@ pub(super) fn record_tool_verification(
     }
     if doubtful && decision.control.cancel.is_none() {
         decision.record_event(Event::ToolVerified(verified))?;
-        decision.put_blobs(blobs);
+        decision.add_blob_changes(blobs);
     }
     advance_run(decision)
 }

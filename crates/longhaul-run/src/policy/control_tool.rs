@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::policy::control_tool_names::{ASK_HUMAN, FINISH, REPORT_BLOCKED, REPORT_PROGRESS, WAIT};
 use crate::policy::legacy_output::legacy_output_from_finish_call;
-use crate::state::call::Call;
+use crate::state::call::TrackedToolCall;
 
 /// A parsed call of a control tool, such as `ask_human` or `wait`.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,7 +41,10 @@ pub(crate) enum ControlToolCall {
 }
 
 /// Parses a call of a control tool. `None` means that the call is for an ordinary tool.
-pub(crate) fn parse_control_call(call: &Call, now: Timestamp) -> Option<ControlToolCall> {
+pub(crate) fn parse_control_call(
+    call: &TrackedToolCall,
+    now: Timestamp,
+) -> Option<ControlToolCall> {
     let read: fn(&Value, Timestamp) -> ControlToolCall = match call.classification.tool.as_str() {
         ASK_HUMAN => |input, _| parse_question(input),
         REPORT_BLOCKED => |input, _| parse_blocked_report(input),

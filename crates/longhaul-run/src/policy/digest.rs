@@ -20,7 +20,7 @@ pub(crate) struct GateContent<'a> {
 
 /// Returns the digest of the content that a gate shows, including the context and the agent of the
 /// run's task.
-pub(crate) fn content_digest(run: &Run, content: &GateContent<'_>) -> Hash {
+pub(crate) fn gate_content_digest(run: &Run, content: &GateContent<'_>) -> Hash {
     let context: serde_json::Map<_, _> = run
         .task
         .context
@@ -52,7 +52,7 @@ fn parse_or_wrap_json(raw: &RawJson) -> Value {
 
 /// Returns the digest of a gate's content after a person edited it. It depends on the digest before
 /// the edit.
-pub(crate) fn edited_digest(original: Hash, edited: &RawJson) -> Hash {
+pub(crate) fn edited_content_digest(original: Hash, edited: &RawJson) -> Hash {
     let value = json!({ "v": 1, "original": original, "edited": parse_or_wrap_json(edited) });
     Hash::digest(canonical_json(&value).as_bytes())
 }

@@ -5,7 +5,7 @@
 //! Invariant: outputs are not determined when a journal is replayed. A later build may parse
 //! replies better, but an approved output must stay as it was shown.
 
-use longhaul_core::event::turn::{OutputCheck, TurnCompleted};
+use longhaul_core::event::turn::{OutputCheckResult, TurnCompleted};
 use longhaul_core::message::StopReason;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunOutput;
@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use crate::policy::control_tool_names::FINISH;
 use crate::policy::legacy_output::{
-    legacy_output_from_finish_call, legacy_output_from_text, output_from_data, rounded_confidence,
+    legacy_output_from_finish_call, legacy_output_from_text, output_from_data_fields,
+    rounded_confidence,
 };
 
 /// Returns the run's output to record with a reply. `None` means that the reply does not end the
@@ -24,10 +25,10 @@ pub(crate) fn final_output(turn: &TurnCompleted) -> Option<RunOutput> {
             output_from_finish_call(&input, output_check.as_ref()),
             legacy_output_from_finish_call(&input),
         ),
-        (None, Some(OutputCheck::Invalid(_))) => return None,
+        (None, Some(OutputCheckResult::Invalid(_))) => return None,
         (None, _) if !turn.calls.is_empty() || turn.stop == StopReason::PauseTurn => return None,
-        (None, Some(OutputCheck::Valid(given))) => {
-            (output_from_valid_data(given), output_from_data(given))
+        (None, Some(OutputCheckResult::Valid(given))) => {
+            (output_from_valid_data(given), output_from_data_fields(given))
         }
         (None, None) => {
             let text = turn.reply.text();
@@ -45,11 +46,11 @@ fn finish_call_input(turn: &TurnCompleted) -> Option<Value> {
     ends.map(|(call, _)| call.input.to_value())
 }
 
-fn output_from_finish_call(input: &Value, output_check: Option<&OutputCheck>) -> RunOutput {
+fn output_from_finish_call(input: &Value, output_check: Option<&OutputCheckResult>) -> RunOutput {
     match (output_check, input.get("output")) {
-        (Some(OutputCheck::Valid(given)), _) => output_from_valid_data(given),
+        (Some(OutputCheckResult::Valid(given)), _) => output_from_valid_data(given),
         (_, Some(Value::String(text))) => output_from_text(text.clone()),
-        (_, Some(data)) => output_from_data(&RawJson::from_serialize(data)),
+        (_, Some(data)) => output_from_data_fields(&RawJson::from_serialize(data)),
         (_, None) => RunOutput::default(),
     }
 }
@@ -57,7 +58,7 @@ fn output_from_finish_call(input: &Value, output_check: Option<&OutputCheck>) ->
 /// Returns the run's output for data that is valid under the output schema. If the data is a JSON
 /// string, the string becomes the output's text.
 fn output_from_valid_data(data: &RawJson) -> RunOutput {
-    let first = output_from_data(data);
+    let first = output_from_data_fields(data);
     match data.to_value() {
         Value::String(text) => RunOutput { text, ..first },
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {

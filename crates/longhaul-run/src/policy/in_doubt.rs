@@ -54,15 +54,16 @@ pub(crate) fn in_doubt_result(reason: Option<&str>) -> String {
 }
 
 /// Returns a colon and the reason why a call is in doubt, or an empty text without a reason.
-pub(crate) fn reason_suffix(reason: Option<&str>) -> String {
-    let reason = reason.map(|reason| format!(": {}", single_line(reason).trim_end_matches('.')));
+pub(crate) fn in_doubt_reason_suffix(reason: Option<&str>) -> String {
+    let reason =
+        reason.map(|reason| format!(": {}", collapse_whitespace(reason).trim_end_matches('.')));
     reason.unwrap_or_default()
 }
 
 /// Returns the reason why a call is in doubt as a complete sentence, so that our own text can
 /// follow it.
 fn to_sentence(reason: &str) -> String {
-    let line = single_line(reason);
+    let line = collapse_whitespace(reason);
     let mut chars = line.chars();
     let first = chars.next().into_iter().flat_map(char::to_uppercase);
     let mut sentence: String = first.chain(chars).collect();
@@ -72,7 +73,7 @@ fn to_sentence(reason: &str) -> String {
     sentence
 }
 
-fn single_line(text: &str) -> String {
+fn collapse_whitespace(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -80,23 +81,26 @@ fn single_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn check_reason_texts(reason: &str, expect: [&str; 2]) {
+    fn check_in_doubt_reason_texts(reason: &str, expect: [&str; 2]) {
         let reason = in_doubt_reason(&ToolOutput::text(reason));
         let text = in_doubt_result(reason.as_deref());
         let text =
             text.strip_prefix("the call was started and interrupted, and its outcome is unknown. ");
         let text = text.and_then(|text| text.strip_suffix("It may have happened"));
-        assert_eq!([text.unwrap(), &reason_suffix(reason.as_deref())], expect);
+        assert_eq!([text.unwrap(), &in_doubt_reason_suffix(reason.as_deref())], expect);
     }
 
     #[test]
     fn every_in_doubt_reason_is_a_sentence() {
-        check_reason_texts("", ["", ""]);
-        check_reason_texts(" \n", ["", ""]);
-        check_reason_texts("the server ended", ["The server ended. ", ": the server ended"]);
-        check_reason_texts("Gone.", ["Gone. ", ": Gone"]);
-        check_reason_texts("`x` is gone", ["`x` is gone. ", ": `x` is gone"]);
-        check_reason_texts("éa\n  b\n", ["Éa b. ", ": éa b"]);
+        check_in_doubt_reason_texts("", ["", ""]);
+        check_in_doubt_reason_texts(" \n", ["", ""]);
+        check_in_doubt_reason_texts(
+            "the server ended",
+            ["The server ended. ", ": the server ended"],
+        );
+        check_in_doubt_reason_texts("Gone.", ["Gone. ", ": Gone"]);
+        check_in_doubt_reason_texts("`x` is gone", ["`x` is gone. ", ": `x` is gone"]);
+        check_in_doubt_reason_texts("éa\n  b\n", ["Éa b. ", ": éa b"]);
     }
 
     #[test]

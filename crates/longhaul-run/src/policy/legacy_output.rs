@@ -11,7 +11,7 @@ use serde_json::Value;
 /// Returns the run's output for a final text. If the text is one JSON object, optionally in a code
 /// fence, the object is also the output's data.
 pub(crate) fn legacy_output_from_text(text: String) -> RunOutput {
-    let data = parse_json_object(&text);
+    let data = parse_fenced_json_object(&text);
     let confidence = data.as_ref().and_then(|raw| integer_confidence(&raw.to_value()));
     RunOutput { text, data, confidence, artifacts: Vec::new() }
 }
@@ -33,7 +33,7 @@ pub(crate) fn legacy_output_from_finish_call(input: &Value) -> RunOutput {
 /// Returns the run's output for data that is valid under the output schema. The output's text is
 /// the data's `text` or `summary` field, or else all of the data. The first version of the rule had
 /// no output schemas.
-pub(crate) fn output_from_data(data: &RawJson) -> RunOutput {
+pub(crate) fn output_from_data_fields(data: &RawJson) -> RunOutput {
     let value = data.to_value();
     let text = ["text", "summary"].iter().find_map(|name| {
         let text = value.get(name)?.as_str()?;
@@ -49,7 +49,7 @@ pub(crate) fn output_from_data(data: &RawJson) -> RunOutput {
 
 /// Returns the run's output after a person edited it. The edit is a new text, a complete output, or
 /// other data. Nothing of the previous output is kept.
-pub(crate) fn output_from_edit(edited: &RawJson) -> RunOutput {
+pub(crate) fn output_from_human_edit(edited: &RawJson) -> RunOutput {
     let value = edited.to_value();
     if let Value::String(text) = value {
         return legacy_output_from_text(text);
@@ -73,7 +73,7 @@ pub fn strip_code_fence(text: &str) -> &str {
     fenced.map_or(inner, |fenced| fenced.strip_prefix("json").unwrap_or(fenced).trim())
 }
 
-fn parse_json_object(text: &str) -> Option<RawJson> {
+fn parse_fenced_json_object(text: &str) -> Option<RawJson> {
     let inner = strip_code_fence(text);
     if !inner.starts_with('{') {
         return None;
@@ -97,20 +97,20 @@ pub(crate) fn rounded_confidence(data: &Value) -> Option<u8> {
 mod tests {
     use super::*;
 
-    fn check_output_data(text: &str, data: Option<&str>) {
+    fn check_data_found_in_text(text: &str, data: Option<&str>) {
         let found = legacy_output_from_text(text.into()).data;
         assert_eq!(found.as_ref().map(RawJson::as_str), data, "{text}");
     }
 
     #[test]
     fn only_a_json_object_becomes_output_data() {
-        check_output_data("done", None);
-        check_output_data(r#"{"success": true}"#, Some(r#"{"success": true}"#));
-        check_output_data("```json\n{\"a\": 1}\n```", Some("{\"a\": 1}"));
-        check_output_data("```\n{\"a\": 1}\n```", Some("{\"a\": 1}"));
-        check_output_data("{not json}", None);
-        check_output_data("[1, 2]", None);
-        check_output_data("see {\"a\": 1}", None);
+        check_data_found_in_text("done", None);
+        check_data_found_in_text(r#"{"success": true}"#, Some(r#"{"success": true}"#));
+        check_data_found_in_text("```json\n{\"a\": 1}\n```", Some("{\"a\": 1}"));
+        check_data_found_in_text("```\n{\"a\": 1}\n```", Some("{\"a\": 1}"));
+        check_data_found_in_text("{not json}", None);
+        check_data_found_in_text("[1, 2]", None);
+        check_data_found_in_text("see {\"a\": 1}", None);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! Rules on shell commands are not a security boundary; the sandbox is.
 
 use longhaul_core::event::turn::ToolCallClassification;
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::effect::InDoubtPolicy;
-use longhaul_core::policy::gate::{GateRule, RuleAction, RulePattern, TimeoutAction};
+use longhaul_core::policy::gate::{GateRule, GateRuleAction, GateTimeoutAction, RulePattern};
 use wildmatch::WildMatch;
 
 use crate::state::control::ControlState;
@@ -24,7 +24,7 @@ pub(crate) enum PolicyDecision {
 /// Evaluates the approval rules for each subject of a tool call (a text that rules match, such as a
 /// path). The call is denied if one subject is denied, and needs an approval if one subject does.
 /// If several rules ask, the text of the first one and the strictest conditions of all are used.
-pub(crate) fn evaluate_rules(
+pub(crate) fn evaluate_approval_rules(
     control: &ControlState,
     call: &ToolCallClassification,
 ) -> PolicyDecision {
@@ -41,10 +41,10 @@ pub(crate) fn evaluate_rules(
         subjects.chain(whole).filter_map(|subject| first_matching_rule(rules, call, subject))
     {
         match &rule.action {
-            RuleAction::Allow => {}
-            RuleAction::Deny(why) => return PolicyDecision::Deny(why.clone()),
-            RuleAction::Ask(_) if is_rule_approved_for_run(control, rule) => {}
-            RuleAction::Ask(_) => ask_rules.push(rule),
+            GateRuleAction::Allow => {}
+            GateRuleAction::Deny(why) => return PolicyDecision::Deny(why.clone()),
+            GateRuleAction::Ask(_) if is_rule_approved_for_run(control, rule) => {}
+            GateRuleAction::Ask(_) => ask_rules.push(rule),
         }
     }
     if call.opaque {
@@ -60,7 +60,7 @@ pub(crate) fn evaluate_rules(
 
 /// Returns the reason if the approval rules deny the tool call. Also used for calls that a person
 /// has edited.
-pub fn denial_reason(policy: &Policy, call: &ToolCallClassification) -> Option<String> {
+pub fn rule_denial_reason(policy: &RunPolicy, call: &ToolCallClassification) -> Option<String> {
     if call.opaque
         && let Some(why) = opaque_call_denial_reason(&policy.rules, call)
     {
@@ -71,8 +71,8 @@ pub fn denial_reason(policy: &Policy, call: &ToolCallClassification) -> Option<S
     subjects.chain(whole).find_map(|subject| {
         let rule = first_matching_rule(&policy.rules, call, subject)?;
         match &rule.action {
-            RuleAction::Deny(why) => Some(why.clone()),
-            RuleAction::Allow | RuleAction::Ask(_) => None,
+            GateRuleAction::Deny(why) => Some(why.clone()),
+            GateRuleAction::Allow | GateRuleAction::Ask(_) => None,
         }
     })
 }
@@ -84,13 +84,15 @@ pub fn denial_reason(policy: &Policy, call: &ToolCallClassification) -> Option<S
 fn opaque_call_denial_reason(rules: &[GateRule], call: &ToolCallClassification) -> Option<String> {
     for rule in rules.iter().filter(|rule| rule_matches_tool(rule, call)) {
         match &rule.action {
-            RuleAction::Deny(why) => {
+            GateRuleAction::Deny(why) => {
                 return Some(format!(
                     "{why} (the command can't be inspected: write it without nested commands)"
                 ));
             }
-            RuleAction::Allow | RuleAction::Ask(_) if rule.subject.is_none() => return None,
-            RuleAction::Allow | RuleAction::Ask(_) => {}
+            GateRuleAction::Allow | GateRuleAction::Ask(_) if rule.subject.is_none() => {
+                return None;
+            }
+            GateRuleAction::Allow | GateRuleAction::Ask(_) => {}
         }
     }
     None
@@ -105,7 +107,7 @@ fn rule_asks_about_opaque_call(
     call: &ToolCallClassification,
 ) -> bool {
     let allowed = rule.subject.is_none() && is_rule_approved_for_run(control, rule);
-    matches!(rule.action, RuleAction::Ask(_)) && rule_matches_tool(rule, call) && !allowed
+    matches!(rule.action, GateRuleAction::Ask(_)) && rule_matches_tool(rule, call) && !allowed
 }
 
 /// Returns the first rule, changed to the strictest conditions of both rules.
@@ -113,7 +115,7 @@ fn merge_strictest_rules(mut rule: GateRule, other: &GateRule) -> GateRule {
     rule.always |= other.always;
     rule.approvers.count = rule.approvers.count.max(other.approvers.count);
     rule.approvers.not_submitter |= other.approvers.not_submitter;
-    if rule.on_timeout == TimeoutAction::Approve {
+    if rule.on_timeout == GateTimeoutAction::Approve {
         rule.on_timeout = other.on_timeout;
     }
     rule

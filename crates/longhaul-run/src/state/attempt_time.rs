@@ -7,7 +7,7 @@
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::policy::retry::RetryPolicy;
-use longhaul_core::status::Wait;
+use longhaul_core::status::WaitReason;
 use longhaul_core::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ impl AttemptTime {
     }
 
     /// Returns the time of a new attempt, given the active time of the run.
-    pub(crate) fn restarted(&self, total: Millis) -> Self {
+    pub(crate) fn with_new_attempt(&self, total: Millis) -> Self {
         let Self { recorded_until, last_entry, .. } = *self;
         Self { start: total, recorded_until, last_entry, ..Self::default() }
     }
@@ -69,7 +69,7 @@ impl AttemptTime {
                 self.recorded_until = entry.at;
             }
             Event::ToolProgress(_) | Event::RunOverdue(_) | Event::RunTimedOut(_) => {}
-            Event::RunWaiting(data) if data.wait == Wait::Worker => {}
+            Event::RunWaiting(data) if data.wait == WaitReason::Worker => {}
             _ => self.recorded_until = entry.at,
         }
         self.last_entry = entry.at;

@@ -14,7 +14,7 @@ use crate::state::pending_timer::PendingTimer;
 
 /// One tool call of a reply, with its current state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Call {
+pub struct TrackedToolCall {
     /// Id of the tool call: turn and index within the turn.
     pub id: CallId,
     /// Id that the model provider gave the tool call.
@@ -84,7 +84,7 @@ impl ToolCallState {
     }
 }
 
-impl Call {
+impl TrackedToolCall {
     /// Returns the arguments to call the tool with: those of the person who edited them, or else
     /// those of the model.
     pub fn arguments(&self) -> &RawJson {
@@ -98,7 +98,7 @@ impl Call {
 
     /// Returns whether the driver of this epoch may start the call: it was never started, or it was
     /// started by a dead driver and may be repeated.
-    pub(crate) fn may_start(&self, epoch: Epoch) -> bool {
+    pub(crate) fn may_start_in_epoch(&self, epoch: Epoch) -> bool {
         match self.state {
             ToolCallState::Unevaluated | ToolCallState::Ready => true,
             ToolCallState::Started(older) => {
@@ -133,7 +133,7 @@ impl Call {
     }
 
     /// Returns the call's result for the model. `None` means that the result is not recorded yet.
-    pub(crate) fn result(&self) -> Option<ToolResult> {
+    pub(crate) fn recorded_result(&self) -> Option<ToolResult> {
         let ToolCallState::Done { output, is_error } = &self.state else {
             return None;
         };

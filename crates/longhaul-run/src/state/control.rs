@@ -8,21 +8,21 @@ use std::sync::Arc;
 use longhaul_core::event::run::CompactionModel;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{Epoch, GateId, RuleId, RunId, SteerId, TimerId};
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::{Budget, BudgetCap};
 use longhaul_core::policy::gate::{GateSpec, RulePattern};
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::{RunError, Wait};
+use longhaul_core::status::{RunError, WaitReason};
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, MicroUsd, ModelPricing, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::state::attempt_time::AttemptTime;
-use crate::state::call::Call;
+use crate::state::call::TrackedToolCall;
 use crate::state::loop_guard::LoopGuard;
 use crate::state::output_retries::OutputRetries;
-use crate::state::stage::{RunningModelCall, RunningToolCalls, Stage};
+use crate::state::stage::{RunStage, RunningModelCall, RunningToolCalls};
 
 /// Minimum number of turns between two compactions. If the conversation fills the context window
 /// again sooner, the compaction was futile.
@@ -32,7 +32,7 @@ pub(crate) const COMPACTION_TURNS_MIN: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ControlState {
     pub(crate) id: RunId,
-    pub(crate) policy: Arc<Policy>,
+    pub(crate) policy: Arc<RunPolicy>,
     /// Current budget caps of the run, including raises.
     pub caps: Budget,
     pub(crate) pricing: ModelPricing,
@@ -45,7 +45,7 @@ pub struct ControlState {
     /// Number of drivers that have died since the run last made progress.
     #[serde(default)]
     pub crashes: u32,
-    pub stage: Stage,
+    pub stage: RunStage,
     /// Whether the timer has fired that starts a run with a start time or a run of a batch.
     #[serde(default)]
     pub(crate) start_timer_fired: bool,
@@ -98,7 +98,7 @@ pub enum IdleReason {
     /// The run waits for an event or a timer.
     Parked {
         /// What the parked run waits for.
-        wait: Wait,
+        wait: WaitReason,
         /// Timer that ends the wait. `None` means that only an event ends the wait.
         timer: Option<TimerId>,
     },
@@ -172,7 +172,7 @@ impl ControlState {
             start_timer_fired: false,
             crashed_epoch: None,
             crashes: 0,
-            stage: Stage::New,
+            stage: RunStage::New,
             idle: None,
             cancel: None,
             pause: None,
@@ -230,7 +230,7 @@ impl ControlState {
     }
 
     /// Sets the size of the conversation in bytes after a compaction.
-    pub(crate) fn set_compacted_bytes(&mut self, bytes: u64) {
+    pub(crate) fn set_size_after_compaction(&mut self, bytes: u64) {
         self.transcript_bytes = bytes;
         self.compaction.remaining_bytes = bytes;
     }
@@ -246,25 +246,25 @@ impl ControlState {
 
     /// Returns the tool calls in progress. `None` means that the run is in another stage.
     pub(crate) const fn running_tools(&self) -> Option<&RunningToolCalls> {
-        if let Stage::ToolsRunning(tools) = &self.stage {
+        if let RunStage::ToolsRunning(tools) = &self.stage {
             return Some(tools);
         }
         None
     }
 
     pub(crate) const fn running_tools_mut(&mut self) -> Option<&mut RunningToolCalls> {
-        if let Stage::ToolsRunning(tools) = &mut self.stage {
+        if let RunStage::ToolsRunning(tools) = &mut self.stage {
             return Some(tools);
         }
         None
     }
 
     /// Returns the tool calls of the current reply. Empty if the run is in another stage.
-    pub(crate) fn calls(&self) -> &[Call] {
+    pub(crate) fn calls(&self) -> &[TrackedToolCall] {
         self.running_tools().map_or(&[], |tools| &tools.calls)
     }
 
-    pub(crate) fn calls_mut(&mut self) -> &mut [Call] {
+    pub(crate) fn calls_mut(&mut self) -> &mut [TrackedToolCall] {
         self.running_tools_mut().map_or(&mut [], |tools| &mut tools.calls)
     }
 
@@ -275,11 +275,14 @@ impl ControlState {
     /// Returns whether the current driver is running a model or tool call.
     pub(crate) fn has_running_call(&self) -> bool {
         match &self.stage {
-            Stage::ModelRunning(running) => running.epoch == self.epoch,
-            Stage::ToolsRunning(tools) => {
+            RunStage::ModelRunning(running) => running.epoch == self.epoch,
+            RunStage::ToolsRunning(tools) => {
                 tools.calls.iter().any(|call| call.is_running_in_epoch(self.epoch))
             }
-            Stage::New | Stage::ModelPending(_) | Stage::Concluding(_) | Stage::Ended(_) => false,
+            RunStage::New
+            | RunStage::ModelPending(_)
+            | RunStage::Concluding(_)
+            | RunStage::Ended(_) => false,
         }
     }
 

@@ -5,7 +5,7 @@ use longhaul_core::raw::Hash;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::control_tool_names::{ASK_HUMAN, REPORT_BLOCKED, WAIT};
-use crate::state::call::{Call, ToolCallState};
+use crate::state::call::{ToolCallState, TrackedToolCall};
 
 /// Detects a run that repeats its calls: counts how often in a row the latest calls were made with
 /// the same results.
@@ -27,7 +27,7 @@ impl LoopGuard {
 
     /// Counts the calls of a reply, which must all be done, and compares them with the previous
     /// calls.
-    pub(crate) fn record_calls(self, calls: &[Call]) -> Self {
+    pub(crate) fn record_finished_calls(self, calls: &[TrackedToolCall]) -> Self {
         if self.limit.is_none() {
             return self;
         }
@@ -72,7 +72,7 @@ impl LoopGuard {
 
 /// Returns the fingerprint of a reply's calls and their results, in order. `None` means that one of
 /// the calls has no fingerprint.
-fn calls_fingerprint(calls: &[Call]) -> Option<Hash> {
+fn calls_fingerprint(calls: &[TrackedToolCall]) -> Option<Hash> {
     let prints: Vec<Hash> = calls.iter().map(call_fingerprint).collect::<Option<_>>()?;
     match prints.as_slice() {
         [] => None,
@@ -86,7 +86,7 @@ fn calls_fingerprint(calls: &[Call]) -> Option<Hash> {
 
 /// Returns the fingerprint of a call with its result. `None` means that the call waits for people
 /// or time, which is not a loop however often it is repeated.
-fn call_fingerprint(call: &Call) -> Option<Hash> {
+fn call_fingerprint(call: &TrackedToolCall) -> Option<Hash> {
     let tool = call.classification.tool.as_str();
     if [WAIT, ASK_HUMAN, REPORT_BLOCKED].contains(&tool) {
         return None;

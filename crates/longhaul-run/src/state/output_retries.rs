@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use longhaul_core::event::turn::{OutputCheck, TurnCompleted};
+use longhaul_core::event::turn::{OutputCheckResult, TurnCompleted};
 use longhaul_core::message::StopReason;
 use serde::{Deserialize, Serialize};
 
@@ -26,17 +26,17 @@ pub struct OutputRetries {
 impl OutputRetries {
     /// Counts a reply if its final answer is invalid. The problem of an invalid `finish` call
     /// counts as reported, because the model sees it in the call's result.
-    pub(crate) fn record_reply(&mut self, turn: &TurnCompleted) {
+    pub(crate) fn count_invalid_answer(&mut self, turn: &TurnCompleted) {
         let (why, reported) = match (&turn.output_check, finish_call_problem(turn)) {
-            (Some(OutputCheck::Invalid(why)), _) => (why.as_str(), !turn.calls.is_empty()),
-            (Some(OutputCheck::Valid(_)) | None, Some(why)) => (why, true),
-            (Some(OutputCheck::Valid(_)) | None, None) => return,
+            (Some(OutputCheckResult::Invalid(why)), _) => (why.as_str(), !turn.calls.is_empty()),
+            (Some(OutputCheckResult::Valid(_)) | None, Some(why)) => (why, true),
+            (Some(OutputCheckResult::Valid(_)) | None, None) => return,
         };
         *self = Self { count: self.count.saturating_add(1), last: Some(why.into()), reported };
     }
 
     /// Returns the problem of the last invalid answer if the model was not informed about it yet.
-    pub(crate) fn unreported_problem(&self) -> Option<&Arc<str>> {
+    pub(crate) fn unreported_answer_problem(&self) -> Option<&Arc<str>> {
         self.last.as_ref().filter(|_| !self.reported)
     }
 

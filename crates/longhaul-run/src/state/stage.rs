@@ -6,13 +6,13 @@ use longhaul_core::status::{RunOutcome, RunOutput};
 use longhaul_core::usage::BudgetAmount;
 use serde::{Deserialize, Serialize};
 
-use crate::state::call::Call;
+use crate::state::call::TrackedToolCall;
 
 pub use crate::state::pending_timer::PendingTimer;
 
 /// Stage of a run, with the data that only this stage needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Stage {
+pub enum RunStage {
     /// The run has not been prepared yet: it has no prompt.
     New,
     /// The run is ready to call the model.
@@ -27,7 +27,7 @@ pub enum Stage {
     Ended(RunOutcome),
 }
 
-impl Stage {
+impl RunStage {
     /// Returns a description of the run's stage for error messages.
     pub const fn description(&self) -> &'static str {
         match self {
@@ -118,7 +118,7 @@ pub struct RunningToolCalls {
     /// Number of the turn that the tool calls belong to.
     pub turn: u32,
     /// Tool calls of the reply, in the model's order.
-    pub calls: Vec<Call>,
+    pub calls: Vec<TrackedToolCall>,
     /// Output of the run that was recorded with the reply, for its `finish` call. `None` means that
     /// the output is determined by the legacy rule, the first version of the code, as for older
     /// journals.

@@ -51,12 +51,12 @@ impl Transcript {
     }
 
     /// Returns the name of the model that the run currently uses.
-    pub fn model(&self) -> &str {
+    pub fn current_model(&self) -> &str {
         &self.model
     }
 
     /// Returns the names of all models of the run, in order of preference.
-    pub fn models(&self) -> &[String] {
+    pub fn models_by_preference(&self) -> &[String] {
         match self.models.as_slice() {
             [] => std::slice::from_ref(&self.model),
             models => models,
@@ -66,7 +66,7 @@ impl Transcript {
     /// Returns the name of the model to use if the current model fails permanently. `None` means
     /// that no other model is left.
     pub fn next_fallback_model(&self) -> Option<&str> {
-        let models = self.models();
+        let models = self.models_by_preference();
         let index = models.iter().position(|model| *model == self.model)?;
         models.get(index + 1).map(String::as_str)
     }
@@ -111,11 +111,11 @@ impl Transcript {
         Arc::make_mut(&mut self.messages).push(Arc::new(message));
     }
 
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear_messages(&mut self) {
         Arc::make_mut(&mut self.messages).clear();
     }
 
-    pub(crate) fn compact(&mut self, compacted: &MemoryCompacted) {
+    pub(crate) fn apply_compaction(&mut self, compacted: &MemoryCompacted) {
         let messages = Arc::make_mut(&mut self.messages);
         let replaced = compacted.replaced.min(messages.len());
         messages.splice(0..replaced, compacted.summary.iter().cloned().map(Arc::new));

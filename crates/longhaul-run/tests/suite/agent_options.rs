@@ -1,19 +1,19 @@
 //! Optional features of agents: perception refresh before each turn, the loop guard, output
 //! schemas, and progress reports of calls.
 
-use longhaul_core::event::turn::OutputCheck;
+use longhaul_core::event::turn::OutputCheckResult;
 use longhaul_core::message::StopReason;
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::raw::RawJson;
-use longhaul_run::{Input, Run};
+use longhaul_run::{Run, RunInput};
 
 use super::harness::TestRun;
 use super::harness::inputs::replied;
 use super::harness::script::check;
 use super::policies::plain;
 
-fn perceiving_each_turn() -> Policy {
-    Policy { refresh_perception_each_turn: true, ..Policy::default() }
+fn perceiving_each_turn() -> RunPolicy {
+    RunPolicy { refresh_perception_each_turn: true, ..RunPolicy::default() }
 }
 
 #[test]
@@ -282,11 +282,12 @@ fn valid_output_is_data_by_final_text_and_by_finish() {
         let mut test_run = TestRun::new(plain());
         test_run.play("claim");
         test_run.play("see");
-        let Input::ModelReplied(mut replied) = replied(reply, calls, StopReason::EndTurn) else {
+        let RunInput::ModelReplied(mut replied) = replied(reply, calls, StopReason::EndTurn) else {
             panic!("unexpected input");
         };
-        replied.output_check = Some(OutputCheck::Valid(RawJson::parse("\"A title\"").unwrap()));
-        test_run.send_input(Input::ModelReplied(replied));
+        replied.output_check =
+            Some(OutputCheckResult::Valid(RawJson::parse("\"A title\"").unwrap()));
+        test_run.send_input(RunInput::ModelReplied(replied));
         assert_eq!(test_run.show("outcome"), expect, "{reply}{calls}");
         assert_eq!(Run::replay(&test_run.entries).unwrap(), test_run.run);
     }

@@ -2,7 +2,7 @@
 //!
 //! The harness checks after every append that no hold exceeds the cap.
 
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::time::Millis;
 
@@ -119,7 +119,7 @@ fn the_remaining_budget_limits_the_reply_or_parks_the_run() {
 
 #[test]
 fn max_turns_ends_the_run() {
-    let two = Policy { max_turns: Some(2), ..plain() };
+    let two = RunPolicy { max_turns: Some(2), ..plain() };
     check(
         two,
         r#"
@@ -131,7 +131,7 @@ fn max_turns_ends_the_run() {
     "#,
     );
     check(
-        Policy { max_turns: Some(2), ..plain() },
+        RunPolicy { max_turns: Some(2), ..plain() },
         r#"
         claim                      => run.claimed | running
         see                        => run.prepared turn.started

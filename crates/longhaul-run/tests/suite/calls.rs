@@ -166,7 +166,8 @@ fn arguments_keep_their_bytes() {
         call write/pure {"zeta": 1, "alpha": [1.0, 2.50, 1e3], "path": "a/b\u00e9"} => turn.completed tool.started(t1.1)
     "#,
     );
-    let longhaul_run::Step::UseTools(todos) = longhaul_run::next(&test_run.run, test_run.now)
+    let longhaul_run::EngineStep::UseTools(todos) =
+        longhaul_run::next_engine_step(&test_run.run, test_run.now)
     else {
         panic!("expected a call to run");
     };

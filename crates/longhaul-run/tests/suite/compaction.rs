@@ -300,7 +300,7 @@ fn a_fold_without_conversation_has_the_same_state() {
         assert_eq!(explain_run_state(&outline), explain_run_state(&whole));
         assert_eq!(outline.outcome(), whole.outcome());
         assert_eq!(outline.tools_called(), whole.tools_called());
-        assert_eq!(outline.transcript().model(), whole.transcript().model());
+        assert_eq!(outline.transcript().current_model(), whole.transcript().current_model());
         assert_eq!(outline.status(), whole.status());
     }
 }

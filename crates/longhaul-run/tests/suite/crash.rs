@@ -3,7 +3,7 @@
 //!
 //! Invariant: no call with side effects is repeated silently.
 
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::effect::InDoubtPolicy;
 
 use super::harness::script::check;
@@ -146,7 +146,7 @@ fn in_doubt_ask_raises_a_gate() {
 
 #[test]
 fn in_doubt_fail_ends_the_run() {
-    let fails = Policy { in_doubt: Some(InDoubtPolicy::Fail), ..plain() };
+    let fails = RunPolicy { in_doubt: Some(InDoubtPolicy::Fail), ..plain() };
     check(
         fails,
         r#"
@@ -162,7 +162,7 @@ fn in_doubt_fail_ends_the_run() {
     );
     // The agent's policy overrides the tool's preference.
     check(
-        Policy { in_doubt: Some(InDoubtPolicy::Fail), ..plain() },
+        RunPolicy { in_doubt: Some(InDoubtPolicy::Fail), ..plain() },
         r#"
         claim              => run.claimed | running
         see                => run.prepared turn.started

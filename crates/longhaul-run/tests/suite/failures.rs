@@ -2,7 +2,7 @@
 //!
 //! Invariant: every wait for a retry has a timer.
 
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::retry::RetryPolicy;
 
 use super::harness::script::check;
@@ -94,7 +94,7 @@ fn a_permanent_failure_ends_the_run() {
         assert_eq!(result, format!("turn.failed({class}) run.failed({class})"));
     }
     let never =
-        Policy { retry: RetryPolicy { max_retries: 0, ..RetryPolicy::default() }, ..plain() };
+        RunPolicy { retry: RetryPolicy { max_retries: 0, ..RetryPolicy::default() }, ..plain() };
     check(
         never,
         r#"

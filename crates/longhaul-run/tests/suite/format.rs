@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::event::Event;
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::effect::InDoubtPolicy;
 
 use super::harness::TestRun;
@@ -53,7 +53,7 @@ const OTHER_KINDS: &[(&str, &str)] = &[
 
 const SANDBOX: &str = r#"{"sandbox":"sbx_01j0000000e008000j6hb7h6nw","provider":"local","handle":"lh-7","host":"box"}"#;
 
-fn policies() -> Vec<Policy> {
+fn policies() -> Vec<RunPolicy> {
     let rule = longhaul_core::policy::gate::GateRule {
         remind: Some(longhaul_core::time::Millis::from_secs(60)),
         ..ask_rule()
@@ -65,12 +65,14 @@ fn policies() -> Vec<Policy> {
         },
         ..ask_rule()
     };
-    let poor = Policy { rules: vec![two], in_doubt: Some(InDoubtPolicy::Ask), ..with_money_cap(1) };
-    let open = Policy {
-        result_gate: result_gate(longhaul_core::policy::gate::TimeoutAction::Approve).result_gate,
+    let poor =
+        RunPolicy { rules: vec![two], in_doubt: Some(InDoubtPolicy::Ask), ..with_money_cap(1) };
+    let open = RunPolicy {
+        result_gate: result_gate(longhaul_core::policy::gate::GateTimeoutAction::Approve)
+            .result_gate,
         ..keep_open()
     };
-    vec![keep_open(), with_rule(rule), Policy::default(), open, poor]
+    vec![keep_open(), with_rule(rule), RunPolicy::default(), open, poor]
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //!
 //! Invariant: an approval covers only what was shown.
 
-use longhaul_core::policy::gate::{ApprovalRequirement, GateRule, RuleAction, TimeoutAction};
+use longhaul_core::policy::gate::{
+    ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction,
+};
 
 use super::harness::script::check;
 use super::policies::{ask_rule, ask_rule_with_timeout, result_gate, with_rule};
@@ -119,7 +121,7 @@ fn an_approval_for_the_run_lasts_until_it_is_revoked() {
 fn a_denied_call_is_not_run() {
     let deny = GateRule {
         subject: Some("rm *".into()),
-        action: RuleAction::Deny("use the trash".into()),
+        action: GateRuleAction::Deny("use the trash".into()),
         ..ask_rule()
     };
     check(
@@ -181,7 +183,7 @@ fn several_approvers_must_agree_and_an_edit_resets_the_votes() {
 #[test]
 fn an_expired_gate_follows_on_timeout() {
     check(
-        ask_rule_with_timeout(TimeoutAction::Reject),
+        ask_rule_with_timeout(GateTimeoutAction::Reject),
         r#"
         claim           => run.claimed | running
         see             => run.prepared turn.started
@@ -194,7 +196,7 @@ fn an_expired_gate_follows_on_timeout() {
     "#,
     );
     check(
-        ask_rule_with_timeout(TimeoutAction::Approve),
+        ask_rule_with_timeout(GateTimeoutAction::Approve),
         r#"
         claim           => run.claimed | running
         see             => run.prepared turn.started
@@ -205,7 +207,7 @@ fn an_expired_gate_follows_on_timeout() {
     "#,
     );
     check(
-        ask_rule_with_timeout(TimeoutAction::Fail),
+        ask_rule_with_timeout(GateTimeoutAction::Fail),
         r#"
         claim                        => run.claimed | running
         see                          => run.prepared turn.started
@@ -218,7 +220,7 @@ fn an_expired_gate_follows_on_timeout() {
     "#,
     );
     check(
-        ask_rule_with_timeout(TimeoutAction::Pause),
+        ask_rule_with_timeout(GateTimeoutAction::Pause),
         r#"
         claim           => run.claimed | running
         see             => run.prepared turn.started
@@ -256,7 +258,7 @@ fn a_reminder_does_not_wake_the_run() {
 #[test]
 fn a_result_gate_approves_or_rejects_the_output() {
     check(
-        result_gate(TimeoutAction::Reject),
+        result_gate(GateTimeoutAction::Reject),
         r#"
         claim               => run.claimed | running
         see                 => run.prepared turn.started
@@ -273,7 +275,7 @@ fn a_result_gate_approves_or_rejects_the_output() {
     "#,
     );
     check(
-        result_gate(TimeoutAction::Reject),
+        result_gate(GateTimeoutAction::Reject),
         r#"
         claim       => run.claimed | running
         see         => run.prepared turn.started
@@ -285,7 +287,7 @@ fn a_result_gate_approves_or_rejects_the_output() {
     "#,
     );
     check(
-        result_gate(TimeoutAction::Approve),
+        result_gate(GateTimeoutAction::Approve),
         r#"
         claim       => run.claimed | running
         see         => run.prepared turn.started
@@ -296,7 +298,7 @@ fn a_result_gate_approves_or_rejects_the_output() {
     "#,
     );
     check(
-        result_gate(TimeoutAction::Pause),
+        result_gate(GateTimeoutAction::Pause),
         r#"
         claim       => run.claimed | running
         see         => run.prepared turn.started
@@ -311,7 +313,7 @@ fn a_result_gate_approves_or_rejects_the_output() {
     "#,
     );
     check(
-        result_gate(TimeoutAction::Fail),
+        result_gate(GateTimeoutAction::Fail),
         r#"
         claim       => run.claimed | running
         see         => run.prepared turn.started
@@ -330,7 +332,7 @@ fn an_edited_result_replaces_the_output() {
         (r#"{"text": "Roses."}"#, r#"{"text":"Roses."}"#),
         (r#"{"lines": 2}"#, r#"{"text":"{\"lines\": 2}","data":{"lines": 2}}"#),
     ] {
-        let mut world = super::harness::TestRun::new(result_gate(TimeoutAction::Reject));
+        let mut world = super::harness::TestRun::new(result_gate(GateTimeoutAction::Reject));
         for line in ["claim", "see", r#"say {"lines": 4}"#] {
             world.play(line);
         }

@@ -4,11 +4,11 @@
 //! Scripts contain invalid lines too, such as answers to closed gates and results of calls that
 //! were never made. These must be rejected.
 
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, GateRule, ResultGate, RuleAction, TimeoutAction,
+    ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction, ResultApprovalGate,
 };
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
@@ -69,8 +69,12 @@ const UNEXPECTED_LINES: &[&str] = &[
     "go",
 ];
 
-const TIMEOUTS: &[TimeoutAction] =
-    &[TimeoutAction::Reject, TimeoutAction::Approve, TimeoutAction::Fail, TimeoutAction::Pause];
+const TIMEOUTS: &[GateTimeoutAction] = &[
+    GateTimeoutAction::Reject,
+    GateTimeoutAction::Approve,
+    GateTimeoutAction::Fail,
+    GateTimeoutAction::Pause,
+];
 
 const IN_DOUBT_POLICIES: &[InDoubtPolicy] =
     &[InDoubtPolicy::Tell, InDoubtPolicy::Ask, InDoubtPolicy::Fail];
@@ -90,7 +94,7 @@ pub(crate) fn script_lines(max: usize) -> impl Strategy<Value = Vec<String>> {
 }
 
 /// Generates policies with short timeouts and small budgets.
-pub(crate) fn policies() -> impl Strategy<Value = Policy> {
+pub(crate) fn policies() -> impl Strategy<Value = RunPolicy> {
     let gates = (
         option::of((select(TIMEOUTS), 1_u16..3, any::<bool>())),
         option::of(select(TIMEOUTS)),
@@ -109,9 +113,9 @@ pub(crate) fn policies() -> impl Strategy<Value = Policy> {
     );
     (gates, durations, budget).prop_map(|(gates, durations, budget)| {
         let (rule, result, in_doubt) = gates;
-        Policy {
+        RunPolicy {
             rules: rule.map(rule_of).into_iter().collect(),
-            result_gate: result.map(|on_timeout| ResultGate {
+            result_gate: result.map(|on_timeout| ResultApprovalGate {
                 ask: "Is it good?".into(),
                 timeout: Millis::from_secs(600),
                 on_timeout,
@@ -127,16 +131,16 @@ pub(crate) fn policies() -> impl Strategy<Value = Policy> {
                 active: budget.3.map(Millis),
                 ..Budget::default()
             },
-            ..Policy::default()
+            ..RunPolicy::default()
         }
     })
 }
 
-fn rule_of((on_timeout, count, always): (TimeoutAction, u16, bool)) -> GateRule {
+fn rule_of((on_timeout, count, always): (GateTimeoutAction, u16, bool)) -> GateRule {
     GateRule {
         tool: "shell".into(),
         subject: Some("rm*".into()),
-        action: RuleAction::Ask("May it remove?".into()),
+        action: GateRuleAction::Ask("May it remove?".into()),
         always,
         timeout: Some(Millis::from_secs(900)),
         on_timeout,

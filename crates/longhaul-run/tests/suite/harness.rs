@@ -15,12 +15,12 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::run::RunClaimed;
 use longhaul_core::id::{AgentName, Epoch, InboxName, RunId, Seq, WorkerId};
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Timestamp;
 use longhaul_core::usage::RemainingBudget;
-use longhaul_run::{DecideContext, Input, Rejection, Run, decide};
+use longhaul_run::{DecideContext, Rejection, Run, RunInput, decide};
 
 use rows::{Head, RowConflict, Rows};
 
@@ -58,7 +58,7 @@ pub(crate) struct TestRun {
 
 impl TestRun {
     /// Creates a run submitted with this policy.
-    pub(crate) fn new(policy: Policy) -> Self {
+    pub(crate) fn new(policy: RunPolicy) -> Self {
         Self::with_task(|task| task.policy = policy)
     }
 
@@ -73,7 +73,7 @@ impl TestRun {
         );
         task.submitter = Some("key:boss".into());
         make(&mut task);
-        let new = longhaul_run::submit::submit(id, task).unwrap();
+        let new = longhaul_run::submit::new_run_from_task(id, task).unwrap();
         let entries: Vec<Entry> = (1..)
             .zip(new.events)
             .map(|(seq, event)| Entry { run: id, seq: Seq(seq), at: START, epoch: Epoch(0), event })
@@ -88,10 +88,10 @@ impl TestRun {
     }
 
     /// Passes an input to the run, with an author that may send it.
-    pub(crate) fn send_input(&mut self, input: Input) -> InputOutcome {
+    pub(crate) fn send_input(&mut self, input: RunInput) -> InputOutcome {
         let author = match input {
-            Input::Command(_) => Author::Outsider,
-            Input::CancelNow { .. } | Input::PauseNow { .. } => Author::Closer,
+            RunInput::Command(_) => Author::Outsider,
+            RunInput::CancelNow { .. } | RunInput::PauseNow { .. } => Author::Closer,
             _ => Author::Driver,
         };
         if !self.rows.admits(author) {
@@ -114,7 +114,7 @@ impl TestRun {
     }
 
     /// Decides twice and checks that the same run, input and context give the same batch.
-    fn decided(&self, input: Input, ctx: DecideContext) -> Result<Batch, Rejection> {
+    fn decided(&self, input: RunInput, ctx: DecideContext) -> Result<Batch, Rejection> {
         let batch = decide(&self.run, input.clone(), ctx);
         assert_eq!(batch, decide(&self.run, input, ctx), "`decide` is not deterministic");
         batch
@@ -123,7 +123,7 @@ impl TestRun {
     /// Returns what `decide` returns now, without writing it.
     pub(crate) fn decide_only(
         &self,
-        input: Input,
+        input: RunInput,
         left: Option<RemainingBudget>,
     ) -> Result<Batch, Rejection> {
         let ctx = DecideContext { remaining_budget: left, ..DecideContext::new(self.now) };

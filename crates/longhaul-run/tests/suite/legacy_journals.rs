@@ -5,9 +5,9 @@
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::{Entry, EntryEnvelope};
-use longhaul_core::policy::gate::TimeoutAction;
+use longhaul_core::policy::gate::GateTimeoutAction;
 use longhaul_core::raw::RawJson;
-use longhaul_run::{DecideContext, Input, Run, decide};
+use longhaul_run::{DecideContext, Run, RunInput, decide};
 
 use super::harness::script::check;
 use super::policies::{plain, result_gate};
@@ -38,7 +38,7 @@ fn a_legacy_run_ends_with_the_approved_output() {
         });
         assert_eq!(gate_input, Some(RawJson::from_serialize(&recorded.output)), "{name}");
         let run = Run::replay(before).unwrap();
-        let batch = decide(&run, Input::Advance, DecideContext::new(end.at)).unwrap();
+        let batch = decide(&run, RunInput::Advance, DecideContext::new(end.at)).unwrap();
         assert_eq!(batch.events, std::slice::from_ref(&end.event), "{name}");
     }
 }
@@ -54,7 +54,7 @@ fn output_parsed_by_the_new_rules_is_journaled_with_the_reply() {
         go    => run.completed(All done.) | completed
     "#;
     let line = r#"call finish/pure {"output": {"text": "All done.", "confidence": 87.5}}"#;
-    let test_run = check(result_gate(TimeoutAction::Approve), &script.replace("LINE", line));
+    let test_run = check(result_gate(GateTimeoutAction::Approve), &script.replace("LINE", line));
     assert_eq!(
         test_run.show("outcome"),
         r#"{"text":"All done.","data":{"text":"All done.","confidence":87.5},"confidence":88}"#
@@ -67,7 +67,7 @@ fn output_parsed_by_the_new_rules_is_journaled_with_the_reply() {
     });
     assert_eq!(stored_output.unwrap().confidence, Some(88));
     let run = Run::replay(&entries[..6]).unwrap();
-    let batch = decide(&run, Input::Advance, DecideContext::new(test_run.now)).unwrap();
+    let batch = decide(&run, RunInput::Advance, DecideContext::new(test_run.now)).unwrap();
     let Some(Event::GateRaised(raised)) = batch.events.first() else {
         panic!("no gate was raised: {batch:?}");
     };

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::VerifyOutcome;
 use longhaul_core::id::{CallId, GateId};
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::policy::gate::{Decision, GateKind};
+use longhaul_core::policy::gate::{GateDecision, GateKind};
 use longhaul_core::usage::{BudgetAmount, Usage};
 use longhaul_run::Run;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ use super::harness::TestRun;
 use super::harness::rows::{Head, plus};
 
 /// Plays a script and returns the run.
-fn played(policy: Policy, script: &[String]) -> TestRun {
+fn played(policy: RunPolicy, script: &[String]) -> TestRun {
     let mut test_run = TestRun::new(policy);
     for line in script {
         test_run.play(line);
@@ -202,7 +202,7 @@ fn check_effects(test_run: &TestRun) -> Result<(), TestCaseError> {
             }
             Event::GateAnswered(data) => {
                 let call = doubt_gates.get(&data.gate).copied();
-                let again = data.answer.decision == Decision::Approve;
+                let again = data.answer.decision == GateDecision::Approve;
                 may_start.extend(call.filter(|_| again));
                 approvals.remove(&data.gate);
             }

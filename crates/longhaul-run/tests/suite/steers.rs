@@ -2,7 +2,7 @@
 //!
 //! Invariant: no message is lost, and none is inserted between the results of a turn.
 
-use longhaul_core::policy::gate::TimeoutAction;
+use longhaul_core::policy::gate::GateTimeoutAction;
 
 use super::harness::script::check;
 use super::policies::{ask_rule, plain, result_gate, with_rule};
@@ -249,7 +249,7 @@ fn an_interrupt_during_compaction_is_delivered_first() {
 #[test]
 fn a_message_keeps_a_run_from_ending() {
     check(
-        result_gate(TimeoutAction::Approve),
+        result_gate(GateTimeoutAction::Approve),
         r#"
         claim                        => run.claimed | running
         see                          => run.prepared turn.started

@@ -2,20 +2,22 @@
 //!
 //! Invariant: the spelling of a call never causes it to run twice or with fewer approvals.
 
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::Budget;
-use longhaul_core::policy::gate::{ApprovalRequirement, GateRule, RuleAction, TimeoutAction};
-use longhaul_run::commands::current_digest;
+use longhaul_core::policy::gate::{
+    ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction,
+};
+use longhaul_run::commands::current_gate_digest;
 
 use super::harness::script::check;
 use super::policies::{ask_rule, plain, with_caps, with_rule};
 
-fn rule_about(subject: &str, verdict: RuleAction) -> GateRule {
+fn rule_about(subject: &str, verdict: GateRuleAction) -> GateRule {
     GateRule { subject: Some(subject.into()), action: verdict, ..ask_rule() }
 }
 
-fn rules(rules: Vec<GateRule>) -> Policy {
-    Policy { rules, ..Policy::default() }
+fn rules(rules: Vec<GateRule>) -> RunPolicy {
+    RunPolicy { rules, ..RunPolicy::default() }
 }
 
 #[test]
@@ -39,13 +41,13 @@ fn an_edited_call_is_not_repeated_after_a_crash() {
 #[test]
 fn a_compound_command_needs_the_approvers_of_each_part() {
     let weak = GateRule {
-        on_timeout: TimeoutAction::Approve,
-        ..rule_about("git *", RuleAction::Ask("Use git?".into()))
+        on_timeout: GateTimeoutAction::Approve,
+        ..rule_about("git *", GateRuleAction::Ask("Use git?".into()))
     };
     let strong = GateRule {
         always: true,
         approvers: ApprovalRequirement { count: 2, not_submitter: true },
-        ..rule_about("rm *", RuleAction::Ask("Remove?".into()))
+        ..rule_about("rm *", GateRuleAction::Ask("Remove?".into()))
     };
     check(
         rules(vec![weak, strong]),
@@ -67,8 +69,8 @@ fn a_compound_command_needs_the_approvers_of_each_part() {
 
 #[test]
 fn an_opaque_command_needs_approval() {
-    let echo = rule_about("echo *", RuleAction::Allow);
-    let git = rule_about("git *", RuleAction::Ask("Use git?".into()));
+    let echo = rule_about("echo *", GateRuleAction::Allow);
+    let git = rule_about("git *", GateRuleAction::Ask("Use git?".into()));
     check(
         rules(vec![echo, git]),
         r#"
@@ -88,8 +90,9 @@ fn an_opaque_command_needs_approval() {
 
 #[test]
 fn an_opaque_command_is_not_covered_by_an_earlier_approval() {
-    let git = rule_about("git *", RuleAction::Allow);
-    let rest = GateRule { subject: None, ..rule_about("", RuleAction::Deny("only git".into())) };
+    let git = rule_about("git *", GateRuleAction::Allow);
+    let rest =
+        GateRule { subject: None, ..rule_about("", GateRuleAction::Deny("only git".into())) };
     check(
         rules(vec![git, rest]),
         r#"
@@ -101,8 +104,8 @@ fn an_opaque_command_is_not_covered_by_an_earlier_approval() {
         ? said                                        => t2.1: ! the call was denied: only git (the command can't be inspected: write it without nested commands)
     "#,
     );
-    let every = GateRule { subject: None, ..rule_about("", RuleAction::Allow) };
-    let rm = rule_about("rm *", RuleAction::Deny("use the trash".into()));
+    let every = GateRule { subject: None, ..rule_about("", GateRuleAction::Allow) };
+    let rm = rule_about("rm *", GateRuleAction::Deny("use the trash".into()));
     for (policy, then) in [
         (vec![rm.clone(), every.clone()], "tool.failed(t1.1) turn.started"),
         (vec![every, rm], "tool.started(t1.1)"),
@@ -210,7 +213,7 @@ fn two_too_deep_edits_have_different_digests() {
     }
     let deep = |inside: &str| format!("{}{inside}{}", "[".repeat(200), "]".repeat(200));
     test_run.play(&format!("edit {} by cli:anna", deep("1")));
-    let digest = current_digest(&test_run.rows.gates[0]);
+    let digest = current_gate_digest(&test_run.rows.gates[0]);
     test_run.play(&format!("edit {} by cli:bob", deep("2")));
-    assert_ne!(digest, current_digest(&test_run.rows.gates[0]));
+    assert_ne!(digest, current_gate_digest(&test_run.rows.gates[0]));
 }

@@ -1,6 +1,6 @@
 //! Soft and hard timeouts of an attempt: what they count, and how an attempt ends.
 
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::time::Millis;
 use longhaul_run::state::control::RetryCounts;
@@ -9,13 +9,13 @@ use super::harness::script::check;
 use super::policies::{ask_rule, plain};
 
 /// A policy with a soft timeout of 5 s and a hard timeout of 10 s.
-fn timed() -> Policy {
+fn timed() -> RunPolicy {
     let retry = RetryPolicy {
         soft_timeout: Some(Millis::from_secs(5)),
         hard_timeout: Some(Millis::from_secs(10)),
         ..RetryPolicy::default()
     };
-    Policy { retry, rules: vec![ask_rule()], ..Policy::default() }
+    RunPolicy { retry, rules: vec![ask_rule()], ..RunPolicy::default() }
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub(crate) async fn show_agent(
     _: Viewer,
     NamePath(name): NamePath,
 ) -> Result<Response, Problem> {
-    match app.longhaul().agent(&name) {
+    match app.longhaul().get_agent(&name) {
         Ok(agent) => ok_response(&agent_view(&agent)),
         Err(suggestion) => Err(agent_not_found(&name, suggestion)),
     }
@@ -53,7 +53,7 @@ fn agent_not_found(name: &str, suggestion: Option<String>) -> Problem {
     let display_name: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
     let message = format!("there is no agent named `{display_name}`");
     let problem = Problem::not_found("no_agent", message);
-    Problem { suggestion, ..problem.hint("GET /v1/agents lists all agents") }
+    Problem { suggestion, ..problem.with_hint("GET /v1/agents lists all agents") }
 }
 
 /// Shows statistics of an agent's runs that were created in a time window.
@@ -73,7 +73,7 @@ pub(crate) async fn show_agent_stats(
     let query = query.allow_only_params(&["window"])?;
     let window = match query.param_value("window")? {
         None => STATS_WINDOW,
-        Some(text) => duration::parse(text).ok_or_else(|| {
+        Some(text) => duration::parse_duration(text).ok_or_else(|| {
             let examples = duration::DURATION_EXAMPLES;
             Problem::unprocessable(format!("`window` must be a duration such as {examples}"))
         })?,

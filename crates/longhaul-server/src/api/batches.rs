@@ -5,11 +5,11 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use longhaul_api::batch::{BatchView, NewBatchBody};
 
-use crate::api::create_run::{check_task, to_task};
+use crate::api::create_run::{check_task_agent_and_budget, task_from_run_body};
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Operator, Viewer};
-use crate::idempotency::{idempotency_key_header, scope_key_to_caller};
+use crate::idempotency::{caller_scoped_idempotency_key, idempotency_key_header};
 use crate::params::BatchPath;
 use crate::problem::Problem;
 use crate::response::{created_response, ok_response_with_permit};
@@ -33,12 +33,13 @@ pub(crate) async fn submit_batch(
             detail: format!("`runs[{index}]`: {}", problem.detail),
             ..problem
         };
-        let task = to_task(run, &caller.principal.name).map_err(at_index)?;
-        check_task(&app, &caller, &task).map_err(at_index)?;
+        let task = task_from_run_body(run, &caller.principal.name).map_err(at_index)?;
+        check_task_agent_and_budget(&app, &caller, &task).map_err(at_index)?;
         tasks.push(task);
     }
     if let Some(first) = tasks.first_mut() {
-        first.idempotency_key = scope_key_to_caller(&caller, idempotency_key_header(&headers)?);
+        first.idempotency_key =
+            caller_scoped_idempotency_key(&caller, idempotency_key_header(&headers)?);
     }
     let batch = app.longhaul().submit_batch(tasks, body.mode).await?;
     let (id, runs, caller) = (batch.id, batch.runs.len(), &caller.principal.name);

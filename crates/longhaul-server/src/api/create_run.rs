@@ -28,7 +28,7 @@ const TURNS_MAX: u32 = 1_000_000_000;
 const JSON_INTEGER_MAX: u64 = 9_007_199_254_740_991;
 
 /// Returns an error if the value of a budget field is above its maximum.
-fn check_budget_max<T: PartialOrd + std::fmt::Display>(
+fn check_budget_field_max<T: PartialOrd + std::fmt::Display>(
     name: &str,
     value: Option<T>,
     max: T,
@@ -54,9 +54,10 @@ pub(crate) fn parse_budget(body: BudgetBody) -> Result<BudgetPatch, Problem> {
     Ok(BudgetPatch {
         caps: BudgetRaise {
             micro_usd: usd.transpose()?,
-            tokens: check_budget_max("tokens", body.tokens, JSON_INTEGER_MAX)?,
-            turns: check_budget_max("turns", body.turns, TURNS_MAX)?,
-            active: check_budget_max("active_ms", body.active_ms, JSON_INTEGER_MAX)?.map(Millis),
+            tokens: check_budget_field_max("tokens", body.tokens, JSON_INTEGER_MAX)?,
+            turns: check_budget_field_max("turns", body.turns, TURNS_MAX)?,
+            active: check_budget_field_max("active_ms", body.active_ms, JSON_INTEGER_MAX)?
+                .map(Millis),
         },
         warn_percent: warn.transpose()?,
     })
@@ -67,16 +68,15 @@ pub(crate) fn parse_budget(body: BudgetBody) -> Result<BudgetPatch, Problem> {
 /// # Errors
 /// A field is missing, invalid or not supported. The error is a message for people.
 pub fn task_from_body(body: NewRunBody, submitter: &str) -> Result<Task, String> {
-    to_task(body, submitter).map_err(|problem| problem.detail)
+    task_from_run_body(body, submitter).map_err(|problem| problem.detail)
 }
 
 /// Converts the request body of a new run to a task that this caller submits.
-pub(crate) fn to_task(body: NewRunBody, submitter: &str) -> Result<Task, Problem> {
-    refuse_unsupported_fields(&body)?;
+pub(crate) fn task_from_run_body(body: NewRunBody, submitter: &str) -> Result<Task, Problem> {
+    refuse_unsupported_run_fields(&body)?;
     let Some(agent) = body.agent else {
-        return Err(
-            Problem::unprocessable("missing field `agent`").hint("GET /v1/agents lists all agents")
-        );
+        return Err(Problem::unprocessable("missing field `agent`")
+            .with_hint("GET /v1/agents lists all agents"));
     };
     if body.event.is_some() && body.kind.is_some() {
         return Err(Problem::unprocessable("`event` and `type` exclude each other"));
@@ -86,12 +86,12 @@ pub(crate) fn to_task(body: NewRunBody, submitter: &str) -> Result<Task, Problem
         context: body.context,
         history: body.history,
         model: body.model,
-        inbox: parse_name("inbox", body.inbox, InboxName::new)?,
+        inbox: parse_optional_name_field("inbox", body.inbox, InboxName::new)?,
         kind: body.event.or(body.kind),
         priority: body.priority,
-        lane: parse_name("lane", body.lane, LaneKey::new)?,
-        thread: parse_name("thread", body.thread, ThreadKey::new)?,
-        resource: parse_name("resource", body.resource, ResourceKey::new)?,
+        lane: parse_optional_name_field("lane", body.lane, LaneKey::new)?,
+        thread: parse_optional_name_field("thread", body.thread, ThreadKey::new)?,
+        resource: parse_optional_name_field("resource", body.resource, ResourceKey::new)?,
         start: body.start_at.map_or(EarliestStart::Now, EarliestStart::At),
         budget: parse_budget(body.budget)?,
         submitter: Some(submitter.to_owned()),
@@ -103,7 +103,7 @@ pub(crate) fn to_task(body: NewRunBody, submitter: &str) -> Result<Task, Problem
     })
 }
 
-fn refuse_unsupported_fields(body: &NewRunBody) -> Result<(), Problem> {
+fn refuse_unsupported_run_fields(body: &NewRunBody) -> Result<(), Problem> {
     let fields =
         [("chain", &body.chain), ("auto_approve", &body.auto_approve), ("sandbox", &body.sandbox)];
     match fields.iter().find(|(_, value)| value.is_some()) {
@@ -117,7 +117,7 @@ fn refuse_unsupported_fields(body: &NewRunBody) -> Result<(), Problem> {
 
 /// Validates an optional name in a request body. `field` is the name of the body's field, for the
 /// error message.
-pub(crate) fn parse_name<T>(
+pub(crate) fn parse_optional_name_field<T>(
     field: &str,
     value: Option<String>,
     read: impl Fn(String) -> Result<T, IdError>,
@@ -132,15 +132,15 @@ pub(crate) async fn submit_task(
     caller: &CallerIdentity,
     task: Task,
 ) -> Result<RunView, Problem> {
-    check_task(app, caller, &task)?;
-    let view = app.longhaul().submit_and_show(task).await?;
+    check_task_agent_and_budget(app, caller, &task)?;
+    let view = app.longhaul().submit_and_view_run(task).await?;
     let (run, agent, caller) = (view.id, &view.agent, &caller.principal.name);
     tracing::info!(%run, agent, caller, "run submitted");
     Ok(view)
 }
 
 /// Builds the response to a submitted task: 201 for a new run, 200 if the task was added to a run.
-pub(crate) fn submitted_response(view: &RunView) -> Result<Response, Problem> {
+pub(crate) fn submitted_run_response(view: &RunView) -> Result<Response, Problem> {
     match view.added {
         true => ok_response(view),
         false => created_response(&format!("/v1/runs/{}", view.id), view),
@@ -148,15 +148,19 @@ pub(crate) fn submitted_response(view: &RunView) -> Result<Response, Problem> {
 }
 
 /// Checks the agent, model, context and budget of a task.
-pub(crate) fn check_task(app: &App, caller: &CallerIdentity, task: &Task) -> Result<(), Problem> {
+pub(crate) fn check_task_agent_and_budget(
+    app: &App,
+    caller: &CallerIdentity,
+    task: &Task,
+) -> Result<(), Problem> {
     let longhaul = app.longhaul();
-    let agent = longhaul.agent(&task.agent).map_err(|suggestion| {
+    let agent = longhaul.get_agent(&task.agent).map_err(|suggestion| {
         let name = task.agent.clone();
         Problem::from(longhaul_engine::Error::AgentNotFound { name, suggestion })
     })?;
     let named = task.model.as_deref();
     let named = named.or_else(|| agent.models.first().map(String::as_str));
-    if let Err(none) = longhaul.services().models.resolve(named) {
+    if let Err(none) = longhaul.services().models.resolve_model_name(named) {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         let message = none.message_for_agent(&agent.name);
         return Err(Problem::new(status, none.code(), message));
@@ -186,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_absurd_cap_is_rejected() {
+    fn a_budget_cap_above_its_maximum_is_rejected() {
         let read = |body: serde_json::Value| {
             let body: BudgetBody = serde_json::from_value(body).unwrap();
             parse_budget(body).is_ok()

@@ -21,7 +21,9 @@ use crate::problem::Problem;
 use crate::response::{ok_response, paginate};
 use crate::stream::all::{AllRunsStream, EventKindFilter};
 use crate::stream::run::RunStream;
-use crate::stream::sse::{StreamClient, accepts_event_stream, last_event_id, stream_response};
+use crate::stream::sse::{
+    StreamClient, accepts_event_stream, event_stream_response, last_event_id,
+};
 
 /// Default and maximum number of events per page of a run's journal.
 const EVENTS_DEFAULT: usize = 100;
@@ -41,7 +43,7 @@ const EVENTS_MAX: usize = 1_000;
         (String = "text/event-stream"),
     ))),
 )]
-pub(crate) async fn read_events(
+pub(crate) async fn read_run_events(
     State(app): State<App>,
     caller: Viewer,
     RunPath(run): RunPath,
@@ -55,10 +57,10 @@ pub(crate) async fn read_events(
         // `after`.
         let after = last_id.unwrap_or(after);
         let reader = StreamClient::new(&app, caller.name(), credential)?;
-        return Ok(stream_response(RunStream::open_stream(reader, run, Seq(after)).await?));
+        return Ok(event_stream_response(RunStream::open_stream(reader, run, Seq(after)).await?));
     }
-    let limit = query.page_limit(EVENTS_DEFAULT, 1..=EVENTS_MAX)?;
-    let entries = app.longhaul().events(run, Seq(after), limit + 1).await?;
+    let limit = query.page_limit_param(EVENTS_DEFAULT, 1..=EVENTS_MAX)?;
+    let entries = app.longhaul().read_run_journal(run, Seq(after), limit + 1).await?;
     let page: Result<Vec<EntryEnvelope>, _> =
         entries.iter().map(|entry| entry.to_envelope()).collect();
     let page = page.map_err(|error| {
@@ -84,13 +86,16 @@ pub(crate) async fn stream_all_events(
     (query, headers, credential): (Query, HeaderMap, Credential),
 ) -> Result<Response, Problem> {
     let query = query.allow_only_params(&["filter", "after"])?;
-    let filter = EventKindFilter::parse(query.param_value("filter")?.unwrap_or_default())?;
+    let filter =
+        EventKindFilter::parse_kind_list(query.param_value("filter")?.unwrap_or_default())?;
     let after = match last_event_id(&headers)? {
         Some(last_id) => Some(last_id),
         None => query.parse_param("after")?,
     };
     let reader = StreamClient::new(&app, caller.name(), credential)?;
-    Ok(stream_response(AllRunsStream::open_stream(reader, filter, after.map(GlobalSeq)).await?))
+    Ok(event_stream_response(
+        AllRunsStream::open_stream(reader, filter, after.map(GlobalSeq)).await?,
+    ))
 }
 
 /// OpenAPI schema of a journal event ([`EntryEnvelope`]).
@@ -103,7 +108,7 @@ pub(crate) struct EventView {
     /// Sequence number of the event in the run's journal, from 1.
     seq: u64,
     /// Time at which the event was appended.
-    #[schema(schema_with = schema::time_schema)]
+    #[schema(schema_with = schema::timestamp_schema)]
     at: String,
     /// Type of the event, such as `run.created`.
     #[serde(rename = "type")]
@@ -117,6 +122,6 @@ pub(crate) struct EventView {
     /// higher epoch.
     epoch: u64,
     /// Data of the event, in the format of its `type` and `v`.
-    #[schema(schema_with = schema::any_schema)]
+    #[schema(schema_with = schema::any_json_schema)]
     data: Value,
 }

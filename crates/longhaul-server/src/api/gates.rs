@@ -10,21 +10,21 @@ use longhaul_api::gate::{
 };
 use longhaul_api::list::List;
 use longhaul_core::access::Role;
-use longhaul_core::policy::gate::{Answer, Decision, GateStatus};
+use longhaul_core::policy::gate::{Answer, GateDecision, GateStatus};
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::raw::RawJson;
-use longhaul_core::request::RequestEffect;
+use longhaul_core::request::IdempotentRequestEffect;
 use longhaul_engine::handle::{self, CreateGateLinkRequest};
 use longhaul_engine::view::gate_view;
 
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Approver, Viewer, require_role};
-use crate::error_mapping::problem_after_commit;
-use crate::idempotency::RequestHandle;
+use crate::error_mapping::read_problem_after_commit;
+use crate::idempotency::RequestEngineHandle;
 use crate::openapi_types::{GateIdSchema, GateStatusSchema, RunIdSchema};
 use crate::params::{GatePath, Query};
-use crate::peer::base_url;
+use crate::peer::request_base_url;
 use crate::problem::Problem;
 use crate::response::{created_secret_response, ok_response, paginate};
 
@@ -49,7 +49,7 @@ pub(crate) async fn list_gates(
     query: Query,
 ) -> Result<Response, Problem> {
     let query = query.allow_only_params(&["status", "run", "after", "limit"])?;
-    let limit = query.page_limit(GATES_DEFAULT, 1..=GATES_MAX)?;
+    let limit = query.page_limit_param(GATES_DEFAULT, 1..=GATES_MAX)?;
     let filter = GateFilter {
         gate: None,
         run: query.parse_param("run")?,
@@ -57,7 +57,7 @@ pub(crate) async fn list_gates(
         after: query.parse_param("after")?,
         limit: limit + 1,
     };
-    let rows = app.longhaul().gates(filter).await?;
+    let rows = app.longhaul().list_gates(filter).await?;
     let views: Vec<GateView> = rows.iter().map(gate_view).collect();
     ok_response(&paginate(views, limit, |gate| gate.id.to_string()))
 }
@@ -85,31 +85,31 @@ pub(crate) async fn show_gate(
     _: Viewer,
     GatePath(gate): GatePath,
 ) -> Result<Response, Problem> {
-    ok_response(&gate_view(&app.longhaul().gate(gate).await?))
+    ok_response(&gate_view(&app.longhaul().get_gate(gate).await?))
 }
 
-fn to_answer(body: AnswerBody, by: &str) -> Result<Answer, Problem> {
+fn answer_from_body(body: AnswerBody, by: &str) -> Result<Answer, Problem> {
     let mut note = body.note;
     let mut payload = body.payload;
     let decision = match body.decision {
-        DecisionKind::Approve => Decision::Approve,
-        DecisionKind::Reject => Decision::Reject,
-        DecisionKind::Complete => Decision::Complete,
+        DecisionKind::Approve => GateDecision::Approve,
+        DecisionKind::Reject => GateDecision::Reject,
+        DecisionKind::Complete => GateDecision::Complete,
         DecisionKind::Edit => {
             let edited = body.edited.clone();
-            Decision::Edit(edited.ok_or_else(|| {
+            GateDecision::Edit(edited.ok_or_else(|| {
                 Problem::unprocessable("`edit` needs `edited`: the complete new input")
             })?)
         }
         DecisionKind::Answer => {
-            let text = payload.take().map(payload_text).transpose()?;
+            let text = payload.take().map(answer_payload_text).transpose()?;
             let text = text.or_else(|| note.take());
-            Decision::Answer(
+            GateDecision::Answer(
                 text.ok_or_else(|| Problem::unprocessable("`answer` needs a text in `payload`"))?,
             )
         }
     };
-    if body.edited.is_some() && !matches!(decision, Decision::Edit(_)) {
+    if body.edited.is_some() && !matches!(decision, GateDecision::Edit(_)) {
         return Err(Problem::unprocessable("`edited` is allowed only with the decision `edit`"));
     }
     Ok(Answer {
@@ -122,7 +122,7 @@ fn to_answer(body: AnswerBody, by: &str) -> Result<Answer, Problem> {
     })
 }
 
-fn payload_text(payload: RawJson) -> Result<String, Problem> {
+fn answer_payload_text(payload: RawJson) -> Result<String, Problem> {
     match payload.to_value() {
         serde_json::Value::String(text) => Ok(text),
         serde_json::Value::Null
@@ -146,20 +146,20 @@ fn payload_text(payload: RawJson) -> Result<String, Problem> {
     responses((status = 200, description = "The outcome of the answer", body = AnswerResponse)),
 )]
 pub(crate) async fn answer_gate(
-    RequestHandle { longhaul, effect, .. }: RequestHandle,
+    RequestEngineHandle { longhaul, effect, .. }: RequestEngineHandle,
     caller: Approver,
     GatePath(gate): GatePath,
     Json(body): Json<AnswerBody>,
 ) -> Result<Response, Problem> {
-    let answer = to_answer(body, caller.name())?;
+    let answer = answer_from_body(body, caller.name())?;
     let decision = answer.decision.as_str();
     let verdict = match effect {
-        Some(RequestEffect::Events { run, seq }) => {
+        Some(IdempotentRequestEffect::Events { run, seq }) => {
             longhaul.find_recorded_answer_outcome(run, seq).await?
         }
-        Some(RequestEffect::Key(_)) | None => longhaul.answer(gate, answer).await?,
+        Some(IdempotentRequestEffect::Key(_)) | None => longhaul.answer_gate(gate, answer).await?,
     };
-    let gate = gate_view(&longhaul.gate(gate).await.map_err(problem_after_commit)?);
+    let gate = gate_view(&longhaul.get_gate(gate).await.map_err(read_problem_after_commit)?);
     tracing::info!(run = %gate.run, gate = %gate.id, decision, caller = caller.name(), "gate answered");
     let (verdict, seq) = match verdict {
         handle::GateAnswerOutcome::Closed(seq) => (AnswerOutcome::Closed, seq),
@@ -175,7 +175,7 @@ pub(crate) async fn answer_gate(
     request_body = GateLinkBody,
     responses((status = 201, description = "The link, shown only once", body = GateLinkView)),
 )]
-pub(crate) async fn create_link(
+pub(crate) async fn create_gate_link(
     State(app): State<App>,
     caller: Approver,
     (GatePath(gate), headers): (GatePath, HeaderMap),
@@ -183,7 +183,7 @@ pub(crate) async fn create_link(
 ) -> Result<Response, Problem> {
     // If a gate needs several approvers or excludes the submitter, a link is equivalent to a
     // new key for another person. Only an admin may create such a link.
-    let approvers = app.longhaul().gate(gate).await?.spec.approvers;
+    let approvers = app.longhaul().get_gate(gate).await?.spec.approvers;
     if approvers.count > 1 || approvers.not_submitter {
         require_role(&caller.0, Role::Admin)?;
     }
@@ -191,7 +191,7 @@ pub(crate) async fn create_link(
         CreateGateLinkRequest { gate, recipient: body.recipient, by: caller.name().to_owned() };
     let recipient = request.recipient.trim().to_owned();
     let secret = app.longhaul().create_gate_link(request).await?;
-    let url = format!("{}/a/{}", base_url(&headers), secret.reveal());
+    let url = format!("{}/a/{}", request_base_url(&headers), secret.reveal());
     let view = GateLinkView { url, gate, recipient };
     created_secret_response(&format!("/v1/gates/{gate}"), &view)
 }

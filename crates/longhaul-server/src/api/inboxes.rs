@@ -10,11 +10,11 @@ use longhaul_api::run::RunView;
 use longhaul_core::id::InboxName;
 use longhaul_engine::handle::inbox_task;
 
-use crate::api::create_run::{parse_name, submit_task, submitted_response};
+use crate::api::create_run::{parse_optional_name_field, submit_task, submitted_run_response};
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Operator, Viewer};
-use crate::idempotency::{idempotency_key_header, scope_key_to_caller};
+use crate::idempotency::{caller_scoped_idempotency_key, idempotency_key_header};
 use crate::params::{NamePath, Query};
 use crate::problem::Problem;
 use crate::response::{ok_response, paginate};
@@ -38,9 +38,9 @@ pub(crate) async fn list_inboxes(
     query: Query,
 ) -> Result<Response, Problem> {
     let query = query.allow_only_params(&["after", "limit"])?;
-    let limit = query.page_limit(INBOXES_DEFAULT, 1..=INBOXES_MAX)?;
+    let limit = query.page_limit_param(INBOXES_DEFAULT, 1..=INBOXES_MAX)?;
     let after = query.param_value("after")?.map(str::to_owned);
-    let after = parse_name("after", after, InboxName::new)?;
+    let after = parse_optional_name_field("after", after, InboxName::new)?;
     let _permit = app.acquire_journal_read_permit().await?;
     let mut inboxes = app.longhaul().inboxes(&app.options().inboxes).await?;
     inboxes.retain(|inbox| after.as_ref().is_none_or(|after| inbox.name.as_str() > after.as_str()));
@@ -73,7 +73,7 @@ pub(crate) async fn show_inbox(
         (status = 200, description = "The run to which the task was added as a message, because its lane is busy", body = RunView),
     ),
 )]
-pub(crate) async fn post_task(
+pub(crate) async fn submit_task_to_inbox(
     State(app): State<App>,
     Operator(caller): Operator,
     (NamePath(name), headers): (NamePath, HeaderMap),
@@ -83,6 +83,6 @@ pub(crate) async fn post_task(
     let mut task = inbox_task(inbox, body, &app.options().inboxes)?;
     task.submitter = Some(caller.principal.name.clone());
     let named = task.idempotency_key.take().or(idempotency_key_header(&headers)?);
-    task.idempotency_key = scope_key_to_caller(&caller, named);
-    submitted_response(&submit_task(&app, &caller, task).await?)
+    task.idempotency_key = caller_scoped_idempotency_key(&caller, named);
+    submitted_run_response(&submit_task(&app, &caller, task).await?)
 }

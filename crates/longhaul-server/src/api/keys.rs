@@ -14,10 +14,10 @@ use longhaul_engine::handle::CreateKeyRequest;
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Admin, Viewer};
-use crate::idempotency::RequestHandle;
+use crate::idempotency::RequestEngineHandle;
 use crate::middleware::auth::Credential;
 use crate::params::NamePath;
-use crate::peer::base_url;
+use crate::peer::request_base_url;
 use crate::problem::Problem;
 use crate::response::{created_secret_response, ok_response};
 
@@ -31,7 +31,7 @@ const TTL_MS_MAX: u64 = 3_155_760_000_000;
     responses((status = 200, description = "All keys", body = List<KeyView>)),
 )]
 pub(crate) async fn list_keys(State(app): State<App>, _: Admin) -> Result<Response, Problem> {
-    let data = app.longhaul().keys().await?;
+    let data = app.longhaul().list_keys().await?;
     ok_response(&List { data, next: None })
 }
 
@@ -42,7 +42,7 @@ pub(crate) async fn list_keys(State(app): State<App>, _: Admin) -> Result<Respon
     responses((status = 201, description = "The key, shown only once", body = CreatedKey)),
 )]
 pub(crate) async fn create_key(
-    request: RequestHandle,
+    request: RequestEngineHandle,
     caller: Admin,
     Json(body): Json<NewKeyBody>,
 ) -> Result<Response, Problem> {
@@ -88,7 +88,8 @@ fn parse_ttl(ttl_ms: u64) -> Result<Millis, Problem> {
         true => Ok(Millis(ttl_ms)),
         false => {
             let message = format!("`expires_in_ms` must be between 1 and {TTL_MS_MAX} (100 years)");
-            Err(Problem::unprocessable(message).hint("leave it out for a key that does not expire"))
+            Err(Problem::unprocessable(message)
+                .with_hint("leave it out for a key that does not expire"))
         }
     }
 }
@@ -98,7 +99,7 @@ fn parse_ttl(ttl_ms: u64) -> Result<Millis, Problem> {
     post, path = "/v1/tickets", tag = "keys", operation_id = "create_ticket",
     responses((status = 201, description = "The link, shown only once", body = LoginTicketView)),
 )]
-pub(crate) async fn create_ticket(
+pub(crate) async fn create_login_ticket(
     State(app): State<App>,
     Viewer(caller): Viewer,
     (credential, headers): (Credential, HeaderMap),
@@ -108,7 +109,7 @@ pub(crate) async fn create_ticket(
         return Err(Problem::forbidden("a session needs a key, and the request has none"));
     }
     let ticket = app.longhaul().create_login_ticket(caller.key, app.local_key_hash()).await?;
-    let url = format!("{}/?t={}", base_url(&headers), ticket.reveal());
+    let url = format!("{}/?t={}", request_base_url(&headers), ticket.reveal());
     created_secret_response("/", &LoginTicketView { url })
 }
 

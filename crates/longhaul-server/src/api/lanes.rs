@@ -7,7 +7,7 @@ use longhaul_api::lane::LaneView;
 use longhaul_api::list::List;
 use longhaul_core::id::LaneKey;
 
-use crate::api::create_run::parse_name;
+use crate::api::create_run::parse_optional_name_field;
 use crate::app::App;
 use crate::caller::{Operator, Viewer};
 use crate::params::{NamePath, Query};
@@ -33,10 +33,10 @@ pub(crate) async fn list_lanes(
     query: Query,
 ) -> Result<Response, Problem> {
     let query = query.allow_only_params(&["after", "limit"])?;
-    let limit = query.page_limit(LANES_DEFAULT, 1..=LANES_MAX)?;
+    let limit = query.page_limit_param(LANES_DEFAULT, 1..=LANES_MAX)?;
     let after = query.param_value("after")?.map(str::to_owned);
-    let after = parse_name("after", after, LaneKey::new)?;
-    let lanes = app.longhaul().lanes(after.as_ref(), limit + 1).await?;
+    let after = parse_optional_name_field("after", after, LaneKey::new)?;
+    let lanes = app.longhaul().list_lanes(after.as_ref(), limit + 1).await?;
     ok_response(&paginate(lanes, limit, |lane| lane.lane.clone()))
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn show_lane(
     _: Viewer,
     NamePath(name): NamePath,
 ) -> Result<Response, Problem> {
-    ok_response(&app.longhaul().lane(&parse_lane(name)?).await?)
+    ok_response(&app.longhaul().lane(&parse_lane_key(name)?).await?)
 }
 
 /// Pauses a lane: no run of it starts, and a run that has started goes on.
@@ -65,7 +65,7 @@ pub(crate) async fn pause_lane(
     Operator(caller): Operator,
     NamePath(name): NamePath,
 ) -> Result<Response, Problem> {
-    let lane = app.longhaul().pause_lane(&parse_lane(name)?).await?;
+    let lane = app.longhaul().pause_lane(&parse_lane_key(name)?).await?;
     tracing::info!(lane = lane.lane, caller = caller.principal.name, "lane paused");
     ok_response(&lane)
 }
@@ -81,12 +81,12 @@ pub(crate) async fn resume_lane(
     Operator(caller): Operator,
     NamePath(name): NamePath,
 ) -> Result<Response, Problem> {
-    let lane = app.longhaul().resume_lane(&parse_lane(name)?).await?;
+    let lane = app.longhaul().resume_lane(&parse_lane_key(name)?).await?;
     tracing::info!(lane = lane.lane, caller = caller.principal.name, "lane resumed");
     ok_response(&lane)
 }
 
-fn parse_lane(name: String) -> Result<LaneKey, Problem> {
+fn parse_lane_key(name: String) -> Result<LaneKey, Problem> {
     LaneKey::new(name)
         .map_err(|bad| Problem::unprocessable(format!("the name of the lane is invalid: {bad}")))
 }

@@ -18,12 +18,17 @@ use longhaul_engine::handle::SubmitOutcome;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::api::create_run::{parse_budget, parse_name, submit_task, submitted_response, to_task};
+use crate::api::create_run::{
+    parse_budget, parse_optional_name_field, submit_task, submitted_run_response,
+    task_from_run_body,
+};
 use crate::app::App;
 use crate::body::{Json, OptionalJson};
 use crate::caller::{Operator, Viewer, require_role};
-use crate::error_mapping::{committed_but_unreadable_problem, problem_after_commit};
-use crate::idempotency::{RequestHandle, idempotency_key_header, scope_key_to_caller};
+use crate::error_mapping::{committed_but_unreadable_problem, read_problem_after_commit};
+use crate::idempotency::{
+    RequestEngineHandle, caller_scoped_idempotency_key, idempotency_key_header,
+};
 use crate::openapi_types::{RunIdSchema, StatusListSchema};
 use crate::params::{Query, RunPath};
 use crate::problem::Problem;
@@ -52,9 +57,10 @@ pub(crate) async fn submit_run(
     headers: HeaderMap,
     Json(body): Json<NewRunBody>,
 ) -> Result<Response, Problem> {
-    let mut task = to_task(body, &caller.principal.name)?;
-    task.idempotency_key = scope_key_to_caller(&caller, idempotency_key_header(&headers)?);
-    submitted_response(&submit_task(&app, &caller, task).await?)
+    let mut task = task_from_run_body(body, &caller.principal.name)?;
+    task.idempotency_key =
+        caller_scoped_idempotency_key(&caller, idempotency_key_header(&headers)?);
+    submitted_run_response(&submit_task(&app, &caller, task).await?)
 }
 
 /// Lists runs, newest first.
@@ -81,13 +87,14 @@ pub(crate) async fn list_runs(
         "status", "agent", "lane", "inbox", "root", "after", "limit", "brief",
     ])?;
     let brief = query.bool_param("brief")?;
-    let limit = query.page_limit(RUNS_DEFAULT, 1..=if brief { BRIEF_MAX } else { RUNS_MAX })?;
+    let limit =
+        query.page_limit_param(RUNS_DEFAULT, 1..=if brief { BRIEF_MAX } else { RUNS_MAX })?;
     let text = |name| Ok::<_, Problem>(query.param_value(name)?.map(str::to_owned));
     let filter = RunFilter {
         statuses: parse_statuses(&query)?,
-        agent: parse_name("agent", text("agent")?, AgentName::new)?,
-        lane: parse_name("lane", text("lane")?, LaneKey::new)?,
-        inbox: parse_name("inbox", text("inbox")?, InboxName::new)?,
+        agent: parse_optional_name_field("agent", text("agent")?, AgentName::new)?,
+        lane: parse_optional_name_field("lane", text("lane")?, LaneKey::new)?,
+        inbox: parse_optional_name_field("inbox", text("inbox")?, InboxName::new)?,
         not_retried: false,
         root: query.parse_param("root")?,
         after: query.parse_param("after")?,
@@ -179,7 +186,7 @@ pub(crate) struct EmptyBody {}
     responses((status = 200, description = "The run, cancelled or about to be", body = RunView)),
 )]
 pub(crate) async fn cancel_run(
-    request: RequestHandle,
+    request: RequestEngineHandle,
     caller: Operator,
     RunPath(run): RunPath,
     OptionalJson(body): OptionalJson<CancelBody>,
@@ -189,10 +196,10 @@ pub(crate) async fn cancel_run(
         reason_text => reason_text.to_owned(),
     };
     if request.effect.is_none() {
-        request.longhaul.cancel(run, caller.name(), &reason).await?;
+        request.longhaul.cancel_run(run, caller.name(), &reason).await?;
     }
     tracing::info!(%run, caller = caller.name(), "cancel requested");
-    run_response(&request, run).await
+    response_with_updated_run(&request, run).await
 }
 
 /// Pauses a run until it is resumed.
@@ -203,16 +210,16 @@ pub(crate) async fn cancel_run(
     responses((status = 200, description = "The run, paused or about to be", body = RunView)),
 )]
 pub(crate) async fn pause_run(
-    request: RequestHandle,
+    request: RequestEngineHandle,
     caller: Operator,
     RunPath(run): RunPath,
     OptionalJson(EmptyBody {}): OptionalJson<EmptyBody>,
 ) -> Result<Response, Problem> {
     if request.effect.is_none() {
-        request.longhaul.pause(run, caller.name()).await?;
+        request.longhaul.pause_run(run, caller.name()).await?;
     }
     tracing::info!(%run, caller = caller.name(), "pause requested");
-    run_response(&request, run).await
+    response_with_updated_run(&request, run).await
 }
 
 /// Resumes a run, optionally with a larger budget.
@@ -223,7 +230,7 @@ pub(crate) async fn pause_run(
     responses((status = 200, description = "The resumed run", body = RunView)),
 )]
 pub(crate) async fn resume_run(
-    request: RequestHandle,
+    request: RequestEngineHandle,
     caller: Operator,
     RunPath(run): RunPath,
     OptionalJson(body): OptionalJson<ResumeBody>,
@@ -236,10 +243,10 @@ pub(crate) async fn resume_run(
         }
     };
     if request.effect.is_none() {
-        request.longhaul.resume(run, raise, caller.name()).await?;
+        request.longhaul.resume_run(run, raise, caller.name()).await?;
     }
     tracing::info!(%run, caller = caller.name(), "run resumed");
-    run_response(&request, run).await
+    response_with_updated_run(&request, run).await
 }
 
 /// Executes the task of a failed run again, as a new run. A failed run has at most one retry: later
@@ -254,7 +261,7 @@ pub(crate) async fn resume_run(
     ),
 )]
 pub(crate) async fn retry_run(
-    request: RequestHandle,
+    request: RequestEngineHandle,
     caller: Operator,
     RunPath(run): RunPath,
     OptionalJson(EmptyBody {}): OptionalJson<EmptyBody>,
@@ -265,20 +272,23 @@ pub(crate) async fn retry_run(
     };
     tracing::info!(%run, %new, caller = caller.name(), "run retried");
     if let SubmitOutcome::Existing(_) = outcome {
-        return run_response(&request, new).await;
+        return response_with_updated_run(&request, new).await;
     }
-    let view = request.longhaul.get_run(new).await.map_err(problem_after_commit)?;
+    let view = request.longhaul.get_run(new).await.map_err(read_problem_after_commit)?;
     created_response(&format!("/v1/runs/{new}"), &view)
 }
 
 /// Builds the response with the run as it is after the request's change was committed.
-async fn run_response(request: &RequestHandle, run: RunId) -> Result<Response, Problem> {
+async fn response_with_updated_run(
+    request: &RequestEngineHandle,
+    run: RunId,
+) -> Result<Response, Problem> {
     let _permit = request
         .app
         .acquire_journal_read_permit()
         .await
         .map_err(|_| committed_but_unreadable_problem())?;
-    let view = request.longhaul.get_run(run).await.map_err(problem_after_commit)?;
+    let view = request.longhaul.get_run(run).await.map_err(read_problem_after_commit)?;
     ok_response(&view)
 }
 

@@ -10,22 +10,22 @@ use longhaul_core::raw::RawJson;
 use longhaul_engine::Task;
 use longhaul_engine::handle::CallerIdentity;
 
-use crate::api::create_run::{parse_name, submit_task, submitted_response};
+use crate::api::create_run::{parse_optional_name_field, submit_task, submitted_run_response};
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::Operator;
-use crate::idempotency::{idempotency_key_header, scope_key_to_caller};
+use crate::idempotency::{caller_scoped_idempotency_key, idempotency_key_header};
 use crate::problem::Problem;
 
-fn to_task(body: NewEventBody, caller: &CallerIdentity) -> Result<Task, Problem> {
+fn task_from_event_body(body: NewEventBody, caller: &CallerIdentity) -> Result<Task, Problem> {
     let payload = body.payload.unwrap_or_else(|| RawJson::from_serialize(&""));
     Ok(Task {
         event: true,
         kind: Some(body.kind),
         actor: body.actor,
-        lane: parse_name("lane", body.lane, LaneKey::new)?,
-        thread: parse_name("thread", body.thread, ThreadKey::new)?,
-        resource: parse_name("resource", body.resource, ResourceKey::new)?,
+        lane: parse_optional_name_field("lane", body.lane, LaneKey::new)?,
+        thread: parse_optional_name_field("thread", body.thread, ThreadKey::new)?,
+        resource: parse_optional_name_field("resource", body.resource, ResourceKey::new)?,
         submitter: Some(caller.principal.name.clone()),
         ..Task::new(body.agent, &payload)
     })
@@ -47,7 +47,8 @@ pub(crate) async fn send_event(
     headers: HeaderMap,
     Json(body): Json<NewEventBody>,
 ) -> Result<Response, Problem> {
-    let mut task = to_task(body, &caller)?;
-    task.idempotency_key = scope_key_to_caller(&caller, idempotency_key_header(&headers)?);
-    submitted_response(&submit_task(&app, &caller, task).await?)
+    let mut task = task_from_event_body(body, &caller)?;
+    task.idempotency_key =
+        caller_scoped_idempotency_key(&caller, idempotency_key_header(&headers)?);
+    submitted_run_response(&submit_task(&app, &caller, task).await?)
 }

@@ -15,7 +15,7 @@ use longhaul_core::raw::Hash;
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Operator, Viewer};
-use crate::idempotency::{idempotency_key_header, scope_key_to_caller};
+use crate::idempotency::{caller_scoped_idempotency_key, idempotency_key_header};
 use crate::openapi_types::{RunIdSchema, SteerIdSchema};
 use crate::params::{RunPath, SteerPath};
 use crate::problem::Problem;
@@ -46,7 +46,7 @@ pub(crate) async fn send_steer(
         // the server died before it stored its response.
         Some(key) => {
             let text = body.text;
-            let key = scope_key_to_caller(&caller.0, Some(key)).unwrap_or_default();
+            let key = caller_scoped_idempotency_key(&caller.0, Some(key)).unwrap_or_default();
             let steer = derive_steer_id(&format!("{run}\n{by}\n{key}\n{delivery:?}\n{text}"));
             let message = SteerMessage { steer, text, delivery, by };
             longhaul.steer_once(run, message).await?
@@ -76,7 +76,7 @@ pub(crate) async fn list_steers(
     RunPath(run): RunPath,
 ) -> Result<Response, Problem> {
     let _permit = app.acquire_journal_read_permit().await?;
-    let data = app.longhaul().steers(run).await?;
+    let data = app.longhaul().list_steers(run).await?;
     ok_response(&List { data, next: None })
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn list_steers(
     request_body = SteerChange,
     responses((status = 200, description = "The updated message", body = SteerView)),
 )]
-pub(crate) async fn update_steer(
+pub(crate) async fn edit_queued_steer(
     State(app): State<App>,
     caller: Operator,
     (RunPath(run), SteerPath(steer)): (RunPath, SteerPath),
@@ -128,7 +128,7 @@ pub(crate) async fn withdraw_steer(
 }
 
 async fn find_steer(app: &App, run: RunId, steer: SteerId) -> Result<SteerView, Problem> {
-    let steers = app.longhaul().steers(run).await?;
+    let steers = app.longhaul().list_steers(run).await?;
     let found = steers.into_iter().find(|message| message.id == steer);
     found.ok_or_else(|| longhaul_engine::Error::SteerNotFound(steer).into())
 }

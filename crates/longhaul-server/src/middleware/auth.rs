@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use longhaul_core::access::{Principal, Role};
-use longhaul_core::port::auth::KeyRef;
+use longhaul_core::port::auth::ApiKeyRef;
 use longhaul_engine::handle::CallerIdentity;
 use longhaul_engine::secret::Secret;
 
@@ -47,7 +47,7 @@ pub(crate) enum Credential {
 pub(crate) struct CallerName(pub(crate) String);
 
 /// Middleware that authenticates the caller and stores the identity in the request.
-pub(crate) async fn authenticate(
+pub(crate) async fn authentication_middleware(
     State(app): State<App>,
     mut request: Request,
     next: Next,
@@ -57,7 +57,7 @@ pub(crate) async fn authenticate(
     if let Some(route) = route.filter(|route| PUBLIC_ROUTES.contains(&route.as_str())) {
         // Anonymous callers behind a proxy must not use up the rate of health probes.
         if !HEALTH_ROUTES.contains(&route.as_str()) {
-            match limit_public_request(&app, peer, request.uri(), request.headers()).await {
+            match limit_public_request_rate(&app, peer, request.uri(), request.headers()).await {
                 Ok(true) => mark_connection_authenticated(&request),
                 Ok(false) => {}
                 Err(problem) => return problem.into_response(),
@@ -91,7 +91,7 @@ pub(crate) async fn authenticate(
 /// link or session has a rate limit of its own, so that other callers at the same address can't use
 /// it up; all other requests count for their address. Lookups in the store are rate limited per
 /// address too.
-async fn limit_public_request(
+async fn limit_public_request_rate(
     app: &App,
     peer: Option<PeerAddress>,
     uri: &Uri,
@@ -109,7 +109,7 @@ async fn limit_public_request(
             Some(format!("link:{}", link.hash()))
         }
         Some(_) => None,
-        None => match find_credential(app, None, headers) {
+        None => match find_request_credential(app, None, headers) {
             Some(credential) => {
                 identify_caller(app, &credential).await?.map(|identity| identity.principal.name)
             }
@@ -134,7 +134,7 @@ async fn authenticate_request(
     peer: Option<PeerAddress>,
     headers: &HeaderMap,
 ) -> Result<(Credential, CallerIdentity), Problem> {
-    let credential = find_credential(app, peer, headers);
+    let credential = find_request_credential(app, peer, headers);
     let identity = match &credential {
         Some(credential) => identify_caller(app, credential).await?,
         None => None,
@@ -144,21 +144,21 @@ async fn authenticate_request(
             app.rate_limits().check_anonymous_rate(peer.0.ip())?;
         }
         let message = "a valid key is required";
-        return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", message).hint(
+        return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", message).with_hint(
             "send `Authorization: Bearer lh_...`; create a key with: longhaul keys new NAME",
         ));
     };
     match (&credential, &identity.key) {
         // The holder of the local machine key could write any name to the store directly, so a
         // name in the header is accepted.
-        (Credential::Key(_), KeyRef::Local) => {
-            if let Some(name) = act_as_name(headers) {
+        (Credential::Key(_), ApiKeyRef::Local) => {
+            if let Some(name) = act_as_header_value(headers) {
                 identity.principal.name = name;
             }
         }
         // A browser session acts only for its own user, so the header is ignored.
-        (Credential::Session(_), KeyRef::Local) => {}
-        (Credential::Loopback, _) | (_, KeyRef::Key(_)) => {
+        (Credential::Session(_), ApiKeyRef::Local) => {}
+        (Credential::Loopback, _) | (_, ApiKeyRef::Key(_)) => {
             app.rate_limits().check_key_rate(&identity.principal.name)?;
         }
     }
@@ -182,13 +182,13 @@ pub(crate) async fn identify_caller(
         }
         Credential::Loopback => Some(CallerIdentity {
             principal: Principal { name: "loopback".to_owned(), role: Role::Operator },
-            key: KeyRef::Local,
+            key: ApiKeyRef::Local,
         }),
     })
 }
 
 /// Returns the credential in a request's headers. `None` means that the request has none.
-pub(crate) fn find_credential(
+pub(crate) fn find_request_credential(
     app: &App,
     peer: Option<PeerAddress>,
     headers: &HeaderMap,
@@ -203,7 +203,7 @@ pub(crate) fn find_credential(
     if let Some(session) = session_cookie(headers, &session_cookie_name(app)) {
         return Some(Credential::Session(session));
     }
-    let own = peer.is_some_and(|peer| peer.is_local(headers));
+    let own = peer.is_some_and(|peer| peer.is_direct_loopback(headers));
     (own && app.options().open_loopback).then_some(Credential::Loopback)
 }
 
@@ -224,7 +224,7 @@ fn session_cookie(headers: &HeaderMap, name: &str) -> Option<Secret> {
         .map(|(_, value)| Secret::from_text(value))
 }
 
-fn act_as_name(headers: &HeaderMap) -> Option<String> {
+fn act_as_header_value(headers: &HeaderMap) -> Option<String> {
     let header = headers.get(ACT_AS)?;
     // Names may contain non-ASCII characters.
     let name = std::str::from_utf8(header.as_bytes()).ok()?;

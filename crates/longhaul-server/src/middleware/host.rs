@@ -15,14 +15,18 @@ use crate::problem::Problem;
 const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Middleware that rejects requests whose `Host` header is not a name of this server.
-pub(crate) async fn check_host(State(app): State<App>, request: Request, next: Next) -> Response {
-    match validate_host(&request, &app.options().hosts) {
+pub(crate) async fn reject_unknown_hosts(
+    State(app): State<App>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match validate_request_host(&request, &app.options().hosts) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }
 
-fn validate_host(request: &Request, extra_hosts: &[String]) -> Result<(), Problem> {
+fn validate_request_host(request: &Request, extra_hosts: &[String]) -> Result<(), Problem> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let (Some(only), None) = (hosts.next(), hosts.next()) else {
         let message = "a request must have exactly one `Host` header";
@@ -36,7 +40,7 @@ fn validate_host(request: &Request, extra_hosts: &[String]) -> Result<(), Proble
             let display_host: String = hosts.chars().filter(|c| !c.is_control()).take(80).collect();
             let message = format!("the host `{display_host}` is not a name of this server");
             return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", message)
-                .hint("use localhost, or add the name to `[server] hosts`"));
+                .with_hint("use localhost, or add the name to `[server] hosts`"));
         }
     }
     Ok(())

@@ -13,12 +13,12 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Middleware that rejects requests made by a page of another site.
-pub(crate) async fn check_origin(request: Request, next: Next) -> Response {
+pub(crate) async fn reject_cross_site_requests(request: Request, next: Next) -> Response {
     let links = request.uri().path().starts_with("/a/");
     match is_cross_site(request.method(), request.headers(), links) {
         false => next.run(request).await,
         true => Problem::forbidden("this request comes from a page of another site")
-            .hint("open Longhaul's own page, or call the API from a program with a key")
+            .with_hint("open Longhaul's own page, or call the API from a program with a key")
             .into_response(),
     }
 }

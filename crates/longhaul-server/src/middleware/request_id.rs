@@ -55,7 +55,7 @@ pub(crate) async fn assign_request_id(
         let status = response.status().as_u16();
         tracing::warn!(%method, route, status, caller, request_id = id, "request failed");
     }
-    set_common_headers(response.headers_mut(), &id);
+    set_common_response_headers(response.headers_mut(), &id);
     response
 }
 
@@ -67,7 +67,7 @@ fn run_id_in_path(path: &str) -> Option<String> {
 }
 
 /// Adds the headers that every response has: request id, caching and browser protection.
-fn set_common_headers(headers: &mut HeaderMap, request_id: &str) {
+fn set_common_response_headers(headers: &mut HeaderMap, request_id: &str) {
     if let Ok(request_id) = HeaderValue::from_str(request_id) {
         headers.insert(REQUEST_ID, request_id);
     }

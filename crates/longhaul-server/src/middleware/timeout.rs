@@ -23,8 +23,8 @@ pub(crate) async fn limit_response_time(
         () = clock.sleep(RESPONSE_TIMEOUT.into()) => {
             let message = "the request timed out; everything acknowledged before is still stored";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", message)
-                .hint("try again with the same Idempotency-Key")
-                .retry_after(1)
+                .with_hint("try again with the same Idempotency-Key")
+                .with_retry_after(1)
                 .into_response()
         }
     }

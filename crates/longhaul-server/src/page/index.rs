@@ -11,10 +11,10 @@ use longhaul_core::status::Status;
 use longhaul_engine::secret::Secret;
 
 use crate::app::App;
-use crate::middleware::auth::{find_credential, identify_caller, session_cookie_name};
-use crate::page::{MessagePage, message_page, render_page};
+use crate::middleware::auth::{find_request_credential, identify_caller, session_cookie_name};
+use crate::page::{MessagePage, render_message_page, render_page};
 use crate::params::Query;
-use crate::peer::base_url;
+use crate::peer::request_base_url;
 use crate::problem::Problem;
 
 /// Maximum number of runs or gates that the start page counts.
@@ -33,7 +33,7 @@ pub(crate) async fn serve_start_page(
         return open_session_with_ticket(&app, &Secret::from_text(ticket), &headers).await;
     }
     // Only credentials count here; the open loopback does not.
-    let identity = match find_credential(&app, None, &headers) {
+    let identity = match find_request_credential(&app, None, &headers) {
         Some(credential) => identify_caller(&app, &credential).await?,
         None => None,
     };
@@ -46,7 +46,7 @@ pub(crate) async fn serve_start_page(
                     .to_owned(),
                 "A new link: longhaul keys link".to_owned(),
             ];
-            message_page(&app, StatusCode::UNAUTHORIZED, "Key required", &lines)
+            render_message_page(&app, StatusCode::UNAUTHORIZED, "Key required", &lines)
         }
     }
 }
@@ -63,9 +63,14 @@ async fn open_session_with_ticket(
             "It works once, within ten minutes, and only while its key is valid.".to_owned(),
             "A new link: longhaul keys link".to_owned(),
         ];
-        return message_page(app, StatusCode::GONE, "This link has expired or was used", &lines);
+        return render_message_page(
+            app,
+            StatusCode::GONE,
+            "This link has expired or was used",
+            &lines,
+        );
     };
-    let secure = match base_url(headers).starts_with("https:") {
+    let secure = match request_base_url(headers).starts_with("https:") {
         true => "; Secure",
         false => "",
     };
@@ -99,9 +104,9 @@ async fn overview_page(app: &App, caller: &str, headers: &HeaderMap) -> Result<R
         limit: COUNTED_MAX,
         ..RunFilter::default()
     };
-    let open = longhaul.gates(open).await?.len();
+    let open = longhaul.list_gates(open).await?.len();
     let working = longhaul.list_brief_runs(working).await?.len();
-    let base = base_url(headers);
+    let base = request_base_url(headers);
     let lines = [
         format!("You are signed in as {caller}."),
         format!(

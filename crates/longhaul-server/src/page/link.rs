@@ -12,7 +12,8 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::{
-    Answer, AnswerScope, Decision, GateKind, GateStatus, TimeoutAction, has_unanswerable_tag,
+    Answer, AnswerScope, GateDecision, GateKind, GateStatus, GateTimeoutAction,
+    has_unanswerable_tag,
 };
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_engine::Error;
@@ -23,14 +24,14 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::body;
-use crate::page::{message_page, render_page};
+use crate::page::{render_message_page, render_page};
 use crate::params::TokenPath;
 use crate::problem::Problem;
 
 /// Template of the page behind a link, which shows one gate.
 #[derive(Debug, Template)]
 #[template(path = "link.html")]
-struct LinkPage {
+struct GateLinkPage {
     title: &'static str,
     kind: &'static str,
     recipient: String,
@@ -86,17 +87,20 @@ pub(crate) async fn answer_gate_from_form(
         return render_link_page(&app, &secret, &link, None).await;
     }
     // The decision counts only for the input that the page showed.
-    if link.has_input_changed() || form.nonce != form_nonce(&secret, &link) {
+    if link.has_input_changed() || form.nonce != answer_form_nonce(&secret, &link) {
         let lines = ["The request has changed since this page was shown, or the form belongs to \
                       another page. Nothing was decided."
             .to_owned()];
-        return message_page(&app, StatusCode::CONFLICT, "Please review again", &lines);
+        return render_message_page(&app, StatusCode::CONFLICT, "Please review again", &lines);
     }
     let decision = form.decision()?;
     let answer = Answer {
         note: match decision {
-            Decision::Answer(_) => None,
-            Decision::Approve | Decision::Edit(_) | Decision::Reject | Decision::Complete => {
+            GateDecision::Answer(_) => None,
+            GateDecision::Approve
+            | GateDecision::Edit(_)
+            | GateDecision::Reject
+            | GateDecision::Complete => {
                 Some(form.note.trim().to_owned()).filter(|note| !note.is_empty())
             }
         },
@@ -108,7 +112,7 @@ pub(crate) async fn answer_gate_from_form(
     };
     let id = link.gate.spec.id;
     let (run, decision, caller) = (link.gate.run, answer.decision.as_str(), answer.by.clone());
-    let outcome = match app.longhaul().answer(id, answer).await {
+    let outcome = match app.longhaul().answer_gate(id, answer).await {
         Ok(GateAnswerOutcome::Closed(_)) => {
             tracing::info!(%run, gate = %id, decision, caller, "gate answered");
             None
@@ -130,7 +134,7 @@ pub(crate) async fn answer_gate_from_form(
 
 fn link_not_found_page(app: &App) -> Result<Response, Problem> {
     let lines = ["The link is misspelled, or its gate has been deleted.".to_owned()];
-    message_page(app, StatusCode::NOT_FOUND, "Unknown link", &lines)
+    render_message_page(app, StatusCode::NOT_FOUND, "Unknown link", &lines)
 }
 
 async fn render_link_page(
@@ -143,15 +147,15 @@ async fn render_link_page(
     let row = app.longhaul().run_row(view.run).await?;
     let deadline = view.deadline.map(|at| at.to_string());
     let digest = view.digest.map(|digest| digest.to_string());
-    let outcome = answer_outcome.or_else(|| outcome_text(link, &view));
+    let outcome = answer_outcome.or_else(|| gate_outcome_text(link, &view));
     let is_question = matches!(view.kind, GateKind::Question | GateKind::Blocked);
-    let page = LinkPage {
+    let page = GateLinkPage {
         title: if is_question { "A question" } else { "An approval" },
         kind: kind_text(&view.kind),
         recipient: link.recipient.clone(),
         ask: view.ask.clone(),
         tool: view.tool.clone(),
-        input: view.input.as_ref().map(input_text).unwrap_or_default(),
+        input: view.input.as_ref().map(gate_input_text).unwrap_or_default(),
         injected_subjects: view.injected_subjects.clone(),
         edited_by: view.edited_by.clone(),
         agent: row.agent.to_string(),
@@ -165,7 +169,7 @@ async fn render_link_page(
         digest,
         is_question,
         options: view.options.clone(),
-        nonce: form_nonce(secret, link),
+        nonce: answer_form_nonce(secret, link),
         outcome,
     };
     render_page(StatusCode::OK, &page)
@@ -179,7 +183,7 @@ fn format_time_to_minute(time: &str) -> String {
 
 /// Returns the nonce that binds a form to the page that showed it. It can't be computed without the
 /// link, and it changes when the input of the gate changes.
-fn form_nonce(secret: &Secret, link: &ResolvedGateLink) -> String {
+fn answer_form_nonce(secret: &Secret, link: &ResolvedGateLink) -> String {
     let digest = link.digest.map(|digest| digest.to_string());
     let text = format!(
         "form of {} for {} over {}",
@@ -201,17 +205,17 @@ const fn kind_text(kind: &GateKind) -> &'static str {
     }
 }
 
-const fn on_timeout_text(silence: TimeoutAction) -> &'static str {
+const fn on_timeout_text(silence: GateTimeoutAction) -> &'static str {
     match silence {
-        TimeoutAction::Reject => "it counts as rejected",
-        TimeoutAction::Approve => "it counts as approved",
-        TimeoutAction::Fail => "the run fails",
-        TimeoutAction::Pause => "the run is paused",
+        GateTimeoutAction::Reject => "it counts as rejected",
+        GateTimeoutAction::Approve => "it counts as approved",
+        GateTimeoutAction::Fail => "the run fails",
+        GateTimeoutAction::Pause => "the run is paused",
     }
 }
 
 /// Formats the input that a gate shows as text for people.
-fn input_text(input: &RawJson) -> String {
+fn gate_input_text(input: &RawJson) -> String {
     match input.to_value() {
         Value::String(text) => text,
         value @ (Value::Null
@@ -223,7 +227,7 @@ fn input_text(input: &RawJson) -> String {
 }
 
 /// Returns how a closed gate ended, or why an open gate can't be answered on this page.
-fn outcome_text(link: &ResolvedGateLink, view: &GateView) -> Option<String> {
+fn gate_outcome_text(link: &ResolvedGateLink, view: &GateView) -> Option<String> {
     match view.status {
         GateStatus::Open if has_unanswerable_tag(&view.tags) => Some(
             "An answer does not help here: cancel the run and submit the task again.".to_owned(),
@@ -288,10 +292,10 @@ impl AnswerForm {
         Ok(form)
     }
 
-    fn decision(&self) -> Result<Decision, Problem> {
+    fn decision(&self) -> Result<GateDecision, Problem> {
         match self.decision.as_str() {
-            "approve" => Ok(Decision::Approve),
-            "reject" => Ok(Decision::Reject),
+            "approve" => Ok(GateDecision::Approve),
+            "reject" => Ok(GateDecision::Reject),
             "answer" => {
                 let text = match self.note.trim() {
                     "" => self.choice.trim(),
@@ -299,7 +303,7 @@ impl AnswerForm {
                 };
                 match text {
                     "" => Err(Problem::unprocessable("the answer must not be empty")),
-                    text => Ok(Decision::Answer(text.to_owned())),
+                    text => Ok(GateDecision::Answer(text.to_owned())),
                 }
             }
             _ => Err(Problem::unprocessable("the form has no valid decision")),

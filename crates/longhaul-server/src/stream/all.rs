@@ -5,7 +5,7 @@ use longhaul_core::port::records::GlobalSeq;
 use tokio::sync::watch;
 
 use crate::problem::Problem;
-use crate::stream::sse::{ChunkSource, StreamClient, append_entry_event};
+use crate::stream::sse::{ChunkSource, StreamClient, append_entry_as_sse};
 
 /// Maximum number of events that the stream reads from the store at once.
 const PAGE_SIZE: usize = 200;
@@ -27,7 +27,7 @@ pub(crate) struct EventKindFilter(Vec<String>);
 
 impl EventKindFilter {
     /// Parses a comma-separated list of event types. An empty list matches all types.
-    pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
+    pub(crate) fn parse_kind_list(text: &str) -> Result<Self, Problem> {
         let mut kinds = Vec::new();
         for kind in text.split(',').map(str::trim).filter(|kind| !kind.is_empty()) {
             let stem = kind.strip_suffix(".*").unwrap_or(kind);
@@ -59,7 +59,7 @@ impl AllRunsStream {
         after: Option<GlobalSeq>,
     ) -> Result<Self, Problem> {
         let longhaul = reader.app.longhaul();
-        let changes = longhaul.services().changes.subscribe_all();
+        let changes = longhaul.services().changes.subscribe_to_all_runs();
         let changes = changes.ok_or_else(Problem::internal_error)?;
         let after = match after {
             Some(after) => after,
@@ -70,7 +70,7 @@ impl AllRunsStream {
 
     /// Reads the next page of events. `None` means that the page has no event that passes the
     /// filter.
-    async fn read_page(&mut self) -> Result<Option<Bytes>, longhaul_engine::Error> {
+    async fn read_event_page(&mut self) -> Result<Option<Bytes>, longhaul_engine::Error> {
         let app = self.reader.app.clone();
         let _turn = app.acquire_catch_up_permit().await;
         let tail = app.longhaul().read_global_log(self.after, PAGE_SIZE).await?;
@@ -78,7 +78,7 @@ impl AllRunsStream {
         for (global_seq, entry) in &tail.entries {
             self.after = *global_seq;
             if self.filter.matches(entry.event.kind())
-                && let Err(error) = append_entry_event(&mut text, global_seq.0, entry)
+                && let Err(error) = append_entry_as_sse(&mut text, global_seq.0, entry)
             {
                 tracing::error!(run = %entry.run, %error, "could not serialize an event");
             }
@@ -104,11 +104,11 @@ impl ChunkSource for AllRunsStream {
             // is far behind.
             tokio::select! {
                 biased;
-                () = stopping.wait_for_stop() => return None,
+                () = stopping.wait_for_shutdown() => return None,
                 () = reader.wait_for_heartbeat() => return reader.heartbeat_if_authorized().await,
                 rung = rung => rung.ok()?,
             }
-            match self.read_page().await {
+            match self.read_event_page().await {
                 Ok(Some(text)) => return Some(text),
                 Ok(None) => {}
                 Err(error) => {
@@ -126,8 +126,9 @@ mod tests {
 
     #[test]
     fn event_kinds_are_filtered_by_name_or_prefix() {
-        let wants =
-            |filter: &str, kind: &str| EventKindFilter::parse(filter).unwrap().matches(kind);
+        let wants = |filter: &str, kind: &str| {
+            EventKindFilter::parse_kind_list(filter).unwrap().matches(kind)
+        };
         for (filter, kind, expected) in [
             ("", "run.created", true),
             ("run.*", "run.created", true),
@@ -138,6 +139,6 @@ mod tests {
         ] {
             assert_eq!(wants(filter, kind), expected, "{filter} {kind}");
         }
-        assert!(EventKindFilter::parse("run.created;drop").is_err());
+        assert!(EventKindFilter::parse_kind_list("run.created;drop").is_err());
     }
 }

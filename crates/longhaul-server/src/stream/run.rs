@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::problem::Problem;
 use crate::stream::sse::{
-    ChunkSource, StreamClient, append_entry_event, format_delta, format_event,
+    ChunkSource, StreamClient, append_entry_as_sse, format_delta_event, format_sse_event,
 };
 
 /// Event stream of one run for one client.
@@ -34,7 +34,7 @@ impl RunStream {
     ) -> Result<Self, Problem> {
         let longhaul = reader.app.longhaul().clone();
         Ok(Self {
-            journal: longhaul.watch(run, after).await?,
+            journal: longhaul.watch_run_journal(run, after).await?,
             deltas: longhaul.services().deltas.subscribe(run),
             reader,
             run,
@@ -43,11 +43,11 @@ impl RunStream {
         })
     }
 
-    async fn end_event(&mut self) -> Option<Bytes> {
+    async fn build_end_event(&mut self) -> Option<Bytes> {
         self.has_ended = true;
         let row = self.reader.app.longhaul().run_row(self.run).await.ok()?;
         let data = json!({ "run": self.run, "status": row.status, "last_seq": row.last_seq });
-        Some(Bytes::from(format_event("end", &data)))
+        Some(Bytes::from(format_sse_event("end", &data)))
     }
 }
 
@@ -60,7 +60,7 @@ impl ChunkSource for RunStream {
         let stopping = reader.app.clone();
         let entries = tokio::select! {
             biased;
-            () = stopping.wait_for_stop() => return None,
+            () = stopping.wait_for_shutdown() => return None,
             // Checked before the journal: otherwise the key of a reader that is far behind
             // would never be checked again.
             () = reader.wait_for_heartbeat() => return reader.heartbeat_if_authorized().await,
@@ -71,10 +71,10 @@ impl ChunkSource for RunStream {
                     return None;
                 }
             },
-            delta = deltas.next() => return Some(Bytes::from(format_delta(&delta))),
+            delta = deltas.next() => return Some(Bytes::from(format_delta_event(&delta))),
         };
         let Some(entries) = entries else {
-            return self.end_event().await;
+            return self.build_end_event().await;
         };
         let mut text = String::new();
         for entry in &entries {
@@ -82,9 +82,9 @@ impl ChunkSource for RunStream {
             if let Event::TurnCompleted(turn) = &entry.event
                 && let Some(delta) = self.deltas.take_rest_of_turn(turn.turn)
             {
-                text.push_str(&format_delta(&delta));
+                text.push_str(&format_delta_event(&delta));
             }
-            if let Err(error) = append_entry_event(&mut text, entry.seq.0, entry) {
+            if let Err(error) = append_entry_as_sse(&mut text, entry.seq.0, entry) {
                 tracing::error!(run = %self.run, %error, "could not serialize an event");
                 self.has_ended = true;
                 break;

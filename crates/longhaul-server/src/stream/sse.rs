@@ -75,8 +75,8 @@ impl StreamClient {
         let Some(permit) = app.acquire_stream_permit(caller) else {
             let message = "you have too many streams open";
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", message)
-                .hint("close some of them, or read `/v1/events/stream` for all runs at once")
-                .retry_after(1));
+                .with_hint("close some of them, or read `/v1/events/stream` for all runs at once")
+                .with_retry_after(1));
         };
         let clock = &app.longhaul().services().clock;
         Ok(Self {
@@ -111,7 +111,7 @@ pub(crate) trait ChunkSource: Send + 'static {
 }
 
 /// Builds the HTTP response that streams the chunks.
-pub(crate) fn stream_response(chunks: impl ChunkSource) -> Response {
+pub(crate) fn event_stream_response(chunks: impl ChunkSource) -> Response {
     let stream = stream::unfold(chunks, |mut chunks| async move {
         let piece = chunks.next_chunk().await?;
         Some((Ok::<_, std::convert::Infallible>(piece), chunks))
@@ -129,7 +129,7 @@ pub(crate) fn stream_response(chunks: impl ChunkSource) -> Response {
 }
 
 /// Appends one journal entry to the text, as a server-sent event with an id.
-pub(crate) fn append_entry_event(
+pub(crate) fn append_entry_as_sse(
     text: &mut String,
     id: u64,
     entry: &Entry,
@@ -141,14 +141,14 @@ pub(crate) fn append_entry_event(
 }
 
 /// Formats a server-sent event that is not part of a journal.
-pub(crate) fn format_event(kind: &str, data: &impl Serialize) -> String {
+pub(crate) fn format_sse_event(kind: &str, data: &impl Serialize) -> String {
     let data = serde_json::to_string(data).unwrap_or_default();
     format!("event: {kind}\ndata: {data}\n\n")
 }
 
 /// Formats a text delta of the model's reply as a server-sent event.
-pub(crate) fn format_delta(delta: &ReplyDelta) -> String {
-    format_event(
+pub(crate) fn format_delta_event(delta: &ReplyDelta) -> String {
+    format_sse_event(
         "message.delta",
         &serde_json::json!({
             "run": delta.run,

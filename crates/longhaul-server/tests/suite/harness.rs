@@ -14,13 +14,15 @@ use std::time::Duration;
 use longhaul_core::access::Role;
 use longhaul_core::id::{AgentName, InboxName, KeyName, RunId, Seq};
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::policy::gate::{ApprovalRequirement, GateRule, RuleAction, TimeoutAction};
+use longhaul_core::policy::gate::{
+    ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction,
+};
 use longhaul_core::port::redact::NoRedaction;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::Longhaul;
-use longhaul_engine::agent::{Agent, AgentRegistry, PolicyDefaults};
-use longhaul_engine::changes::ChangeFeed;
+use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
+use longhaul_engine::changes::JournalChangeFeed;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::counters::EngineCounters;
 use longhaul_engine::deltas::DeltaBroadcast;
@@ -70,10 +72,10 @@ pub(crate) fn server_with(lines: impl IntoIterator<Item = FakeReply>) -> TestSer
     let ask_rule = GateRule {
         tool: "send".into(),
         subject: None,
-        action: RuleAction::Ask("May it <script>alert(1)</script> & send?".into()),
+        action: GateRuleAction::Ask("May it <script>alert(1)</script> & send?".into()),
         always: false,
         timeout: Some(Millis::from_secs(3_600)),
-        on_timeout: TimeoutAction::Reject,
+        on_timeout: GateTimeoutAction::Reject,
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
@@ -146,7 +148,7 @@ impl TestServerBuilder {
             context_providers: Arc::new(NoContextProviders),
             redact: Arc::new(NoRedaction),
             deltas: DeltaBroadcast::default(),
-            changes: ChangeFeed::default(),
+            changes: JournalChangeFeed::default(),
             notifier: DriverNotifier::default(),
             definitions: AgentDefinitionCache::default(),
             counters: EngineCounters::default(),
@@ -165,7 +167,7 @@ impl TestServerBuilder {
         let services = self.services(&ring, &reads, &models);
         let mut agents = AgentRegistry::default();
         agents.register(self.agent);
-        let longhaul = Longhaul::new(services, agents, PolicyDefaults::default());
+        let longhaul = Longhaul::new(services, agents, RunPolicyDefaults::default());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let key = self.options.local_key.reveal().to_owned();
@@ -308,7 +310,7 @@ impl TestServer {
     /// Waits until a run has an event of this type.
     pub(crate) async fn until(&self, run: &str, kind: &str) {
         let id: RunId = run.parse().unwrap();
-        let mut watching = self.longhaul.watch(id, Seq::START).await.unwrap();
+        let mut watching = self.longhaul.watch_run_journal(id, Seq::START).await.unwrap();
         let search = async {
             while let Some(more) = watching.next().await.unwrap() {
                 if more.iter().any(|entry| entry.event.kind() == kind) {
@@ -324,7 +326,7 @@ impl TestServer {
     /// Waits until a run has ended.
     pub(crate) async fn ended(&self, run: &str) -> Value {
         let id: RunId = run.parse().unwrap();
-        let mut watching = self.longhaul.watch(id, Seq::START).await.unwrap();
+        let mut watching = self.longhaul.watch_run_journal(id, Seq::START).await.unwrap();
         let search = async { while watching.next().await.unwrap().is_some() {} };
         let over = tokio::time::timeout(TIMEOUT, search).await;
         assert!(over.is_ok(), "{run} did not end");
@@ -334,7 +336,7 @@ impl TestServer {
     /// Waits until a run is parked at a gate and returns its newest open gate.
     pub(crate) async fn gate(&self, run: &str) -> Value {
         let id: RunId = run.parse().unwrap();
-        let mut watching = self.longhaul.watch(id, Seq::START).await.unwrap();
+        let mut watching = self.longhaul.watch_run_journal(id, Seq::START).await.unwrap();
         let search = async {
             loop {
                 let row = self.longhaul.run_row(id).await.unwrap();

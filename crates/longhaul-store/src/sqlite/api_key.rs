@@ -6,7 +6,7 @@
 use longhaul_core::id::KeyName;
 use longhaul_core::port::auth::{KeyRow, NewKey};
 use longhaul_core::raw::Hash;
-use longhaul_core::request::RequestEffect;
+use longhaul_core::request::IdempotentRequestEffect;
 use longhaul_core::time::{Millis, Timestamp};
 use rusqlite::{Result, Row, params};
 
@@ -33,10 +33,10 @@ const REVOKE_KEY: &str = "UPDATE api_key SET revoked_at = ?2 WHERE name = ?1 AND
 /// Adds an API key. Returns false if another key has the same name.
 pub(crate) fn add_key(tx: &Tx<'_>, key: &NewKey) -> Result<bool> {
     let earlier = match &key.request {
-        Some(request) => idempotency::request_effect(tx, request)?,
+        Some(request) => idempotency::stored_request_effect(tx, request)?,
         None => None,
     };
-    if let Some(RequestEffect::Key(unseen)) = earlier {
+    if let Some(IdempotentRequestEffect::Key(unseen)) = earlier {
         tx.run(
             "UPDATE api_key SET revoked_at = ?2 WHERE hash = ?1 AND revoked_at IS NULL",
             params![unseen.bytes(), tx.now_micros()],
@@ -59,25 +59,26 @@ pub(crate) fn add_key(tx: &Tx<'_>, key: &NewKey) -> Result<bool> {
         ],
     )?;
     if let Some(request) = &key.request {
-        idempotency::replace_request_effect(tx, request, &RequestEffect::Key(key.hash))?;
+        idempotency::replace_request_effect(tx, request, &IdempotentRequestEffect::Key(key.hash))?;
     }
     Ok(true)
 }
 
 /// Returns the API key with this hash.
 pub(crate) fn find_key(tx: &Tx<'_>, key_hash: Hash) -> Result<Option<KeyRow>> {
-    tx.query_one(SELECT_KEY, params![key_hash.bytes()], key_row)
+    tx.query_one(SELECT_KEY, params![key_hash.bytes()], read_key_row)
 }
 
 /// Lists all API keys, oldest first.
 pub(crate) fn list_keys(tx: &Tx<'_>) -> Result<Vec<KeyRow>> {
-    tx.query_all(SELECT_KEYS, (), key_row)
+    tx.query_all(SELECT_KEYS, (), read_key_row)
 }
 
 /// Revokes the API key with this name and deletes all tokens that were issued for it. Returns the
 /// revoked key, or `None` if there is no such key.
 pub(crate) fn revoke_key(tx: &Tx<'_>, name: &KeyName) -> Result<Option<KeyRow>> {
-    let revoked = tx.query_one(REVOKE_KEY, params![name.as_str(), tx.now_micros()], key_row)?;
+    let revoked =
+        tx.query_one(REVOKE_KEY, params![name.as_str(), tx.now_micros()], read_key_row)?;
     if let Some(key) = &revoked {
         let sql = "DELETE FROM token WHERE issuer_key_hash = ?1";
         tx.run(sql, params![key.hash.bytes()])?;
@@ -86,7 +87,7 @@ pub(crate) fn revoke_key(tx: &Tx<'_>, name: &KeyName) -> Result<Option<KeyRow>> 
 }
 
 /// Returns whether a key's recorded time of last use is so old that it must be updated.
-pub(crate) fn needs_last_use_update(tx: &Tx<'_>, key_hash: Hash) -> Result<bool> {
+pub(crate) fn key_needs_last_use_update(tx: &Tx<'_>, key_hash: Hash) -> Result<bool> {
     let used = tx.query_one(
         "SELECT last_used_at FROM api_key WHERE hash = ?1",
         params![key_hash.bytes()],
@@ -96,9 +97,9 @@ pub(crate) fn needs_last_use_update(tx: &Tx<'_>, key_hash: Hash) -> Result<bool>
 }
 
 /// Records that the API key with this hash was used now.
-pub(crate) fn update_last_use(tx: &Tx<'_>, key_hash: Hash) -> Result<()> {
+pub(crate) fn update_key_last_use(tx: &Tx<'_>, key_hash: Hash) -> Result<()> {
     // Concurrent requests may all have found the time to be outdated.
-    if needs_last_use_update(tx, key_hash)? {
+    if key_needs_last_use_update(tx, key_hash)? {
         tx.run(
             "UPDATE api_key SET last_used_at = ?2 WHERE hash = ?1",
             params![key_hash.bytes(), tx.now_micros()],
@@ -111,7 +112,7 @@ fn is_last_use_old(last_use: Option<Timestamp>, now: Timestamp) -> bool {
     last_use.is_none_or(|last_use| !last_use.is_within(LAST_USED_PRECISION, now))
 }
 
-fn key_row(row: &Row<'_>) -> Result<KeyRow> {
+fn read_key_row(row: &Row<'_>) -> Result<KeyRow> {
     Ok(KeyRow {
         name: get_parsed(row, 0)?,
         role: get_role(row, 1)?,

@@ -7,16 +7,16 @@
 use longhaul_core::change::Change;
 use longhaul_core::event::WakeTarget;
 use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
-use longhaul_core::port::store::{AppendRequest, AppendResult, Author, RefusalReason};
+use longhaul_core::port::store::{AppendRefusalReason, AppendRequest, AppendResult, JournalAuthor};
 use rusqlite::params;
 
-use crate::sqlite::change::{ChangeTarget, apply_change};
+use crate::sqlite::change::{RowChangeTarget, apply_row_change};
 use crate::sqlite::column::{ENDED, LEASED, count_to_column, get_u64};
 use crate::sqlite::command::CommandOutcome;
-use crate::sqlite::error::{ChangeError, CommandError};
-use crate::sqlite::head::{is_woken_by, wake_run, wake_target_of_events};
+use crate::sqlite::error::{CommandError, RowChangeError};
+use crate::sqlite::head::{is_state_woken_by, wake_run, wake_target_of_events};
 use crate::sqlite::journal::{
-    AppendPoint, EncodedEvent, are_events_already_written, encode_events, insert_events,
+    EncodedEvent, JournalAppendPoint, are_events_already_written, encode_events, insert_events,
 };
 use crate::sqlite::tx::Tx;
 
@@ -31,7 +31,7 @@ pub(crate) const UPDATE_HEAD_AS_DRIVER: &str =
 #[derive(Debug)]
 pub(crate) struct EncodedAppend {
     run: RunId,
-    author: Author,
+    author: JournalAuthor,
     events: Vec<EncodedEvent>,
     format: u32,
     wake_target: WakeTarget,
@@ -41,19 +41,21 @@ pub(crate) struct EncodedAppend {
 impl EncodedAppend {
     /// Encodes the events of an append. Refuses events that an outsider (a process that does not
     /// drive the run) may not append.
-    pub(crate) fn new(append: AppendRequest) -> Result<Result<Self, RefusalReason>, CommandError> {
+    pub(crate) fn new(
+        append: AppendRequest,
+    ) -> Result<Result<Self, AppendRefusalReason>, CommandError> {
         let AppendRequest { run, author, batch } = append;
-        if author == Author::Outsider {
+        if author == JournalAuthor::Outsider {
             let mut events = batch.events.iter();
             if let Some(event) = events.find(|event| event.from_outside().is_none()) {
-                return Ok(Err(RefusalReason::NotAllowedForOutsider(event.kind())));
+                return Ok(Err(AppendRefusalReason::NotAllowedForOutsider(event.kind())));
             }
         }
         Ok(Ok(Self {
             run,
             author,
             events: encode_events(run, &batch.events)?,
-            format: batch.event_format(),
+            format: batch.highest_event_format(),
             wake_target: wake_target_of_events(&batch.events),
             changes: batch.changes,
         }))
@@ -70,44 +72,46 @@ pub(crate) fn append_events(
     tx: &Tx<'_>,
     encoded_append: &EncodedAppend,
 ) -> Result<CommandOutcome<AppendResult>, CommandError> {
-    match apply_append(tx, encoded_append) {
+    match check_and_append_events(tx, encoded_append) {
         Ok(Ok(seq)) => Ok(CommandOutcome::Changed(AppendResult::Committed { seq, now: tx.now })),
         Ok(Err(instead)) => Ok(CommandOutcome::Rollback(instead)),
-        Err(ChangeError::Refused(why)) => Ok(CommandOutcome::Rollback(AppendResult::Refused(why))),
-        Err(ChangeError::Failed(error)) => Err(error),
+        Err(RowChangeError::Refused(why)) => {
+            Ok(CommandOutcome::Rollback(AppendResult::Refused(why)))
+        }
+        Err(RowChangeError::Failed(error)) => Err(error),
     }
 }
 
 /// Returns the sequence number of the last appended event, or the outcome to report if nothing was
 /// appended.
-fn apply_append(
+fn check_and_append_events(
     tx: &Tx<'_>,
     encoded_append: &EncodedAppend,
-) -> Result<Result<Seq, AppendResult>, ChangeError> {
-    let may_queue = !matches!(encoded_append.author, Author::Driver { .. });
+) -> Result<Result<Seq, AppendResult>, RowChangeError> {
+    let may_queue = !matches!(encoded_append.author, JournalAuthor::Driver { .. });
     let tail = match encoded_append.author {
-        Author::Driver { worker, epoch, after } => {
+        JournalAuthor::Driver { worker, epoch, after } => {
             check_driver_append(tx, encoded_append, worker, DriverAppendCondition { epoch, after })?
         }
-        Author::Closer { after } => check_append_without_driver(tx, encoded_append, after)?,
-        Author::Outsider => check_outsider_append(tx, encoded_append)?,
+        JournalAuthor::Closer { after } => check_append_without_driver(tx, encoded_append, after)?,
+        JournalAuthor::Outsider => check_outsider_append(tx, encoded_append)?,
     };
     let tail = match tail {
         Ok(tail) => tail,
         Err(instead) => return Ok(Err(instead)),
     };
-    let subject = ChangeTarget {
+    let subject = RowChangeTarget {
         run: encoded_append.run,
         may_queue,
         last_seq: tail.after.plus(encoded_append.event_count()),
     };
     for one in &encoded_append.changes {
-        apply_change(tx, subject, one)?;
+        apply_row_change(tx, subject, one)?;
     }
     Ok(Ok(insert_events(tx, tail, &encoded_append.events)?))
 }
 
-type AuthorCheck = Result<Result<AppendPoint, AppendResult>, ChangeError>;
+type AuthorCheck = Result<Result<JournalAppendPoint, AppendResult>, RowChangeError>;
 
 /// Condition of an append by a driver: the epoch of its claim, and the sequence number of the last
 /// event that the driver knows.
@@ -137,7 +141,7 @@ fn check_driver_append(
         ],
     )?;
     if moved == 1 {
-        return Ok(Ok(AppendPoint { run, epoch, after }));
+        return Ok(Ok(JournalAppendPoint { run, epoch, after }));
     }
     let Some(head) = RunHeadState::load(tx, run)? else {
         return Ok(Err(AppendResult::RunNotFound));
@@ -172,7 +176,7 @@ fn check_append_without_driver(
         |row| get_u64(row, 0).map(Epoch),
     )?;
     if let Some(epoch) = epoch {
-        return Ok(Ok(AppendPoint { run, epoch, after }));
+        return Ok(Ok(JournalAppendPoint { run, epoch, after }));
     }
     let Some(head) = RunHeadState::load(tx, run)? else {
         return Ok(Err(AppendResult::RunNotFound));
@@ -193,7 +197,7 @@ fn check_outsider_append(tx: &Tx<'_>, encoded_append: &EncodedAppend) -> AuthorC
     let Some(head) = RunHeadState::load(tx, run)? else {
         return Ok(Err(AppendResult::RunNotFound));
     };
-    let tail = AppendPoint { run, epoch: head.epoch, after: head.last_seq };
+    let tail = JournalAppendPoint { run, epoch: head.epoch, after: head.last_seq };
     if encoded_append.events.is_empty() {
         return Ok(Ok(tail));
     }
@@ -204,7 +208,7 @@ fn check_outsider_append(tx: &Tx<'_>, encoded_append: &EncodedAppend) -> AuthorC
         "UPDATE run_head SET last_seq = last_seq + ?1, format = max(format, ?2) WHERE run = ?3",
         params![count_to_column(encoded_append.event_count()), encoded_append.format, run.bytes()],
     )?;
-    if is_woken_by(head.state, encoded_append.wake_target) {
+    if is_state_woken_by(head.state, encoded_append.wake_target) {
         wake_run(tx, run)?;
     }
     Ok(Ok(tail))

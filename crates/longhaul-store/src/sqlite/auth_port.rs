@@ -4,8 +4,8 @@
 use async_trait::async_trait;
 use longhaul_core::id::KeyName;
 use longhaul_core::port::auth::{
-    AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRow, NewKey,
-    NewToken, StoredResponse, TokenKind, TokenRow,
+    AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotentRequestState, KeyRow,
+    NewKey, NewToken, StoredResponse, TokenKind, TokenRow,
 };
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
@@ -19,7 +19,7 @@ use crate::sqlite::{api_key, idempotency, link, token};
 impl SqliteStore {
     /// Runs a query on tables that may be missing in a file of an older build. Returns an error if
     /// the tables are missing.
-    pub(crate) async fn query_current_schema<T, F>(&self, query: F) -> Result<T, StoreError>
+    pub(crate) async fn query_with_current_schema<T, F>(&self, query: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Tx<'_>) -> Answer<T> + Send + 'static,
@@ -45,11 +45,11 @@ impl AuthStore for SqliteStore {
     }
 
     async fn find_key(&self, hash: Hash) -> Result<Option<KeyRow>, StoreError> {
-        self.query_current_schema(move |tx| api_key::find_key(tx, hash)).await
+        self.query_with_current_schema(move |tx| api_key::find_key(tx, hash)).await
     }
 
     async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError> {
-        self.query_current_schema(api_key::list_keys).await
+        self.query_with_current_schema(api_key::list_keys).await
     }
 
     async fn revoke_key(&self, name: &KeyName) -> Result<Option<KeyRow>, StoreError> {
@@ -59,8 +59,11 @@ impl AuthStore for SqliteStore {
 
     async fn record_key_use(&self, hash: Hash) -> Result<(), StoreError> {
         // This is called for every request, and a read needs no sync.
-        if self.query_current_schema(move |tx| api_key::needs_last_use_update(tx, hash)).await? {
-            self.run_command_no_notify(move |tx| api_key::update_last_use(tx, hash)).await?;
+        if self
+            .query_with_current_schema(move |tx| api_key::key_needs_last_use_update(tx, hash))
+            .await?
+        {
+            self.run_command_no_notify(move |tx| api_key::update_key_last_use(tx, hash)).await?;
         }
         Ok(())
     }
@@ -74,7 +77,7 @@ impl AuthStore for SqliteStore {
         kind: TokenKind,
         hash: Hash,
     ) -> Result<Option<TokenRow>, StoreError> {
-        self.query_current_schema(move |tx| token::find_token(tx, kind, hash)).await
+        self.query_with_current_schema(move |tx| token::find_token(tx, kind, hash)).await
     }
 
     async fn consume_token(
@@ -86,18 +89,19 @@ impl AuthStore for SqliteStore {
     }
 
     async fn add_gate_link(&self, link: GateLinkRow) -> Result<(), StoreError> {
-        self.run_command_no_notify(move |tx| link::add_link(tx, &link)).await
+        self.run_command_no_notify(move |tx| link::add_gate_link(tx, &link)).await
     }
 
     async fn find_gate_link(&self, hash: Hash) -> Result<Option<GateLinkRow>, StoreError> {
-        self.query_current_schema(move |tx| link::find_link(tx, hash)).await
+        self.query_with_current_schema(move |tx| link::find_gate_link(tx, hash)).await
     }
 
     async fn begin_idempotent_request(
         &self,
         request: IdempotencyRequest,
-    ) -> Result<IdempotencyState, StoreError> {
-        self.run_command_no_notify(move |tx| idempotency::begin_request(tx, &request)).await
+    ) -> Result<IdempotentRequestState, StoreError> {
+        self.run_command_no_notify(move |tx| idempotency::begin_idempotent_request(tx, &request))
+            .await
     }
 
     async fn complete_idempotent_request(
@@ -105,10 +109,13 @@ impl AuthStore for SqliteStore {
         key: IdempotencyKey,
         reply: StoredResponse,
     ) -> Result<(), StoreError> {
-        self.run_command_no_notify(move |tx| idempotency::complete_request(tx, &key, &reply)).await
+        self.run_command_no_notify(move |tx| {
+            idempotency::complete_idempotent_request(tx, &key, &reply)
+        })
+        .await
     }
 
     async fn abort_idempotent_request(&self, key: IdempotencyKey) -> Result<(), StoreError> {
-        self.run_command_no_notify(move |tx| idempotency::abort_request(tx, &key)).await
+        self.run_command_no_notify(move |tx| idempotency::abort_idempotent_request(tx, &key)).await
     }
 }

@@ -11,11 +11,11 @@ use longhaul_core::port::store::StoreError;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
-use crate::sqlite::check::{CheckReport, JournalCheck, check_store, query_snapshot};
+use crate::sqlite::check::{CheckReport, JournalChecker, check_store, query_snapshot};
 use crate::sqlite::connect;
-use crate::sqlite::error::{CommandError, CommitError, io_error, sql_error};
+use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store_error_from_sql};
 use crate::sqlite::location::{
-    FileKind, parent_dir, private_file_options, read_file_kind, resolve_symlinks,
+    StoreFileKind, parent_dir, private_file_options, read_store_file_kind, resolve_symlinks,
 };
 use crate::sqlite::lock::DriverLock;
 use crate::sqlite::schema;
@@ -37,7 +37,7 @@ const SQLITE_FILE_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
 pub fn back_up_store(
     from: &Path,
     to: &Path,
-    journals: &mut dyn JournalCheck,
+    journals: &mut dyn JournalChecker,
     progress: &mut dyn FnMut(f64),
 ) -> Result<CheckReport, StoreError> {
     let temp = TempFile::new(to)?;
@@ -56,10 +56,10 @@ pub fn back_up_store(
 pub fn restore_store(
     from: &Path,
     store: &Path,
-    journals: &mut dyn JournalCheck,
+    journals: &mut dyn JournalChecker,
 ) -> Result<(CheckReport, Option<PathBuf>), StoreError> {
     let at = store.to_string_lossy();
-    let failed = |error| io_error(error, &at);
+    let failed = |error| store_error_from_io(error, &at);
     let store = resolve_symlinks(store).map_err(failed)?;
     let lock = DriverLock::acquire(parent_dir(&store), &at, "longhaul db restore")?;
     let temp = TempFile::new(&store)?;
@@ -85,7 +85,7 @@ impl TempFile {
         let temp = final_path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
         _ = fs::remove_file(&temp);
         let made = private_file_options().write(true).create_new(true).open(&temp);
-        made.map_err(|error| io_error(error, &final_path.to_string_lossy()))?;
+        made.map_err(|error| store_error_from_io(error, &final_path.to_string_lossy()))?;
         Ok(Self(temp))
     }
 
@@ -101,7 +101,7 @@ impl TempFile {
             fs::rename(&self.0, final_path)?;
             File::open(parent_dir(final_path))?.sync_all()
         };
-        name().map_err(|error: io::Error| io_error(error, &final_path.to_string_lossy()))
+        name().map_err(|error: io::Error| store_error_from_io(error, &final_path.to_string_lossy()))
     }
 }
 
@@ -123,23 +123,24 @@ fn copy_snapshot(
     progress: &mut dyn FnMut(f64),
 ) -> Result<(), StoreError> {
     let at = from.to_string_lossy();
-    let from = resolve_symlinks(from).map_err(|error| io_error(error, &at))?;
-    if read_file_kind(&from, &at)? == FileKind::Missing {
+    let from = resolve_symlinks(from).map_err(|error| store_error_from_io(error, &at))?;
+    if read_store_file_kind(&from, &at)? == StoreFileKind::Missing {
         return Err(CommitError::Corrupt("no store found".to_owned()).to_store_error(&at));
     }
-    let source = open(&from, BUSY_TIMEOUT).map_err(|error| sql_error(error, &at))?;
+    let source = open(&from, BUSY_TIMEOUT).map_err(|error| store_error_from_sql(error, &at))?;
     schema::read_schema_version(&source, &at, schema::MIGRATIONS)?;
     let written = to.to_string_lossy();
-    let mut target = connect::open_backup_target(to).map_err(|error| sql_error(error, &written))?;
+    let mut target =
+        connect::open_backup_target(to).map_err(|error| store_error_from_sql(error, &written))?;
     // The open snapshot keeps commits of other processes from restarting the copy.
     let copied = query_snapshot(&source, |tx| {
         tx.conn.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
-        copy_pages(tx.conn, &mut target, progress)
+        copy_database_pages(tx.conn, &mut target, progress)
     });
     copied.map_err(|failure| failure.into_store_error(&at))
 }
 
-fn copy_pages(
+fn copy_database_pages(
     source: &Connection,
     target: &mut Connection,
     progress: &mut dyn FnMut(f64),
@@ -166,7 +167,7 @@ fn keep_previous_store(store_path: &Path) -> io::Result<Option<PathBuf>> {
         return Ok(None);
     }
     // A healthy store is kept as one file, a corrupt one as it is.
-    if let Ok(conn) = connect::open_writer(store_path, BUSY_TIMEOUT) {
+    if let Ok(conn) = connect::open_writer_connection(store_path, BUSY_TIMEOUT) {
         _ = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()));
     }
     let free = (1..=REPLACED_NAMES_MAX)

@@ -25,7 +25,7 @@ pub(crate) fn add_blob_reference(tx: &Tx<'_>, run: RunId, hash: Hash) -> Result<
 }
 
 /// Stores an agent definition under its hash.
-pub(crate) fn put_definition(tx: &Tx<'_>, blob: &Blob) -> Result<()> {
+pub(crate) fn put_agent_definition(tx: &Tx<'_>, blob: &Blob) -> Result<()> {
     tx.exec(
         "INSERT OR IGNORE INTO definition (hash, content) VALUES (?1, ?2)",
         params![blob.hash().bytes(), &*blob.content],
@@ -39,7 +39,7 @@ pub(crate) fn get_blob(tx: &Tx<'_>, hash: Hash) -> Result<Option<Vec<u8>>> {
 }
 
 /// Returns the content of the definition with this hash.
-pub(crate) fn get_definition(tx: &Tx<'_>, hash: Hash) -> Result<Option<Vec<u8>>> {
+pub(crate) fn get_agent_definition(tx: &Tx<'_>, hash: Hash) -> Result<Option<Vec<u8>>> {
     let sql = "SELECT content FROM definition WHERE hash = ?1";
     tx.query_one(sql, params![hash.bytes()], |row| row.get(0))
 }

@@ -3,16 +3,16 @@
 //!
 //! Invariant: a hold never makes the sum of spent, lost and held amounts exceed a cap.
 
-use longhaul_core::change::HoldSettlement;
+use longhaul_core::change::BudgetHoldSettlement;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::port::records::BudgetAccount;
-use longhaul_core::port::store::RefusalReason;
+use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget};
 use rusqlite::{Result, Row, params};
 
 use crate::sqlite::column::{amount_to_column, get_u64};
-use crate::sqlite::error::ChangeError;
+use crate::sqlite::error::RowChangeError;
 use crate::sqlite::tx::Tx;
 
 /// Creates the budget of a tree of runs (a root run and its descendants), with the caps of the root
@@ -29,7 +29,11 @@ pub(crate) fn create_budget(tx: &Tx<'_>, root: RunId, caps: &Budget) -> Result<(
 }
 
 /// Reserves the worst-case cost of a call. Refused if a cap would be exceeded.
-pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetAmount) -> Result<(), ChangeError> {
+pub(crate) fn hold_budget(
+    tx: &Tx<'_>,
+    run: RunId,
+    hold: BudgetAmount,
+) -> Result<(), RowChangeError> {
     let held = tx.run(
         "UPDATE budget SET held_micro_usd = held_micro_usd + ?2, held_tokens = held_tokens + ?3
           WHERE root = (SELECT root FROM run WHERE id = ?1)
@@ -43,17 +47,21 @@ pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetAmount) -> Result
         return Ok(());
     }
     match budget_account_of_run(tx, run)? {
-        Some(account) => {
-            Err(ChangeError::Refused(RefusalReason::OverBudget(remaining_budget(&account))))
-        }
+        Some(account) => Err(RowChangeError::Refused(AppendRefusalReason::OverBudget(
+            remaining_budget(&account),
+        ))),
         // The root run was pruned together with its budget, so no cap applies.
         None => Ok(()),
     }
 }
 
 /// Releases a hold and adds the amounts that were spent or lost.
-pub(crate) fn settle_hold(tx: &Tx<'_>, run: RunId, settlement: HoldSettlement) -> Result<()> {
-    let HoldSettlement { held, spent, lost } = settlement;
+pub(crate) fn settle_budget_hold(
+    tx: &Tx<'_>,
+    run: RunId,
+    settlement: BudgetHoldSettlement,
+) -> Result<()> {
+    let BudgetHoldSettlement { held, spent, lost } = settlement;
     tx.exec(
         "UPDATE budget
             SET held_micro_usd = max(held_micro_usd - ?2, 0),
@@ -93,16 +101,16 @@ const COLUMNS: &str = "cap_micro_usd, cap_tokens, spent_micro_usd, spent_tokens,
 /// Returns the budget of a root run and its descendants.
 pub(crate) fn budget_account_of_tree(tx: &Tx<'_>, root: RunId) -> Result<Option<BudgetAccount>> {
     let sql = format!("SELECT {COLUMNS} FROM budget WHERE root = ?1");
-    tx.query_one(&sql, params![root.bytes()], account_row)
+    tx.query_one(&sql, params![root.bytes()], read_budget_account)
 }
 
 fn budget_account_of_run(tx: &Tx<'_>, run: RunId) -> Result<Option<BudgetAccount>> {
     let sql =
         format!("SELECT {COLUMNS} FROM budget WHERE root = (SELECT root FROM run WHERE id = ?1)");
-    tx.query_one(&sql, params![run.bytes()], account_row)
+    tx.query_one(&sql, params![run.bytes()], read_budget_account)
 }
 
-fn account_row(row: &Row<'_>) -> Result<BudgetAccount> {
+fn read_budget_account(row: &Row<'_>) -> Result<BudgetAccount> {
     let cap = |column| {
         let cap: Option<i64> = row.get(column)?;
         cap.map(|_| get_u64(row, column)).transpose()

@@ -1,20 +1,20 @@
 //! Applies changes to rows outside the journal. The state machine decides which changes go with an
 //! event.
 
-use longhaul_core::change::{Change, OutboxRow, RuleRow, SandboxRow, SandboxState};
+use longhaul_core::change::{ApprovalRuleRow, Change, OutboxRow, SandboxRow, SandboxState};
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::request::RequestEffect;
+use longhaul_core::request::IdempotentRequestEffect;
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::to_json;
-use crate::sqlite::error::ChangeError;
+use crate::sqlite::error::RowChangeError;
 use crate::sqlite::new_run::{RunOrigin, create_run, save_key_of_added_task};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{blob, budget, gate, head, idempotency, records, slot, steer, timer, usage};
 
 /// The batch of events that a row change belongs to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ChangeTarget {
+pub(crate) struct RowChangeTarget {
     /// Run to whose journal the batch is appended.
     pub(crate) run: RunId,
     /// Whether the run may be added to the ready queue, because no worker drives it.
@@ -24,11 +24,11 @@ pub(crate) struct ChangeTarget {
 }
 
 /// Applies one row change. The error says why the change is refused or failed.
-pub(crate) fn apply_change(
+pub(crate) fn apply_row_change(
     tx: &Tx<'_>,
-    subject: ChangeTarget,
+    subject: RowChangeTarget,
     change: &Change,
-) -> Result<(), ChangeError> {
+) -> Result<(), RowChangeError> {
     let run = subject.run;
     match change {
         Change::CreateRun(new) => create_run(tx, new, RunOrigin::Run),
@@ -37,15 +37,15 @@ pub(crate) fn apply_change(
             Ok(head::update_run_scheduling(tx, run, to, subject.may_queue)?)
         }
         Change::RaiseGate(spec) => Ok(gate::raise_gate(tx, run, spec)?),
-        Change::UpdateGate(closing) => gate::update_gate(tx, closing),
-        Change::SetTimer(to) => timer::update_timer(tx, to),
+        Change::UpdateGate(closing) => gate::answer_or_close_gate(tx, closing),
+        Change::SetTimer(to) => timer::set_or_consume_timer(tx, to),
         Change::QueueSteer(row) => steer::queue_steer(tx, run, row),
-        Change::UpdateSteer(to) => steer::update_steer(tx, run, to),
-        Change::AcquireSlot(sandbox_slot) => slot::acquire_slot(tx, run, sandbox_slot),
-        Change::ReleaseSlot(sandbox) => slot::release_slot(tx, *sandbox),
+        Change::UpdateSteer(to) => steer::update_queued_steer(tx, run, to),
+        Change::AcquireSlot(sandbox_slot) => slot::acquire_sandbox_slot(tx, run, sandbox_slot),
+        Change::ReleaseSlot(sandbox) => slot::release_sandbox_slot(tx, *sandbox),
         Change::QueueForSlot(provider) => Ok(slot::queue_for_sandbox_slot(tx, run, provider)?),
         Change::Hold(hold) => budget::hold_budget(tx, run, *hold),
-        Change::Settle(settlement) => Ok(budget::settle_hold(tx, run, *settlement)?),
+        Change::Settle(settlement) => Ok(budget::settle_budget_hold(tx, run, *settlement)?),
         Change::SetCap(raise) => Ok(budget::set_budget_caps(tx, run, *raise)?),
         Change::AddUsage(row) => Ok(usage::add_usage(tx, run, row)?),
         Change::AddOutbox(row) => Ok(add_outbox_row(tx, run, row)?),
@@ -54,12 +54,16 @@ pub(crate) fn apply_change(
             blob::put_blob(tx, content.hash(), &content.content)?;
             Ok(blob::add_blob_reference(tx, run, content.hash())?)
         }
-        Change::SetSandbox(row) => Ok(set_sandbox(tx, row)?),
-        Change::PutDefinition(content) => Ok(blob::put_definition(tx, content)?),
-        Change::PutRule(row) => Ok(put_rule(tx, run, row)?),
+        Change::SetSandbox(row) => Ok(upsert_sandbox(tx, row)?),
+        Change::PutDefinition(content) => Ok(blob::put_agent_definition(tx, content)?),
+        Change::PutRule(row) => Ok(upsert_approval_rule(tx, run, row)?),
         Change::MarkRequestApplied(key) => {
             let seq = subject.last_seq;
-            idempotency::set_request_effect_once(tx, key, &RequestEffect::Events { run, seq })
+            idempotency::set_request_effect_once(
+                tx,
+                key,
+                &IdempotentRequestEffect::Events { run, seq },
+            )
         }
         Change::SaveSubmitKey(key) => save_key_of_added_task(tx, run, key),
     }
@@ -72,7 +76,7 @@ fn add_outbox_row(tx: &Tx<'_>, run: RunId, row: &OutboxRow) -> Result<()> {
     )
 }
 
-fn set_sandbox(tx: &Tx<'_>, row: &SandboxRow) -> Result<()> {
+fn upsert_sandbox(tx: &Tx<'_>, row: &SandboxRow) -> Result<()> {
     tx.exec(
         "INSERT INTO sandbox (sandbox, owner, holds_slot, data) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (sandbox) DO UPDATE
@@ -92,7 +96,7 @@ const fn holds_slot(state: SandboxState) -> bool {
     }
 }
 
-fn put_rule(tx: &Tx<'_>, run: RunId, row: &RuleRow) -> Result<()> {
+fn upsert_approval_rule(tx: &Tx<'_>, run: RunId, row: &ApprovalRuleRow) -> Result<()> {
     tx.exec(
         "INSERT INTO rule (run, rule, data) VALUES (?1, ?2, ?3)
          ON CONFLICT (run, rule) DO UPDATE SET data = excluded.data",

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::options::FatalHook;
 use crate::sqlite::error::CommitError;
-use crate::sqlite::location::OpenedFile;
+use crate::sqlite::location::OpenedDatabaseFile;
 
 /// Interval at which the watcher checks for commits of other processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -27,24 +27,24 @@ const POLLS_PER_FILE_CHECK: u32 = 25;
 pub(crate) struct ChangeNotifier {
     at: Arc<str>,
     sender: watch::Sender<u64>,
-    watcher: Mutex<FileWatcher>,
+    watcher: Mutex<FileWatcherState>,
 }
 
 /// The file that the watcher thread watches, and the connection that it uses.
-pub(crate) struct WatchTarget {
+pub(crate) struct WatchedFile {
     /// Database connection of the watcher thread.
     conn: Connection,
     /// Database file, which must not be moved or deleted while it is open.
-    file: OpenedFile,
+    file: OpenedDatabaseFile,
     /// Hook that is called when the file is gone, because later writes would be lost.
     on_fatal: Option<FatalHook>,
 }
 
-impl WatchTarget {
+impl WatchedFile {
     /// Creates the target of a watcher thread.
     pub(crate) const fn new(
         conn: Connection,
-        file: OpenedFile,
+        file: OpenedDatabaseFile,
         on_fatal: Option<FatalHook>,
     ) -> Self {
         Self { conn, file, on_fatal }
@@ -52,16 +52,16 @@ impl WatchTarget {
 }
 
 /// State of the watcher thread, which polls for commits of other processes.
-enum FileWatcher {
+enum FileWatcherState {
     /// No thread is needed, because no other process can access the database.
     Disabled,
     /// The thread is not started yet. It starts with the first subscriber.
-    Idle(WatchTarget),
+    Idle(WatchedFile),
     /// The thread is running. It ends when `stop` is dropped.
     Running { stop: Sender<()>, thread: JoinHandle<()> },
 }
 
-impl fmt::Debug for FileWatcher {
+impl fmt::Debug for FileWatcherState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Disabled => "Disabled",
@@ -77,12 +77,14 @@ impl ChangeNotifier {
     pub(crate) fn new(
         location: Arc<str>,
         sender: watch::Sender<u64>,
-        watch_target: Option<WatchTarget>,
+        watch_target: Option<WatchedFile>,
     ) -> Self {
         Self {
             at: location,
             sender,
-            watcher: Mutex::new(watch_target.map_or(FileWatcher::Disabled, FileWatcher::Idle)),
+            watcher: Mutex::new(
+                watch_target.map_or(FileWatcherState::Disabled, FileWatcherState::Idle),
+            ),
         }
     }
 
@@ -90,23 +92,24 @@ impl ChangeNotifier {
     pub(crate) fn subscribe(&self) -> Box<dyn StoreWatcher> {
         let receiver = self.sender.subscribe();
         let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
-        if let FileWatcher::Idle(_) = &*watcher
-            && let FileWatcher::Idle(post) = std::mem::replace(&mut *watcher, FileWatcher::Disabled)
+        if let FileWatcherState::Idle(_) = &*watcher
+            && let FileWatcherState::Idle(post) =
+                std::mem::replace(&mut *watcher, FileWatcherState::Disabled)
         {
-            *watcher = spawn_watcher(post, self.sender.clone());
+            *watcher = spawn_watcher_thread(post, self.sender.clone());
         }
         Box::new(ChangeListener { at: Arc::clone(&self.at), receiver })
     }
 }
 
-fn spawn_watcher(target: WatchTarget, sender: watch::Sender<u64>) -> FileWatcher {
+fn spawn_watcher_thread(target: WatchedFile, sender: watch::Sender<u64>) -> FileWatcherState {
     let (line, stop_receiver) = channel::<()>();
     // Read before the thread starts, so that no commit is missed in between.
-    let mut version = data_version(&target.conn);
+    let mut version = read_data_version(&target.conn);
     let thread = thread::Builder::new().name("store-watcher".to_owned()).spawn(move || {
         let mut looks: u32 = 0;
         while stop_receiver.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            let now = data_version(&target.conn);
+            let now = read_data_version(&target.conn);
             if now != version {
                 version = now;
                 sender.send_modify(|count| *count = count.wrapping_add(1));
@@ -124,17 +127,17 @@ fn spawn_watcher(target: WatchTarget, sender: watch::Sender<u64>) -> FileWatcher
         }
     });
     match thread {
-        Ok(thread) => FileWatcher::Running { stop: line, thread },
+        Ok(thread) => FileWatcherState::Running { stop: line, thread },
         Err(error) => {
             tracing::warn!(%error, "can't watch for commits of other processes");
-            FileWatcher::Disabled
+            FileWatcherState::Disabled
         }
     }
 }
 
 /// Returns a number that changes with every commit of another connection. Commits of this process's
 /// own writer count too, which only causes an extra notification.
-fn data_version(conn: &Connection) -> Option<i64> {
+fn read_data_version(conn: &Connection) -> Option<i64> {
     let mut look = conn.prepare_cached("PRAGMA data_version").ok()?;
     look.query_row((), |row| row.get(0)).ok()
 }
@@ -142,8 +145,8 @@ fn data_version(conn: &Connection) -> Option<i64> {
 impl Drop for ChangeNotifier {
     fn drop(&mut self) {
         let watcher = self.watcher.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let FileWatcher::Running { stop: line, thread } =
-            std::mem::replace(watcher, FileWatcher::Disabled)
+        if let FileWatcherState::Running { stop: line, thread } =
+            std::mem::replace(watcher, FileWatcherState::Disabled)
         {
             drop(line);
             _ = thread.join();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::records::RepairCounts;
+use longhaul_core::port::records::RepairedRowCounts;
 use longhaul_core::port::store::{JournalReadRequest, StoreError};
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Timestamp;
@@ -16,8 +16,8 @@ use serde::Serialize;
 
 use crate::sqlite::column::{ENDED, get_u64};
 use crate::sqlite::connect;
-use crate::sqlite::error::{CommandError, CommitError, io_error, sql_error};
-use crate::sqlite::location::{FileKind, read_file_kind, resolve_symlinks};
+use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store_error_from_sql};
+use crate::sqlite::location::{StoreFileKind, read_store_file_kind, resolve_symlinks};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{journal, repair, schema};
 
@@ -46,9 +46,9 @@ const ORPHAN_QUERIES: &[(&str, &str)] = &[
 
 /// Checks whether the events of a journal are consistent with each other, which the store itself
 /// can't check.
-pub trait JournalCheck {
+pub trait JournalChecker {
     /// Checks the next event of the current journal.
-    fn check_entry(&mut self, entry: &Entry) -> Result<(), String>;
+    fn check_next_entry(&mut self, entry: &Entry) -> Result<(), String>;
 
     /// Ends the check of the current journal. `ended` says whether the run has ended according to
     /// its scheduling row.
@@ -102,7 +102,7 @@ impl CheckReport {
 /// an error means that the check could not be carried out.
 pub fn check_store(
     file: &Path,
-    journals: &mut dyn JournalCheck,
+    journals: &mut dyn JournalChecker,
 ) -> Result<CheckReport, StoreError> {
     let mut report = CheckReport::default();
     match run_store_checks(file, journals, &mut report) {
@@ -114,16 +114,16 @@ pub fn check_store(
 
 fn run_store_checks(
     file: &Path,
-    journals: &mut dyn JournalCheck,
+    journals: &mut dyn JournalChecker,
     report: &mut CheckReport,
 ) -> Result<(), StoreError> {
     let at = file.to_string_lossy();
-    let file = resolve_symlinks(file).map_err(|error| io_error(error, &at))?;
-    if read_file_kind(&file, &at)? == FileKind::Missing {
+    let file = resolve_symlinks(file).map_err(|error| store_error_from_io(error, &at))?;
+    if read_store_file_kind(&file, &at)? == StoreFileKind::Missing {
         return Err(CommitError::Corrupt("no store found".to_owned()).to_store_error(&at));
     }
     let conn = connect::open_inspection_reader(&file, BUSY_TIMEOUT)
-        .map_err(|error| sql_error(error, &at))?;
+        .map_err(|error| store_error_from_sql(error, &at))?;
     let migrations = schema::MIGRATIONS;
     if schema::read_schema_version(&conn, &at, migrations)?
         != schema::current_schema_version(migrations)
@@ -134,11 +134,11 @@ fn run_store_checks(
         });
     }
     let checked = query_snapshot(&conn, |tx| {
-        check_pages(tx, report)?;
+        check_database_pages(tx, report)?;
         if report.problems.is_empty() {
-            check_rows(tx, report)?;
-            check_blobs(tx, report)?;
-            check_journals(tx, journals, report)?;
+            check_row_consistency(tx, report)?;
+            check_blob_hashes(tx, report)?;
+            check_all_journals(tx, journals, report)?;
         }
         Ok(())
     });
@@ -159,7 +159,7 @@ pub(crate) fn query_snapshot<T>(
     Ok(result)
 }
 
-fn check_pages(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
+fn check_database_pages(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
     let number = |sql| tx.query_one(sql, (), |row| get_u64(row, 0)).map(Option::unwrap_or_default);
     report.bytes = number("PRAGMA page_count")? * number("PRAGMA page_size")?;
     let sql = format!("PRAGMA integrity_check({LISTED_PROBLEMS_MAX})");
@@ -171,13 +171,13 @@ fn check_pages(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError
     Ok(())
 }
 
-fn check_rows(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
+fn check_row_consistency(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
     for (what, sql) in ORPHAN_QUERIES {
         for run in tx.query_all(sql, (), |row| row.get(0))? {
             report.add_problem("rows", Some(RunId::from_bytes(run)), *what);
         }
     }
-    let RepairCounts {
+    let RepairedRowCounts {
         ready_without_row,
         row_without_ready,
         parked_without_waker: parked_for_ever,
@@ -202,7 +202,7 @@ fn check_rows(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError>
 
 /// Compares the content of each blob and definition with its hash, which SQLite's page check does
 /// not do.
-fn check_blobs(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
+fn check_blob_hashes(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
     for table in ["blob", "definition"] {
         let sql = format!("SELECT hash, content FROM {table}");
         let mut statement = tx.conn.prepare(&sql)?;
@@ -223,9 +223,9 @@ fn check_blobs(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError
     Ok(())
 }
 
-fn check_journals(
+fn check_all_journals(
     tx: &Tx<'_>,
-    journals: &mut dyn JournalCheck,
+    journals: &mut dyn JournalChecker,
     report: &mut CheckReport,
 ) -> Result<(), CommandError> {
     let heads = tx.query_all("SELECT run, state, last_seq FROM run_head", (), |row| {
@@ -259,7 +259,7 @@ fn check_journals(
 fn check_journal(
     tx: &Tx<'_>,
     run: RunId,
-    journals: &mut dyn JournalCheck,
+    journals: &mut dyn JournalChecker,
 ) -> (u64, Result<(), String>) {
     let (mut read, mut after) = (0, Seq::START);
     loop {
@@ -273,7 +273,7 @@ fn check_journal(
                 let what = format!("events are missing: event {} follows event {after}", entry.seq);
                 return (read, Err(what));
             }
-            if let Err(what) = journals.check_entry(entry) {
+            if let Err(what) = journals.check_next_entry(entry) {
                 return (read, Err(format!("event {} is invalid: {what}", entry.seq)));
             }
             after = entry.seq;

@@ -16,7 +16,7 @@ use rusqlite::{Row, params};
 use crate::sqlite::column::{LEASED, count_to_column, get_u64, limit_to_column, liveness_code};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::CommandError;
-use crate::sqlite::journal::{AppendPoint, encode_events, insert_events};
+use crate::sqlite::journal::{JournalAppendPoint, encode_events, insert_events};
 use crate::sqlite::tx::Tx;
 
 /// Selects ready runs of an inbox behind a position in queue order, which is the order of the
@@ -72,7 +72,7 @@ fn claim_given_runs(
             break;
         }
         let wanted = params![run.bytes(), request.format, request.host];
-        if let Some(ready) = tx.query_one(SELECT_READY_RUN, wanted, ready_run)? {
+        if let Some(ready) = tx.query_one(SELECT_READY_RUN, wanted, ready_run_from_row)? {
             claimed.push(claim_run(tx, request, ready)?);
         }
     }
@@ -136,7 +136,7 @@ struct ReadyRun {
     last_seq: Seq,
 }
 
-fn ready_run(row: &Row<'_>) -> rusqlite::Result<ReadyRun> {
+fn ready_run_from_row(row: &Row<'_>) -> rusqlite::Result<ReadyRun> {
     let run = RunId::from_bytes(row.get(0)?);
     Ok(ReadyRun {
         inbox: row.get(1)?,
@@ -158,13 +158,13 @@ fn select_ready_runs(tx: &Tx<'_>, request: &PeekRequest) -> rusqlite::Result<Vec
     let (format, host) = (request.format, &request.host);
     if request.types.is_empty() {
         let values = params![inbox, rank, sort_key, run, format, host, limit];
-        return tx.query_all(SELECT_READY, values, ready_run);
+        return tx.query_all(SELECT_READY, values, ready_run_from_row);
     }
     let types: BTreeSet<&String> = request.types.iter().collect();
     let mut found = Vec::new();
     for kind in types {
         let values = params![inbox, rank, sort_key, run, format, host, limit, kind];
-        found.extend(tx.query_all(SELECT_READY_OF_TYPE, values, ready_run)?);
+        found.extend(tx.query_all(SELECT_READY_OF_TYPE, values, ready_run_from_row)?);
     }
     found.sort_unstable_by_key(|ready| ready.position);
     found.truncate(request.limit);
@@ -194,7 +194,7 @@ fn claim_run(tx: &Tx<'_>, request: &ClaimRequest, picked: ReadyRun) -> Result<Cl
             tx.now_micros()
         ],
     )?;
-    let tail = AppendPoint { run, epoch, after: picked.last_seq };
+    let tail = JournalAppendPoint { run, epoch, after: picked.last_seq };
     let last = insert_events(tx, tail, &encode_events(run, &[claimed])?)?;
     Ok(Claim { run, epoch, last_seq: last })
 }

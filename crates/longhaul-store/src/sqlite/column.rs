@@ -50,7 +50,7 @@ pub(crate) fn amount_to_column(count: u64) -> i64 {
 /// Reads a count from a column.
 pub(crate) fn get_u64(row: &Row<'_>, index: usize) -> Result<u64> {
     let count: i64 = row.get(index)?;
-    u64::try_from(count).map_err(|error| conversion_error(index, Type::Integer, error))
+    u64::try_from(count).map_err(|error| column_conversion_error(index, Type::Integer, error))
 }
 
 /// Reads a count from a column. A larger value becomes `u32::MAX`.
@@ -75,7 +75,7 @@ where
     T: FromStr<Err: Error + Send + Sync + 'static>,
 {
     let text: String = row.get(index)?;
-    text.parse().map_err(|error| conversion_error(index, Type::Text, error))
+    text.parse().map_err(|error| column_conversion_error(index, Type::Text, error))
 }
 
 /// Reads a name from a column that may be null.
@@ -86,13 +86,13 @@ where
     let text: Option<String> = row.get(index)?;
     text.map(|text| text.parse())
         .transpose()
-        .map_err(|error| conversion_error(index, Type::Text, error))
+        .map_err(|error| column_conversion_error(index, Type::Text, error))
 }
 
 /// Reads JSON from a column and decodes it.
 pub(crate) fn get_json<T: DeserializeOwned>(row: &Row<'_>, index: usize) -> Result<T> {
     let text = row.get_ref(index)?.as_str()?;
-    serde_json::from_str(text).map_err(|error| conversion_error(index, Type::Text, error))
+    serde_json::from_str(text).map_err(|error| column_conversion_error(index, Type::Text, error))
 }
 
 /// Converts a value to JSON text for a column.
@@ -105,9 +105,9 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<String> {
 pub(crate) fn get_final_status(row: &Row<'_>, index: usize) -> Result<Status> {
     let code = get_u64(row, index)?;
     let status = usize::try_from(code).ok().and_then(|code| Status::ALL.get(code));
-    status
-        .copied()
-        .ok_or_else(|| conversion_error(index, Type::Integer, UnknownCodeError("status")))
+    status.copied().ok_or_else(|| {
+        column_conversion_error(index, Type::Integer, UnknownColumnCodeError("status"))
+    })
 }
 
 /// Converts the status of a run to a column value: its index in `Status::ALL`.
@@ -123,7 +123,11 @@ pub(crate) fn get_gate_status(row: &Row<'_>, index: usize) -> Result<GateStatus>
         1 => Ok(GateStatus::Answered),
         2 => Ok(GateStatus::Expired),
         3 => Ok(GateStatus::Withdrawn),
-        _ => Err(conversion_error(index, Type::Integer, UnknownCodeError("gate status"))),
+        _ => Err(column_conversion_error(
+            index,
+            Type::Integer,
+            UnknownColumnCodeError("gate status"),
+        )),
     }
 }
 
@@ -143,7 +147,11 @@ pub(crate) fn get_liveness(row: &Row<'_>, index: usize) -> Result<WorkerLiveness
         0 => Ok(WorkerLiveness::Live),
         1 => Ok(WorkerLiveness::Draining),
         2 => Ok(WorkerLiveness::Dead),
-        _ => Err(conversion_error(index, Type::Integer, UnknownCodeError("worker liveness"))),
+        _ => Err(column_conversion_error(
+            index,
+            Type::Integer,
+            UnknownColumnCodeError("worker liveness"),
+        )),
     }
 }
 
@@ -170,7 +178,8 @@ pub(crate) fn get_optional_hash(row: &Row<'_>, index: usize) -> Result<Option<Ha
 /// Reads the role of an API key from a column.
 pub(crate) fn get_role(row: &Row<'_>, index: usize) -> Result<Role> {
     let text: String = row.get(index)?;
-    Role::parse(&text).ok_or_else(|| conversion_error(index, Type::Text, UnknownCodeError("role")))
+    Role::from_name(&text)
+        .ok_or_else(|| column_conversion_error(index, Type::Text, UnknownColumnCodeError("role")))
 }
 
 /// Converts the kind of a token to a column value.
@@ -182,7 +191,7 @@ pub(crate) const fn token_kind_code(kind: TokenKind) -> i64 {
 }
 
 /// Returns the error for a column value that can't be converted.
-pub(crate) fn conversion_error(
+pub(crate) fn column_conversion_error(
     index: usize,
     kind: Type,
     why: impl Error + Send + Sync + 'static,
@@ -193,4 +202,4 @@ pub(crate) fn conversion_error(
 /// Error for an unknown code in a column. Contains the kind of code, such as a status.
 #[derive(Debug, thiserror::Error)]
 #[error("the database column contains an unknown {0}")]
-pub(crate) struct UnknownCodeError(pub(crate) &'static str);
+pub(crate) struct UnknownColumnCodeError(pub(crate) &'static str);

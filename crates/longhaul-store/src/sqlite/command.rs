@@ -36,10 +36,10 @@ pub(crate) enum CommandStatus {
 pub(crate) trait WriteCommand: Send {
     /// Runs the command inside a transaction. May be called again after a rollback. `location` is
     /// the location of the store, for errors.
-    fn run(&mut self, tx: &Tx<'_>, location: &str) -> CommandStatus;
+    fn run_in_transaction(&mut self, tx: &Tx<'_>, location: &str) -> CommandStatus;
 
     /// Sends the response to the caller after the commit, or the error if the commit failed.
-    fn respond(self: Box<Self>, error: Option<StoreError>);
+    fn respond_to_caller(self: Box<Self>, error: Option<StoreError>);
 }
 
 /// A command whose caller waits for the response.
@@ -61,7 +61,7 @@ where
     T: Send,
     F: Fn(&Tx<'_>) -> Result<CommandOutcome<T>, CommandError> + Send,
 {
-    fn run(&mut self, tx: &Tx<'_>, location: &str) -> CommandStatus {
+    fn run_in_transaction(&mut self, tx: &Tx<'_>, location: &str) -> CommandStatus {
         let (ran, done) = match (self.run)(tx) {
             Ok(CommandOutcome::Changed(value)) => (CommandStatus::Changed, Ok(value)),
             Ok(CommandOutcome::Silent(value)) => (CommandStatus::Silent, Ok(value)),
@@ -75,7 +75,7 @@ where
         ran
     }
 
-    fn respond(self: Box<Self>, commit_error: Option<StoreError>) {
+    fn respond_to_caller(self: Box<Self>, commit_error: Option<StoreError>) {
         let done = match commit_error {
             Some(error) => Some(Err(error)),
             None => self.result,

@@ -19,28 +19,28 @@ pub(crate) fn check_sqlite_version() -> std::result::Result<(), &'static str> {
 }
 
 /// Opens the connection of the writer thread. Creates the file if it does not exist.
-pub(crate) fn open_writer(path: &Path, busy_timeout: Duration) -> Result<Connection> {
+pub(crate) fn open_writer_connection(path: &Path, busy_timeout: Duration) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = open_connection(path, flags, busy_timeout)?;
-    set_up_writer(&conn)?;
+    set_up_writer_connection(&conn)?;
     Ok(conn)
 }
 
 /// Opens an in-memory database that no other connection can see.
-pub(crate) fn open_in_memory() -> Result<Connection> {
+pub(crate) fn open_in_memory_connection() -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_MEMORY;
     let conn = open_connection(Path::new(":memory:"), flags, Duration::ZERO)?;
-    set_up_writer(&conn)?;
+    set_up_writer_connection(&conn)?;
     Ok(conn)
 }
 
 /// Opens a read-only connection to a database file.
-pub(crate) fn open_reader(path: &Path, busy_timeout: Duration) -> Result<Connection> {
+pub(crate) fn open_reader_connection(path: &Path, busy_timeout: Duration) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = open_connection(path, flags, busy_timeout)?;
     conn.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -1024;")?;
@@ -50,7 +50,7 @@ pub(crate) fn open_reader(path: &Path, busy_timeout: Duration) -> Result<Connect
 /// Opens a read-only connection, even on a full or read-only disk. If there is no write-ahead log,
 /// the database file is complete by itself, so it can be opened without creating files beside it.
 pub(crate) fn open_reader_or_immutable(path: &Path, busy_timeout: Duration) -> Result<Connection> {
-    let tried = open_reader(path, busy_timeout).and_then(|conn| {
+    let tried = open_reader_connection(path, busy_timeout).and_then(|conn| {
         conn.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
         Ok(conn)
     });
@@ -65,7 +65,7 @@ pub(crate) fn open_reader_or_immutable(path: &Path, busy_timeout: Duration) -> R
 /// write-ahead log, no process has the database open.
 pub(crate) fn open_inspection_reader(path: &Path, busy_timeout: Duration) -> Result<Connection> {
     match wal_path(path).exists() {
-        true => open_reader(path, busy_timeout),
+        true => open_reader_connection(path, busy_timeout),
         false => open_immutable(path, busy_timeout),
     }
 }
@@ -82,7 +82,7 @@ fn open_immutable(path: &Path, busy_timeout: Duration) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_URI;
-    let address = format!("file:{}?immutable=1", encode_path(path));
+    let address = format!("file:{}?immutable=1", percent_encode_path(path));
     open_connection(Path::new(&address), flags, busy_timeout)
 }
 
@@ -91,7 +91,7 @@ fn wal_path(path: &Path) -> PathBuf {
 }
 
 /// Returns the path percent-encoded for a `file:` URL.
-fn encode_path(path: &Path) -> String {
+fn percent_encode_path(path: &Path) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte);
     let bytes = path.to_string_lossy().into_owned().into_bytes();
     let parts = bytes.into_iter().map(|byte| match plain(byte) {
@@ -112,7 +112,7 @@ fn open_connection(path: &Path, flags: OpenFlags, busy_timeout: Duration) -> Res
     Ok(conn)
 }
 
-fn set_up_writer(conn: &Connection) -> Result<()> {
+fn set_up_writer_connection(conn: &Connection) -> Result<()> {
     // The first two settings only take effect while the database is empty and has no log yet. The
     // third one is stored in the file, the others apply to this connection.
     conn.execute_batch(

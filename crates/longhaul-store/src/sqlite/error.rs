@@ -4,7 +4,7 @@ use std::io;
 
 use longhaul_core::event::codec::EventCodecError;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::store::{RefusalReason, StoreError};
+use longhaul_core::port::store::{AppendRefusalReason, StoreError};
 use rusqlite::{ErrorCode, ffi};
 
 /// Why a single command of the writer thread failed.
@@ -35,7 +35,7 @@ impl CommandError {
     /// Converts the error for the caller of this command. `location` is the location of the store.
     pub(crate) fn into_store_error(self, location: &str) -> StoreError {
         match self {
-            Self::Sql(error) => sql_error(error, location),
+            Self::Sql(error) => store_error_from_sql(error, location),
             Self::InvalidEvent { run, seq, source } => {
                 StoreError::InvalidEvent { run, seq, source }
             }
@@ -56,21 +56,21 @@ impl CommandError {
 
 /// Why a row change was not applied.
 #[derive(Debug)]
-pub(crate) enum ChangeError {
+pub(crate) enum RowChangeError {
     /// The current rows do not allow the change. The command is rolled back, and the reason is
     /// returned to the caller.
-    Refused(RefusalReason),
+    Refused(AppendRefusalReason),
     /// An error occurred while applying the change.
     Failed(CommandError),
 }
 
-impl From<rusqlite::Error> for ChangeError {
+impl From<rusqlite::Error> for RowChangeError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Failed(CommandError::Sql(error))
     }
 }
 
-impl From<CommandError> for ChangeError {
+impl From<CommandError> for RowChangeError {
     fn from(error: CommandError) -> Self {
         Self::Failed(error)
     }
@@ -141,7 +141,7 @@ impl CommitError {
 }
 
 /// Converts an SQLite error to a store error. `location` is the location of the store.
-pub(crate) fn sql_error(error: rusqlite::Error, location: &str) -> StoreError {
+pub(crate) fn store_error_from_sql(error: rusqlite::Error, location: &str) -> StoreError {
     match CommitError::from_sql(&error) {
         CommitError::Other(why) => StoreError::Database {
             at: location.to_owned(),
@@ -156,7 +156,7 @@ pub(crate) fn sql_error(error: rusqlite::Error, location: &str) -> StoreError {
 }
 
 /// Converts a file system error to a store error. `location` is the location of the store.
-pub(crate) fn io_error(error: io::Error, location: &str) -> StoreError {
+pub(crate) fn store_error_from_io(error: io::Error, location: &str) -> StoreError {
     use io::ErrorKind::{
         IsADirectory, NotADirectory, PermissionDenied, ReadOnlyFilesystem, StorageFull,
     };

@@ -13,7 +13,7 @@ pub(crate) struct WhereClauseBuilder {
 
 impl WhereClauseBuilder {
     /// Adds a condition with one parameter, `?`. Adds nothing if the value is `None`.
-    pub(crate) fn add_condition(&mut self, clause: &str, value: Option<impl Into<Value>>) {
+    pub(crate) fn add_optional_condition(&mut self, clause: &str, value: Option<impl Into<Value>>) {
         if let Some(value) = value {
             self.clauses.push(clause.to_owned());
             self.values.push(value.into());

@@ -5,8 +5,10 @@
 
 use longhaul_core::change::{GateTransition, GateUpdate};
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::gate::{GateRow, GateSpec, GateStatus, RecordedAnswer, TimeoutAction};
-use longhaul_core::port::store::{GateFilter, RefusalReason};
+use longhaul_core::policy::gate::{
+    GateRow, GateSpec, GateStatus, GateTimeoutAction, RecordedAnswer,
+};
+use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
 use longhaul_core::time::Timestamp;
 use rusqlite::{Result, Row, params, params_from_iter};
 
@@ -14,7 +16,7 @@ use crate::sqlite::column::{
     gate_status_code, get_gate_status, get_json, get_optional_time, get_time, limit_to_column,
     to_json,
 };
-use crate::sqlite::error::ChangeError;
+use crate::sqlite::error::RowChangeError;
 use crate::sqlite::filter::WhereClauseBuilder;
 use crate::sqlite::tx::Tx;
 
@@ -36,14 +38,17 @@ pub(crate) fn raise_gate(tx: &Tx<'_>, run: RunId, spec: &GateSpec) -> Result<()>
 }
 
 /// Adds an answer to an open gate, or closes the gate.
-pub(crate) fn update_gate(tx: &Tx<'_>, gate_update: &GateUpdate) -> Result<(), ChangeError> {
-    let refuse = |why| Err(ChangeError::Refused(why));
+pub(crate) fn answer_or_close_gate(
+    tx: &Tx<'_>,
+    gate_update: &GateUpdate,
+) -> Result<(), RowChangeError> {
+    let refuse = |why| Err(RowChangeError::Refused(why));
     let Some(mut gate) = GateState::load(tx, gate_update.gate)? else {
-        return refuse(RefusalReason::GateNotFound);
+        return refuse(AppendRefusalReason::GateNotFound);
     };
     if gate.status != GateStatus::Open {
         let last = gate.answers.pop().map(Box::new);
-        return refuse(RefusalReason::GateClosed(gate.status, last));
+        return refuse(AppendRefusalReason::GateClosed(gate.status, last));
     }
     let (status, answer) = match &gate_update.transition {
         GateTransition::Voted(answer) => (GateStatus::Open, Some(answer)),
@@ -54,7 +59,7 @@ pub(crate) fn update_gate(tx: &Tx<'_>, gate_update: &GateUpdate) -> Result<(), C
     if let Some(answer) = answer {
         // A gate without a deadline can always be answered.
         if gate.deadline.is_some_and(|deadline| tx.now >= deadline) {
-            return refuse(RefusalReason::GateClosed(GateStatus::Expired, None));
+            return refuse(AppendRefusalReason::GateClosed(GateStatus::Expired, None));
         }
         gate.answers.push(RecordedAnswer { at: tx.now, answer: answer.clone() });
     }
@@ -68,7 +73,7 @@ pub(crate) fn update_gate(tx: &Tx<'_>, gate_update: &GateUpdate) -> Result<(), C
 pub(crate) fn timeout_action_of_open_gate(
     tx: &Tx<'_>,
     gate: GateId,
-) -> Result<Option<TimeoutAction>> {
+) -> Result<Option<GateTimeoutAction>> {
     let spec: Option<GateSpec> = tx.query_one(
         "SELECT spec FROM gate WHERE id = ?1 AND status = 0",
         params![gate.bytes()],
@@ -103,21 +108,21 @@ impl GateState {
 /// Lists gates that match a filter, newest first.
 pub(crate) fn list_gates(tx: &Tx<'_>, gate_filter: &GateFilter) -> Result<Vec<GateRow>> {
     let mut filter = WhereClauseBuilder::default();
-    filter.add_condition("id = ?", gate_filter.gate.map(|gate| gate.bytes().to_vec()));
-    filter.add_condition("run = ?", gate_filter.run.map(|run| run.bytes().to_vec()));
-    filter.add_condition("id < ?", gate_filter.after.map(|gate| gate.bytes().to_vec()));
+    filter.add_optional_condition("id = ?", gate_filter.gate.map(|gate| gate.bytes().to_vec()));
+    filter.add_optional_condition("run = ?", gate_filter.run.map(|run| run.bytes().to_vec()));
+    filter.add_optional_condition("id < ?", gate_filter.after.map(|gate| gate.bytes().to_vec()));
     match gate_filter.status {
         // A literal instead of a parameter, so that SQLite uses the partial index on open gates.
         Some(GateStatus::Open) => filter.add_fixed_condition("status = 0"),
-        status => filter.add_condition("status = ?", status.map(gate_status_code)),
+        status => filter.add_optional_condition("status = ?", status.map(gate_status_code)),
     }
     let select = "SELECT run, spec, status, raised_at, deadline, submitter, answers FROM gate";
     let (sql, values) =
         filter.into_statement(select, " ORDER BY id DESC", limit_to_column(gate_filter.limit));
-    tx.query_all(&sql, params_from_iter(values), gate_row)
+    tx.query_all(&sql, params_from_iter(values), read_gate_row)
 }
 
-fn gate_row(row: &Row<'_>) -> Result<GateRow> {
+fn read_gate_row(row: &Row<'_>) -> Result<GateRow> {
     Ok(GateRow {
         run: RunId::from_bytes(row.get(0)?),
         spec: get_json(row, 1)?,

@@ -60,7 +60,7 @@ impl SqliteStore {
 
     /// Returns an error unless this process is the driver of the store. `verb` names the refused
     /// action.
-    pub(crate) fn require_driver(&self, verb: &'static str) -> Result<(), StoreError> {
+    pub(crate) fn require_driver_mode(&self, verb: &'static str) -> Result<(), StoreError> {
         match self.mode {
             OpenMode::Driver => Ok(()),
             OpenMode::Outsider => Err(StoreError::NotDriver { at: self.at.to_string(), verb }),

@@ -3,30 +3,30 @@
 //! Invariant: the state of a run changes together with its positions in the ready queue and in its
 //! lane.
 
-use longhaul_core::change::SchedulingUpdate;
+use longhaul_core::change::RunSchedulingUpdate;
 use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::id::{LaneKey, RunId};
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::{ENDED, PARKED, PAUSED, get_optional_parsed, status_to_column};
-use crate::sqlite::error::ChangeError;
+use crate::sqlite::error::RowChangeError;
 use crate::sqlite::lane::{LaneDepthLimit, enter_lane, leave_lane, set_lane_position};
-use crate::sqlite::queue::{make_run_ready, make_run_wait_for_lane, remove_from_queue};
+use crate::sqlite::queue::{make_run_ready, make_run_wait_for_lane, remove_run_from_queue};
 use crate::sqlite::tx::Tx;
 
 /// Updates the scheduling state of a run, stored in the run's head (its scheduling row).
 pub(crate) fn update_run_scheduling(
     tx: &Tx<'_>,
     run: RunId,
-    update: &SchedulingUpdate,
+    update: &RunSchedulingUpdate,
     may_queue: bool,
 ) -> Result<()> {
     // A run that is claimed by a driver is not in the queue.
     if may_queue {
-        remove_from_queue(tx, run)?;
+        remove_run_from_queue(tx, run)?;
     }
     match update {
-        SchedulingUpdate::Park { reason, blocked, release_lane } => {
+        RunSchedulingUpdate::Park { reason, blocked, release_lane } => {
             tx.run(
                 "UPDATE run_head SET state = ?2, worker = NULL, reason = ?3, blocked = ?4
                   WHERE run = ?1",
@@ -34,13 +34,13 @@ pub(crate) fn update_run_scheduling(
             )?;
             if *release_lane { leave_lane(tx, run) } else { Ok(()) }
         }
-        SchedulingUpdate::Pause => tx.exec(
+        RunSchedulingUpdate::Pause => tx.exec(
             "UPDATE run_head SET state = ?2, worker = NULL, reason = NULL, blocked = 0
                   WHERE run = ?1",
             params![run.bytes(), PAUSED],
         ),
-        SchedulingUpdate::Release => make_run_ready(tx, run),
-        SchedulingUpdate::End { status, code, releases_lane: frees_lane } => {
+        RunSchedulingUpdate::Release => make_run_ready(tx, run),
+        RunSchedulingUpdate::End { status, code, releases_lane: frees_lane } => {
             tx.run(
                 "UPDATE run_head SET state = ?2, worker = NULL, reason = NULL, blocked = 0,
                         outcome = ?3, code = ?4, finished_at = ?5
@@ -76,7 +76,7 @@ pub(crate) fn wake_target_of_events(events: &[Event]) -> WakeTarget {
 }
 
 /// Returns whether a wake-up with this target wakes a run in this state.
-pub(crate) fn is_woken_by(state: i64, wake_target: WakeTarget) -> bool {
+pub(crate) fn is_state_woken_by(state: i64, wake_target: WakeTarget) -> bool {
     match wake_target {
         WakeTarget::ParkedOrPaused => state == PARKED || state == PAUSED,
         WakeTarget::Parked => state == PARKED,
@@ -85,7 +85,7 @@ pub(crate) fn is_woken_by(state: i64, wake_target: WakeTarget) -> bool {
 }
 
 /// Wakes a run: the run becomes ready, or waits for its turn in its lane.
-pub(crate) fn wake_run(tx: &Tx<'_>, run: RunId) -> Result<(), ChangeError> {
+pub(crate) fn wake_run(tx: &Tx<'_>, run: RunId) -> Result<(), RowChangeError> {
     let lane_state: Option<(Option<LaneKey>, Option<i64>, bool)> = tx.query_one(
         "SELECT r.lane, r.lane_position, l.head IS r.id
            FROM run r LEFT JOIN lane l ON l.lane = r.lane

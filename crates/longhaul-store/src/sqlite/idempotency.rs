@@ -4,14 +4,14 @@
 //! another attempt takes over, the late result of the first attempt is ignored.
 
 use longhaul_core::port::auth::{
-    IdempotencyKey, IdempotencyRequest, IdempotencyState, StoredResponse,
+    IdempotencyKey, IdempotencyRequest, IdempotentRequestState, StoredResponse,
 };
-use longhaul_core::port::store::RefusalReason;
-use longhaul_core::request::RequestEffect;
+use longhaul_core::port::store::AppendRefusalReason;
+use longhaul_core::request::IdempotentRequestEffect;
 use rusqlite::{Result, Row, params};
 
 use crate::sqlite::column::{get_hash, get_json, to_json};
-use crate::sqlite::error::ChangeError;
+use crate::sqlite::error::RowChangeError;
 use crate::sqlite::tx::Tx;
 
 /// Selects an idempotent request that has a response or an effect, or is in progress.
@@ -23,24 +23,32 @@ pub(crate) const SELECT_KNOWN: &str =
 
 /// Begins an attempt at an idempotent request. Returns the response or effect of an earlier
 /// attempt, if there is one.
-pub(crate) fn begin_request(tx: &Tx<'_>, request: &IdempotencyRequest) -> Result<IdempotencyState> {
+pub(crate) fn begin_idempotent_request(
+    tx: &Tx<'_>,
+    request: &IdempotencyRequest,
+) -> Result<IdempotentRequestState> {
     let key = &request.key;
     let existing =
         tx.query_one(SELECT_KNOWN, params![key.principal, key.key, tx.now_micros()], |row| {
-            Ok((get_hash(row, 0)?, read_response(row)?, read_effect(row, 4)?, row.get(5)?))
+            Ok((
+                get_hash(row, 0)?,
+                read_stored_response(row)?,
+                read_effect_column(row, 4)?,
+                row.get(5)?,
+            ))
         })?;
     match existing {
-        None => insert_request(tx, request).map(|()| IdempotencyState::Acquired),
-        Some((body, ..)) if body != request.body_hash => Ok(IdempotencyState::Conflict),
-        Some((_, Some(reply), ..)) => Ok(IdempotencyState::Completed(reply)),
+        None => insert_idempotent_request(tx, request).map(|()| IdempotentRequestState::Acquired),
+        Some((body, ..)) if body != request.body_hash => Ok(IdempotentRequestState::Conflict),
+        Some((_, Some(reply), ..)) => Ok(IdempotentRequestState::Completed(reply)),
         Some((_, None, Some(effect), false)) => {
             tx.run(
                 "UPDATE idempotent_request SET lease_until = ?3 WHERE principal = ?1 AND key = ?2",
                 params![key.principal, key.key, tx.now.plus(request.lease).as_micros()],
             )?;
-            Ok(IdempotencyState::Applied(effect))
+            Ok(IdempotentRequestState::Applied(effect))
         }
-        Some((_, None, ..)) => Ok(IdempotencyState::InProgress),
+        Some((_, None, ..)) => Ok(IdempotentRequestState::InProgress),
     }
 }
 
@@ -48,15 +56,15 @@ pub(crate) fn begin_request(tx: &Tx<'_>, request: &IdempotencyRequest) -> Result
 pub(crate) fn set_request_effect_once(
     tx: &Tx<'_>,
     key: &IdempotencyKey,
-    effect: &RequestEffect,
-) -> Result<(), ChangeError> {
+    effect: &IdempotentRequestEffect,
+) -> Result<(), RowChangeError> {
     let applied = tx.run(
         "UPDATE idempotent_request SET effect = ?3
           WHERE principal = ?1 AND key = ?2 AND status IS NULL AND effect IS NULL",
         params![key.principal, key.key, to_json(effect)?],
     )?;
     match applied {
-        0 => Err(ChangeError::Refused(RefusalReason::RequestAlreadyApplied)),
+        0 => Err(RowChangeError::Refused(AppendRefusalReason::RequestAlreadyApplied)),
         _ => Ok(()),
     }
 }
@@ -65,7 +73,7 @@ pub(crate) fn set_request_effect_once(
 pub(crate) fn replace_request_effect(
     tx: &Tx<'_>,
     key: &IdempotencyKey,
-    effect: &RequestEffect,
+    effect: &IdempotentRequestEffect,
 ) -> Result<()> {
     tx.exec(
         "UPDATE idempotent_request SET effect = ?3
@@ -75,17 +83,20 @@ pub(crate) fn replace_request_effect(
 }
 
 /// Returns the effect that an earlier attempt at a request had.
-pub(crate) fn request_effect(tx: &Tx<'_>, key: &IdempotencyKey) -> Result<Option<RequestEffect>> {
+pub(crate) fn stored_request_effect(
+    tx: &Tx<'_>,
+    key: &IdempotencyKey,
+) -> Result<Option<IdempotentRequestEffect>> {
     let found = tx.query_one(
         "SELECT effect FROM idempotent_request
           WHERE principal = ?1 AND key = ?2 AND status IS NULL",
         params![key.principal, key.key],
-        |row| read_effect(row, 0),
+        |row| read_effect_column(row, 0),
     )?;
     Ok(found.flatten())
 }
 
-fn insert_request(tx: &Tx<'_>, request: &IdempotencyRequest) -> Result<()> {
+fn insert_idempotent_request(tx: &Tx<'_>, request: &IdempotencyRequest) -> Result<()> {
     tx.exec(
         "INSERT OR REPLACE INTO idempotent_request
                 (principal, key, body_hash, expires_at, lease_until)
@@ -101,7 +112,7 @@ fn insert_request(tx: &Tx<'_>, request: &IdempotencyRequest) -> Result<()> {
 }
 
 /// Stores the response of a request that has no response yet.
-pub(crate) fn complete_request(
+pub(crate) fn complete_idempotent_request(
     tx: &Tx<'_>,
     key: &IdempotencyKey,
     reply: &StoredResponse,
@@ -114,7 +125,7 @@ pub(crate) fn complete_request(
 }
 
 /// Aborts an attempt at a request. Deletes the request if it has had no effect.
-pub(crate) fn abort_request(tx: &Tx<'_>, key: &IdempotencyKey) -> Result<()> {
+pub(crate) fn abort_idempotent_request(tx: &Tx<'_>, key: &IdempotencyKey) -> Result<()> {
     for sql in [
         "DELETE FROM idempotent_request
           WHERE principal = ?1 AND key = ?2 AND status IS NULL AND effect IS NULL",
@@ -126,12 +137,12 @@ pub(crate) fn abort_request(tx: &Tx<'_>, key: &IdempotencyKey) -> Result<()> {
     Ok(())
 }
 
-fn read_effect(row: &Row<'_>, index: usize) -> Result<Option<RequestEffect>> {
+fn read_effect_column(row: &Row<'_>, index: usize) -> Result<Option<IdempotentRequestEffect>> {
     let text: Option<String> = row.get(index)?;
     text.map(|_| get_json(row, index)).transpose()
 }
 
-fn read_response(row: &Row<'_>) -> Result<Option<StoredResponse>> {
+fn read_stored_response(row: &Row<'_>) -> Result<Option<StoredResponse>> {
     let status: Option<u16> = row.get(1)?;
     let Some(status) = status else {
         return Ok(None);

@@ -58,7 +58,7 @@ pub(crate) fn encode_events(
 
 /// Position in a run's journal at which new events are appended.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct AppendPoint {
+pub(crate) struct JournalAppendPoint {
     /// Run to whose journal the events are appended.
     pub(crate) run: RunId,
     /// Epoch (number) of the claim under which the events are written.
@@ -70,7 +70,7 @@ pub(crate) struct AppendPoint {
 /// Inserts events into a journal and returns the sequence number of the last event.
 pub(crate) fn insert_events(
     tx: &Tx<'_>,
-    tail: AppendPoint,
+    tail: JournalAppendPoint,
     events: &[EncodedEvent],
 ) -> rusqlite::Result<Seq> {
     let mut seq = tail.after;

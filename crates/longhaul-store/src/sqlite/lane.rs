@@ -2,18 +2,18 @@
 //!
 //! Invariant: at most one run of a lane is active at a time.
 
-use longhaul_core::change::{LaneEntry, TimerKind};
+use longhaul_core::change::{LaneEntryPolicy, TimerKind};
 use longhaul_core::id::{LaneKey, RunId, TimerId};
 use longhaul_core::port::records::LaneRow;
-use longhaul_core::port::store::{BusyLane, RefusalReason};
+use longhaul_core::port::store::{AppendRefusalReason, BusyLane};
 use longhaul_core::time::Timestamp;
 use rusqlite::{Result, Row, params};
 
 use crate::sqlite::column::{
     ENDED, LANE_WAIT, PARKED, READY, get_parsed, get_u32, limit_to_column,
 };
-use crate::sqlite::error::ChangeError;
-use crate::sqlite::queue::{make_run_ready, make_run_wait_for_lane, remove_from_queue};
+use crate::sqlite::error::RowChangeError;
+use crate::sqlite::queue::{make_run_ready, make_run_wait_for_lane, remove_run_from_queue};
 use crate::sqlite::timer::arm_timer;
 use crate::sqlite::tx::Tx;
 
@@ -28,7 +28,7 @@ pub(crate) enum LaneDepthLimit {
 
 /// Position of a run in a lane.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LanePosition {
+pub(crate) struct PositionInLane {
     /// Number that orders the runs of a lane. Lower numbers come first.
     pub(crate) seq: i64,
     /// Whether the run holds the lane and may start.
@@ -49,12 +49,12 @@ pub(crate) fn enter_lane(
     run: RunId,
     lane: &LaneKey,
     bound: LaneDepthLimit,
-) -> Result<LanePosition, ChangeError> {
+) -> Result<PositionInLane, RowChangeError> {
     let depth_max = match bound {
         LaneDepthLimit::Depth(max) => i64::from(max),
         LaneDepthLimit::Unbounded => i64::MAX,
     };
-    let full = || ChangeError::Refused(RefusalReason::LaneFull(lane.clone()));
+    let full = || RowChangeError::Refused(AppendRefusalReason::LaneFull(lane.clone()));
     if depth_max == 0 {
         return Err(full());
     }
@@ -69,7 +69,7 @@ pub(crate) fn enter_lane(
         |row| {
             let head: Option<[u8; 16]> = row.get(1)?;
             let is_head = head.map(RunId::from_bytes) == Some(run);
-            Ok(LanePosition { seq: row.get(0)?, is_head })
+            Ok(PositionInLane { seq: row.get(0)?, is_head })
         },
     )?;
     entered.ok_or_else(full)
@@ -116,7 +116,7 @@ pub(crate) fn promote_next_run(tx: &Tx<'_>, lane: &str) -> Result<()> {
         // A paused or parked run holds the lane from now on without becoming ready.
         Some((run, LANE_WAIT, None)) => make_run_ready(tx, RunId::from_bytes(run)),
         Some((run, LANE_WAIT, Some(window))) => {
-            start_after_window(tx, RunId::from_bytes(run), window)
+            start_after_collect_window(tx, RunId::from_bytes(run), window)
         }
         Some(_) | None => Ok(()),
     }
@@ -124,7 +124,7 @@ pub(crate) fn promote_next_run(tx: &Tx<'_>, lane: &str) -> Result<()> {
 
 /// Makes a run ready that collects messages, or parks it until no message has arrived for
 /// `window_ms`. The last event of such a run is its last message.
-fn start_after_window(tx: &Tx<'_>, run: RunId, window_ms: i64) -> Result<()> {
+fn start_after_collect_window(tx: &Tx<'_>, run: RunId, window_ms: i64) -> Result<()> {
     let last: Option<i64> = tx.query_one(
         "SELECT j.at FROM run_head h JOIN journal j ON j.run = h.run AND j.seq = h.last_seq
           WHERE h.run = ?1 AND h.epoch = 0",
@@ -144,12 +144,12 @@ fn start_after_window(tx: &Tx<'_>, run: RunId, window_ms: i64) -> Result<()> {
 }
 
 /// Refuses a run whose lane contains runs that it must not queue behind.
-pub(crate) fn check_lane_entry(
+pub(crate) fn check_lane_entry_policy(
     tx: &Tx<'_>,
     lane: &LaneKey,
-    entry: LaneEntry,
-) -> Result<(), ChangeError> {
-    if matches!(entry, LaneEntry::Enqueue | LaneEntry::Interrupt) {
+    entry: LaneEntryPolicy,
+) -> Result<(), RowChangeError> {
+    if matches!(entry, LaneEntryPolicy::Enqueue | LaneEntryPolicy::Interrupt) {
         return Ok(());
     }
     let last: Option<([u8; 16], bool, Option<[u8; 16]>)> = tx.query_one(
@@ -161,8 +161,8 @@ pub(crate) fn check_lane_entry(
         |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
     match last {
-        Some((last, is_unclaimed, head)) if entry == LaneEntry::IfEmpty || is_unclaimed => {
-            Err(ChangeError::Refused(RefusalReason::LaneBusy(BusyLane {
+        Some((last, is_unclaimed, head)) if entry == LaneEntryPolicy::IfEmpty || is_unclaimed => {
+            Err(RowChangeError::Refused(AppendRefusalReason::LaneBusy(BusyLane {
                 lane: lane.clone(),
                 head: head.map(RunId::from_bytes),
                 last: RunId::from_bytes(last),
@@ -205,7 +205,7 @@ pub(crate) fn set_lane_paused(tx: &Tx<'_>, lane: &LaneKey, paused: bool) -> Resu
     match (head, paused) {
         (Some((Some(unclaimed), true)), true) => {
             let run = RunId::from_bytes(unclaimed);
-            remove_from_queue(tx, run)?;
+            remove_run_from_queue(tx, run)?;
             make_run_wait_for_lane(tx, run)?;
             tx.run("UPDATE lane SET head = NULL WHERE lane = ?1", params![lane.as_str()])?;
         }
@@ -235,7 +235,7 @@ pub(crate) fn list_stuck_lanes(tx: &Tx<'_>) -> Result<Vec<String>> {
 /// Returns the row of a lane. `None` means that there is no such lane.
 pub(crate) fn get_lane(tx: &Tx<'_>, lane: &LaneKey) -> Result<Option<LaneRow>> {
     let sql = "SELECT lane, head, depth, paused FROM lane WHERE lane = ?1";
-    tx.query_one(sql, params![lane.as_str()], lane_row)
+    tx.query_one(sql, params![lane.as_str()], read_lane_row)
 }
 
 /// Selects lanes that are paused or not empty, ordered by name.
@@ -250,10 +250,10 @@ pub(crate) fn list_lanes(
 ) -> Result<Vec<LaneRow>> {
     // No lane name is empty, so all names sort after the empty string.
     let after = after.map_or("", |lane| lane.as_str());
-    tx.query_all(SELECT_LANES, params![after, limit_to_column(count)], lane_row)
+    tx.query_all(SELECT_LANES, params![after, limit_to_column(count)], read_lane_row)
 }
 
-fn lane_row(row: &Row<'_>) -> Result<LaneRow> {
+fn read_lane_row(row: &Row<'_>) -> Result<LaneRow> {
     let head: Option<[u8; 16]> = row.get(1)?;
     Ok(LaneRow {
         lane: get_parsed(row, 0)?,

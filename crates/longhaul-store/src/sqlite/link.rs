@@ -9,7 +9,7 @@ use crate::sqlite::column::{get_hash, get_optional_hash};
 use crate::sqlite::tx::Tx;
 
 /// Adds a link to a gate. Adds nothing if the gate has been pruned.
-pub(crate) fn add_link(tx: &Tx<'_>, link: &GateLinkRow) -> Result<()> {
+pub(crate) fn add_gate_link(tx: &Tx<'_>, link: &GateLinkRow) -> Result<()> {
     tx.exec(
         "INSERT OR REPLACE INTO gate_link (hash, gate, digest, recipient, created_by)
          SELECT ?1, id, ?3, ?4, ?5 FROM gate WHERE id = ?2",
@@ -24,7 +24,7 @@ pub(crate) fn add_link(tx: &Tx<'_>, link: &GateLinkRow) -> Result<()> {
 }
 
 /// Returns the link whose secret has this hash.
-pub(crate) fn find_link(tx: &Tx<'_>, link_hash: Hash) -> Result<Option<GateLinkRow>> {
+pub(crate) fn find_gate_link(tx: &Tx<'_>, link_hash: Hash) -> Result<Option<GateLinkRow>> {
     tx.query_one(
         "SELECT hash, gate, digest, recipient, created_by FROM gate_link WHERE hash = ?1",
         params![link_hash.bytes()],

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use longhaul_core::port::store::StoreError;
 
-use crate::sqlite::error::{CommitError, io_error};
+use crate::sqlite::error::{CommitError, store_error_from_io};
 
 /// Location of a store's database: memory or a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) const APPLICATION_ID: i32 = 0x4c68_756c;
 
 /// Kind of the file at a store's path, according to the file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FileKind {
+pub(crate) enum StoreFileKind {
     /// There is no file, or the file is empty.
     Missing,
     /// The file is a Longhaul store.
@@ -41,7 +41,7 @@ const LINKS_MAX: u32 = 40;
 
 impl StoreLocation {
     /// Parses a store URL, such as `sqlite:PATH`.
-    pub(crate) fn parse(url: &str) -> Result<Self, StoreError> {
+    pub(crate) fn parse_store_url(url: &str) -> Result<Self, StoreError> {
         let bad = |why: &str| StoreError::InvalidUrl { url: url.to_owned(), why: why.to_owned() };
         let Some(rest) = url.strip_prefix("sqlite:") else {
             let is_postgres = url.starts_with("postgres:") || url.starts_with("postgresql:");
@@ -117,13 +117,13 @@ pub(crate) fn private_file_options() -> OpenOptions {
 
 /// Path and identity of an open database file.
 #[derive(Debug, Clone)]
-pub(crate) struct OpenedFile {
+pub(crate) struct OpenedDatabaseFile {
     path: PathBuf,
     /// Device and inode of the file when it was opened. `None` means that they could not be read.
     identity: Option<(u64, u64)>,
 }
 
-impl OpenedFile {
+impl OpenedDatabaseFile {
     /// Remembers the path and the current identity of the file.
     pub(crate) fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), identity: file_identity(path).ok() }
@@ -135,7 +135,7 @@ impl OpenedFile {
         let path = self.path.display();
         match file_identity(&self.path) {
             Ok(found) if self.identity.is_none_or(|opened| opened == found) => Ok(()),
-            Err(error) if !is_not_found(&error) => {
+            Err(error) if !is_file_missing_error(&error) => {
                 tracing::warn!(store = %path, %error, "can't check whether the store file still exists");
                 Ok(())
             }
@@ -151,7 +151,7 @@ fn file_identity(path: &Path) -> io::Result<(u64, u64)> {
 
 /// Returns whether the error means that the file does not exist. Other errors are transient or say
 /// nothing about the file.
-fn is_not_found(error: &io::Error) -> bool {
+fn is_file_missing_error(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory)
 }
@@ -166,21 +166,24 @@ pub(crate) fn create_database_file(path: &Path) -> io::Result<()> {
 }
 
 /// Reads the kind of a file from its header, without opening the file as a database.
-pub(crate) fn read_file_kind(path: &Path, location: &str) -> Result<FileKind, StoreError> {
+pub(crate) fn read_store_file_kind(
+    path: &Path,
+    location: &str,
+) -> Result<StoreFileKind, StoreError> {
     let corrupt = |why: &str| Err(CommitError::Corrupt(why.to_owned()).to_store_error(location));
     match fs::metadata(path) {
         // Opening a pipe would block until a process writes to it.
         Ok(found) if !found.is_file() => return corrupt("the path is not a regular file"),
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileKind::Missing),
-        Err(error) => return Err(io_error(error, location)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(StoreFileKind::Missing),
+        Err(error) => return Err(store_error_from_io(error, location)),
     }
     let mut header = Vec::with_capacity(HEADER_LEN);
     File::open(path)
         .and_then(|file| file.take(HEADER_LEN as u64).read_to_end(&mut header))
-        .map_err(|error| io_error(error, location))?;
+        .map_err(|error| store_error_from_io(error, location))?;
     if header.is_empty() {
-        return Ok(FileKind::Missing);
+        return Ok(StoreFileKind::Missing);
     }
     if header.len() < HEADER_LEN || !header.starts_with(MAGIC) {
         return corrupt("not a SQLite database");
@@ -188,8 +191,8 @@ pub(crate) fn read_file_kind(path: &Path, location: &str) -> Result<FileKind, St
     let mark = header.get(APPLICATION_ID_AT..APPLICATION_ID_AT + 4);
     let mark = mark.and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes);
     match mark {
-        Some(APPLICATION_ID) => Ok(FileKind::Longhaul),
-        Some(0) => Ok(FileKind::Unmarked),
+        Some(APPLICATION_ID) => Ok(StoreFileKind::Longhaul),
+        Some(0) => Ok(StoreFileKind::Unmarked),
         Some(_) | None => corrupt("it belongs to another program"),
     }
 }
@@ -249,7 +252,7 @@ mod tests {
     #[test]
     fn store_urls_are_parsed() {
         let file = |path: &str| StoreLocation::File(PathBuf::from(path));
-        let read = |url| StoreLocation::parse(url).unwrap();
+        let read = |url| StoreLocation::parse_store_url(url).unwrap();
         assert_eq!(read("sqlite::memory:"), StoreLocation::Memory);
         assert_eq!(read("sqlite:.longhaul/longhaul.db"), file(".longhaul/longhaul.db"));
         assert_eq!(read("sqlite:/var/a b.db"), file("/var/a b.db"));
@@ -266,13 +269,13 @@ mod tests {
             ("sqlite:file:a.db?mode=memory", "without `file:`"),
             ("sqlite://file:a.db", "without `file:`"),
         ] {
-            let refused = StoreLocation::parse(url).unwrap_err().to_string();
+            let refused = StoreLocation::parse_store_url(url).unwrap_err().to_string();
             assert!(refused.contains(hint), "{refused}");
         }
     }
 
     #[test]
-    fn only_a_missing_or_replaced_file_is_reported() {
+    fn only_a_missing_or_replaced_store_file_is_an_error() {
         let here = file_identity(Path::new("/")).ok();
         let too_long = format!("/{}", "a".repeat(300));
         for (path, identity, is_in_place) in [
@@ -285,7 +288,7 @@ mod tests {
             (&too_long, here, true),
         ] {
             let path = PathBuf::from(path);
-            let file = OpenedFile { path, identity };
+            let file = OpenedDatabaseFile { path, identity };
             assert_eq!(file.check_not_replaced().is_ok(), is_in_place, "{file:?}");
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use longhaul_core::port::store::StoreError;
 
-use crate::sqlite::error::io_error;
+use crate::sqlite::error::store_error_from_io;
 use crate::sqlite::location::{parent_dir, private_file_options, resolve_symlinks};
 
 /// Name of the lock file, in the directory of the database.
@@ -38,35 +38,37 @@ impl DriverLock {
     /// Acquires the driver lock in a directory and writes the holder's description into the lock
     /// file.
     pub(crate) fn acquire(folder: &Path, location: &str, holder: &str) -> Result<Self, StoreError> {
-        let mut file = open_lock_file(folder).map_err(|error| io_error(error, location))?;
+        let mut file =
+            open_lock_file(folder).map_err(|error| store_error_from_io(error, location))?;
         match try_lock(&file) {
             Ok(()) => {
-                write_lock_holder(&mut file, holder).map_err(|error| io_error(error, location))?;
+                write_lock_holder(&mut file, holder)
+                    .map_err(|error| store_error_from_io(error, location))?;
                 Ok(Self { file })
             }
             Err(TryLockError::WouldBlock) => Err(StoreError::AlreadyDriven {
                 at: location.to_owned(),
                 holder: read_lock_holder(&mut file),
             }),
-            Err(TryLockError::Error(error)) => Err(io_error(error, location)),
+            Err(TryLockError::Error(error)) => Err(store_error_from_io(error, location)),
         }
     }
 }
 
 /// Returns whether a process drives the store in this file. Writes nothing.
 pub fn store_has_driver(file: &Path) -> Result<bool, StoreError> {
-    Ok(current_driver(file)?.is_some())
+    Ok(current_driver_description(file)?.is_some())
 }
 
 /// Returns the description of the process that drives the store in this file. `None` means that no
 /// process drives the store. Writes nothing.
-pub fn current_driver(file: &Path) -> Result<Option<String>, StoreError> {
+pub fn current_driver_description(file: &Path) -> Result<Option<String>, StoreError> {
     let at = file.to_string_lossy();
-    let found = resolve_symlinks(file).map_err(|error| io_error(error, &at))?;
+    let found = resolve_symlinks(file).map_err(|error| store_error_from_io(error, &at))?;
     let mut lock = match File::open(parent_dir(&found).join(LOCK_FILE_NAME)) {
         Ok(lock) => lock,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io_error(error, &at)),
+        Err(error) => return Err(store_error_from_io(error, &at)),
     };
     match lock.try_lock_shared() {
         Ok(()) => {
@@ -74,7 +76,7 @@ pub fn current_driver(file: &Path) -> Result<Option<String>, StoreError> {
             Ok(None)
         }
         Err(TryLockError::WouldBlock) => Ok(Some(read_lock_holder(&mut lock))),
-        Err(TryLockError::Error(error)) => Err(io_error(error, &at)),
+        Err(TryLockError::Error(error)) => Err(store_error_from_io(error, &at)),
     }
 }
 

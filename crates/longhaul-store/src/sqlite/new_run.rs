@@ -1,11 +1,11 @@
 //! Creates runs, either requested by a caller or decided by the events of another run. The runs of
 //! one request are created together or not at all.
 
-use longhaul_core::change::{DueTime, LaneEntry, NewRun, TimerKind, TimerUpdate};
+use longhaul_core::change::{LaneEntryPolicy, NewRun, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::id::{Epoch, RunId, Seq, TimerId};
 use longhaul_core::port::store::{
-    CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, RefusalReason,
+    AppendRefusalReason, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::task::{EarliestStart, TaskSpec};
@@ -13,10 +13,10 @@ use rusqlite::params;
 
 use crate::sqlite::column::{LANE_WAIT, PARKED, READY, count_to_column};
 use crate::sqlite::command::CommandOutcome;
-use crate::sqlite::error::{ChangeError, CommandError};
-use crate::sqlite::journal::{AppendPoint, encode_events, insert_events};
+use crate::sqlite::error::{CommandError, RowChangeError};
+use crate::sqlite::journal::{JournalAppendPoint, encode_events, insert_events};
 use crate::sqlite::lane::{
-    LaneDepthLimit, LanePosition, check_lane_entry, enter_lane, interrupt_lane,
+    LaneDepthLimit, PositionInLane, check_lane_entry_policy, enter_lane, interrupt_lane,
 };
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{blob, budget, timer};
@@ -45,7 +45,7 @@ pub(crate) fn create_runs(
     }
     let runs: Vec<RunId> = request.runs.iter().map(|run| run.id).collect();
     for content in &request.blobs {
-        blob::put_definition(tx, content)?;
+        blob::put_agent_definition(tx, content)?;
         blob::put_blob(tx, content.hash(), &content.content)?;
         for run in &runs {
             blob::add_blob_reference(tx, *run, content.hash())?;
@@ -54,18 +54,18 @@ pub(crate) fn create_runs(
     for run in &request.runs {
         match create_run(tx, run, RunOrigin::Run) {
             Ok(()) => {}
-            Err(ChangeError::Refused(RefusalReason::LaneFull(lane))) => {
+            Err(RowChangeError::Refused(AppendRefusalReason::LaneFull(lane))) => {
                 return Ok(CommandOutcome::Rollback(CreateRunsOutcome::LaneFull(lane)));
             }
-            Err(ChangeError::Refused(RefusalReason::LaneBusy(busy))) => {
+            Err(RowChangeError::Refused(AppendRefusalReason::LaneBusy(busy))) => {
                 return Ok(CommandOutcome::Rollback(CreateRunsOutcome::LaneBusy(busy)));
             }
-            Err(ChangeError::Refused(why)) => {
+            Err(RowChangeError::Refused(why)) => {
                 return Err(CommandError::InconsistentRows(format!(
                     "opening a run was refused: {why:?}"
                 )));
             }
-            Err(ChangeError::Failed(error)) => return Err(error),
+            Err(RowChangeError::Failed(error)) => return Err(error),
         }
     }
     if let Some(key) = &request.idempotency {
@@ -100,9 +100,9 @@ pub(crate) fn save_key_of_added_task(
     tx: &Tx<'_>,
     run: RunId,
     key: &IdempotencyRecord,
-) -> Result<(), ChangeError> {
+) -> Result<(), RowChangeError> {
     match find_existing_runs(tx, key)? {
-        Some(_) => Err(ChangeError::Refused(RefusalReason::SubmitKeyUsed)),
+        Some(_) => Err(RowChangeError::Refused(AppendRefusalReason::SubmitKeyUsed)),
         None => Ok(save_idempotency_key(tx, key, &[run])?),
     }
 }
@@ -131,22 +131,22 @@ pub(crate) fn create_run(
     tx: &Tx<'_>,
     new_run: &NewRun,
     origin: RunOrigin,
-) -> Result<(), ChangeError> {
+) -> Result<(), RowChangeError> {
     let task = &new_run.task;
     let lane = task.lane.as_ref().filter(|_| origin == RunOrigin::Run);
     let entered = match (task.start, lane) {
         (EarliestStart::Now, Some(lane)) => {
-            check_lane_entry(tx, lane, new_run.lane_entry)?;
-            if new_run.lane_entry == LaneEntry::Interrupt {
+            check_lane_entry_policy(tx, lane, new_run.lane_entry)?;
+            if new_run.lane_entry == LaneEntryPolicy::Interrupt {
                 interrupt_lane(tx, lane, new_run.id)?;
             }
             Some(enter_lane(tx, new_run.id, lane, LaneDepthLimit::Depth(new_run.lane_depth_max))?)
         }
         (EarliestStart::Now | EarliestStart::At(_) | EarliestStart::AfterBatch, _) => None,
     };
-    insert_run(tx, new_run, origin, entered.map(|entered| entered.seq))?;
+    insert_run_row(tx, new_run, origin, entered.map(|entered| entered.seq))?;
     insert_run_head(tx, new_run, entered)?;
-    let tail = AppendPoint { run: new_run.id, epoch: Epoch(0), after: Seq::START };
+    let tail = JournalAppendPoint { run: new_run.id, epoch: Epoch(0), after: Seq::START };
     insert_events(tx, tail, &encode_events(new_run.id, &new_run.events)?)?;
     if task.root == new_run.id {
         budget::create_budget(tx, new_run.id, &task.policy.budget)?;
@@ -155,15 +155,15 @@ pub(crate) fn create_run(
         let start = TimerUpdate::Arm {
             timer: TimerId::derive(new_run.id.bits(), "start", tx.now),
             run: new_run.id,
-            due: DueTime::At(at),
+            due: TimerDueTime::At(at),
             kind: TimerKind::Start,
         };
-        timer::update_timer(tx, &start)?;
+        timer::set_or_consume_timer(tx, &start)?;
     }
     Ok(())
 }
 
-fn insert_run(
+fn insert_run_row(
     tx: &Tx<'_>,
     new: &NewRun,
     origin: RunOrigin,
@@ -193,8 +193,10 @@ fn insert_run(
             task.submitter,
             task.batch.map(|batch| batch.id.bytes()),
             match new.lane_entry {
-                LaneEntry::IfNoneWaits { window } => Some(count_to_column(window.0)),
-                LaneEntry::Enqueue | LaneEntry::IfEmpty | LaneEntry::Interrupt => None,
+                LaneEntryPolicy::IfNoneWaits { window } => Some(count_to_column(window.0)),
+                LaneEntryPolicy::Enqueue
+                | LaneEntryPolicy::IfEmpty
+                | LaneEntryPolicy::Interrupt => None,
             },
             task.retry_of.map(|retried| retried.run.bytes()),
             tx.now_micros(),
@@ -205,10 +207,10 @@ fn insert_run(
 fn insert_run_head(
     tx: &Tx<'_>,
     new_run: &NewRun,
-    lane_position: Option<LanePosition>,
+    lane_position: Option<PositionInLane>,
 ) -> rusqlite::Result<()> {
     let (state, reason) = match (new_run.task.start, lane_position) {
-        (EarliestStart::Now, Some(LanePosition { is_head: false, .. })) => (LANE_WAIT, None),
+        (EarliestStart::Now, Some(PositionInLane { is_head: false, .. })) => (LANE_WAIT, None),
         (EarliestStart::Now, Some(_) | None) => (READY, None),
         (EarliestStart::At(_), _) => (PARKED, Some("start_at")),
         (EarliestStart::AfterBatch, _) => (PARKED, Some("batch")),

@@ -3,7 +3,7 @@
 
 use longhaul_core::id::{NoteId, ResourceKey, RunId};
 use longhaul_core::note::{
-    NOTES_MAX, NewNote, Note, NoteOutcome, insert_spaces_in_unspaced_scripts, query_words,
+    AddNoteOutcome, NOTES_MAX, NewNote, Note, insert_spaces_in_unspaced_scripts, query_words,
 };
 use longhaul_core::raw::Hash;
 use rusqlite::{Result, Row, params};
@@ -28,15 +28,20 @@ const COUNT: &str = "SELECT count(*) FROM note WHERE resource = ?1";
 
 /// Adds a note to a resource, unless a note with the same key exists or the resource has too many
 /// notes.
-pub(crate) fn add_note(tx: &Tx<'_>, resource: &ResourceKey, note: &NewNote) -> Result<NoteOutcome> {
+pub(crate) fn add_note(
+    tx: &Tx<'_>,
+    resource: &ResourceKey,
+    note: &NewNote,
+) -> Result<AddNoteOutcome> {
     let select_id = "SELECT id FROM note WHERE resource = ?1 AND key = ?2";
-    let select_id = tx.query_one(select_id, params![resource.as_str(), note.key()], note_id)?;
+    let select_id =
+        tx.query_one(select_id, params![resource.as_str(), note.key()], read_note_id)?;
     if let Some(id) = select_id {
-        return Ok(NoteOutcome::Existing(id));
+        return Ok(AddNoteOutcome::Existing(id));
     }
     let count = tx.query_one(COUNT, params![resource.as_str()], |row| get_u64(row, 0))?;
     if count.unwrap_or_default() >= NOTES_MAX {
-        return Ok(NoteOutcome::Full);
+        return Ok(AddNoteOutcome::Full);
     }
     let stored = note.to_note(resource, tx.now);
     tx.run(
@@ -61,7 +66,7 @@ pub(crate) fn add_note(tx: &Tx<'_>, resource: &ResourceKey, note: &NewNote) -> R
             insert_spaces_in_unspaced_scripts(&stored.tags.join(" ")),
         ],
     )?;
-    Ok(NoteOutcome::Stored(stored.id))
+    Ok(AddNoteOutcome::Stored(stored.id))
 }
 
 /// Returns the notes of a resource that match a query, best match first. For a query without words,
@@ -84,7 +89,7 @@ pub(crate) fn search_notes(
     tx.query_all(
         SEARCH_NOTES,
         params![fts_query, resource.as_str(), limit_to_column(count)],
-        note_row,
+        read_note_row,
     )
 }
 
@@ -107,7 +112,11 @@ pub(crate) fn list_notes(
     let Some(before) = before else {
         return Ok(Vec::new());
     };
-    tx.query_all(SELECT_NOTES, params![resource.as_str(), before, limit_to_column(count)], note_row)
+    tx.query_all(
+        SELECT_NOTES,
+        params![resource.as_str(), before, limit_to_column(count)],
+        read_note_row,
+    )
 }
 
 /// Deletes a note. Returns false if the note does not exist.
@@ -137,14 +146,14 @@ fn resource_search_token(resource: &ResourceKey) -> String {
     format!("r{}", Hash::digest(resource.as_str().as_bytes()))
 }
 
-fn note_id(row: &Row<'_>) -> Result<NoteId> {
+fn read_note_id(row: &Row<'_>) -> Result<NoteId> {
     row.get(0).map(NoteId::from_bytes)
 }
 
-fn note_row(row: &Row<'_>) -> Result<Note> {
+fn read_note_row(row: &Row<'_>) -> Result<Note> {
     let run: Option<[u8; 16]> = row.get(3)?;
     Ok(Note {
-        id: note_id(row)?,
+        id: read_note_id(row)?,
         text: row.get(1)?,
         tags: get_json(row, 2)?,
         run: run.map(RunId::from_bytes),

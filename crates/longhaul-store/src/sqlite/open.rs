@@ -11,13 +11,13 @@ use rusqlite::Connection;
 use tokio::sync::watch;
 
 use crate::options::{OpenMode, StoreOptions};
-use crate::sqlite::change_watch::{ChangeNotifier, WatchTarget};
+use crate::sqlite::change_watch::{ChangeNotifier, WatchedFile};
 use crate::sqlite::connect;
-use crate::sqlite::error::{CommitError, io_error, sql_error};
+use crate::sqlite::error::{CommitError, store_error_from_io, store_error_from_sql};
 use crate::sqlite::handle::{QueryExecutor, SqliteStore};
 use crate::sqlite::location::{
-    FileKind, OpenedFile, StoreLocation, create_database_file, create_private_dir, parent_dir,
-    read_file_kind, reject_network_fs, resolve_symlinks,
+    OpenedDatabaseFile, StoreFileKind, StoreLocation, create_database_file, create_private_dir,
+    parent_dir, read_store_file_kind, reject_network_fs, resolve_symlinks,
 };
 use crate::sqlite::lock::DriverLock;
 use crate::sqlite::reader::ReaderPool;
@@ -31,7 +31,7 @@ const READER_THREADS: usize = 2;
 const OPEN_ATTEMPTS_MAX: u32 = 10;
 
 /// Opens a store. Creates the store if it does not exist.
-pub fn open(options: StoreOptions) -> Result<SqliteStore, StoreError> {
+pub fn open_sqlite_store(options: StoreOptions) -> Result<SqliteStore, StoreError> {
     if let Err(version) = connect::check_sqlite_version() {
         return Err(StoreError::Database {
             at: options.url,
@@ -41,26 +41,27 @@ pub fn open(options: StoreOptions) -> Result<SqliteStore, StoreError> {
             .into(),
         });
     }
-    match StoreLocation::parse(&options.url)? {
-        StoreLocation::Memory => open_in_memory(&options),
-        StoreLocation::File(path) => open_file(&path, &options),
+    match StoreLocation::parse_store_url(&options.url)? {
+        StoreLocation::Memory => open_in_memory_store(&options),
+        StoreLocation::File(path) => open_file_store(&path, &options),
     }
 }
 
-fn open_in_memory(options: &StoreOptions) -> Result<SqliteStore, StoreError> {
+fn open_in_memory_store(options: &StoreOptions) -> Result<SqliteStore, StoreError> {
     let location: Arc<str> = options.url.as_str().into();
-    let conn = connect::open_in_memory().map_err(|error| sql_error(error, &location))?;
-    let migrations = schema::migrations(options);
+    let conn = connect::open_in_memory_connection()
+        .map_err(|error| store_error_from_sql(error, &location))?;
+    let migrations = schema::migrations_for_options(options);
     schema::migrate_schema(&conn, &location, options.clock.now(), &migrations)?;
     let resources = StoreResources { at: location, conn, lock: None, file: None, readers: None };
-    start_threads(resources, options)
+    start_store_threads(resources, options)
 }
 
-fn open_file(path: &Path, options: &StoreOptions) -> Result<SqliteStore, StoreError> {
+fn open_file_store(path: &Path, options: &StoreOptions) -> Result<SqliteStore, StoreError> {
     let location: Arc<str> = path.to_string_lossy().into();
-    let path = &resolve_symlinks(path).map_err(|error| io_error(error, &location))?;
-    let found = read_file_kind(path, &location)?;
-    let may_look = options.mode == OpenMode::Outsider && found != FileKind::Missing;
+    let path = &resolve_symlinks(path).map_err(|error| store_error_from_io(error, &location))?;
+    let found = read_store_file_kind(path, &location)?;
+    let may_look = options.mode == OpenMode::Outsider && found != StoreFileKind::Missing;
     match open_writable_store(path, options, &location, found) {
         // An outsider can still read a store on a disk that is full or read-only.
         Err(StoreError::DiskFull { .. }) if may_look => {
@@ -81,32 +82,33 @@ fn open_writable_store(
     path: &Path,
     options: &StoreOptions,
     location: &Arc<str>,
-    file_kind: FileKind,
+    file_kind: StoreFileKind,
 ) -> Result<SqliteStore, StoreError> {
     let dir = parent_dir(path);
-    create_private_dir(dir).map_err(|error| io_error(error, location))?;
+    create_private_dir(dir).map_err(|error| store_error_from_io(error, location))?;
     reject_network_fs(dir, location)?;
     let lock = match options.mode {
         OpenMode::Driver => Some(DriverLock::acquire(dir, location, &options.holder)?),
         OpenMode::Outsider => None,
     };
-    if file_kind != FileKind::Missing {
+    if file_kind != StoreFileKind::Missing {
         // Inspect the file with a read-only connection first, so that a file of another program or
         // of a newer build is not changed.
-        let conn = connect::open_reader(path, options.busy_timeout)
-            .map_err(|error| sql_error(error, location))?;
-        schema::read_schema_version(&conn, location, &schema::migrations(options))?;
+        let conn = connect::open_reader_connection(path, options.busy_timeout)
+            .map_err(|error| store_error_from_sql(error, location))?;
+        schema::read_schema_version(&conn, location, &schema::migrations_for_options(options))?;
     }
-    create_database_file(path).map_err(|error| io_error(error, location))?;
+    create_database_file(path).map_err(|error| store_error_from_io(error, location))?;
     let conn = open_writer_with_retries(path, options, location)?;
-    migrate_if_needed(&conn, location, (dir, options))?;
+    migrate_schema_if_needed(&conn, location, (dir, options))?;
     let reader = || {
-        connect::open_reader(path, options.busy_timeout).map_err(|error| sql_error(error, location))
+        connect::open_reader_connection(path, options.busy_timeout)
+            .map_err(|error| store_error_from_sql(error, location))
     };
     let readers: Vec<Connection> =
         (0..READER_THREADS).map(|_| reader()).collect::<Result<_, _>>()?;
-    let (watch_conn, file) = (reader()?, OpenedFile::new(path));
-    let watch_target = WatchTarget::new(watch_conn, file.clone(), options.on_fatal.clone());
+    let (watch_conn, file) = (reader()?, OpenedDatabaseFile::new(path));
+    let watch_target = WatchedFile::new(watch_conn, file.clone(), options.on_fatal.clone());
     let resources = StoreResources {
         at: Arc::clone(location),
         conn,
@@ -114,7 +116,7 @@ fn open_writable_store(
         file: Some(file),
         readers: Some((readers, watch_target)),
     };
-    start_threads(resources, options)
+    start_store_threads(resources, options)
 }
 
 /// Opens a store read-only. Every write fails with the error `write_error`.
@@ -126,17 +128,21 @@ fn open_read_only_store(
 ) -> Result<SqliteStore, StoreError> {
     let reader = || {
         connect::open_reader_or_immutable(path, options.busy_timeout)
-            .map_err(|error| sql_error(error, location))
+            .map_err(|error| store_error_from_sql(error, location))
     };
-    let migrations = schema::migrations(options);
+    let migrations = schema::migrations_for_options(options);
     let found = schema::read_schema_version(&reader()?, location, &migrations)?;
     let current = schema::current_schema_version(&migrations);
     let readers: Vec<Connection> =
         (0..READER_THREADS).map(|_| reader()).collect::<Result<_, _>>()?;
     let (sender, _) = watch::channel(0);
-    let watch_target = WatchTarget::new(reader()?, OpenedFile::new(path), None);
+    let watch_target = WatchedFile::new(reader()?, OpenedDatabaseFile::new(path), None);
     Ok(SqliteStore {
-        read_path: QueryExecutor::Readers(ReaderPool::start(readers, location, &options.clock)?),
+        read_path: QueryExecutor::Readers(ReaderPool::start_reader_threads(
+            readers,
+            location,
+            &options.clock,
+        )?),
         changes: ChangeNotifier::new(Arc::clone(location), sender, Some(watch_target)),
         outdated_schema: (found < current)
             .then(|| outdated_schema_error(&write_error, found, current)),
@@ -178,13 +184,13 @@ fn open_writer_with_retries(
     let mut tries = 0;
     loop {
         tries += 1;
-        match connect::open_writer(path, options.busy_timeout) {
+        match connect::open_writer_connection(path, options.busy_timeout) {
             Ok(conn) => {
                 if let Some(pages) =
                     options.fault_injector.as_ref().and_then(|faults| faults.max_database_pages())
                 {
                     conn.pragma_update(None, "max_page_count", pages)
-                        .map_err(|error| sql_error(error, location))?;
+                        .map_err(|error| store_error_from_sql(error, location))?;
                 }
                 return Ok(conn);
             }
@@ -194,7 +200,7 @@ fn open_writer_with_retries(
             {
                 std::thread::yield_now();
             }
-            Err(error) => return Err(sql_error(error, location)),
+            Err(error) => return Err(store_error_from_sql(error, location)),
         }
     }
 }
@@ -202,12 +208,12 @@ fn open_writer_with_retries(
 /// Creates or migrates the tables if they are not those of this build. Existing tables are migrated
 /// only with the driver lock, so that a newer program can't change the schema under an older
 /// driver.
-fn migrate_if_needed(
+fn migrate_schema_if_needed(
     conn: &Connection,
     location: &str,
     (dir, options): (&Path, &StoreOptions),
 ) -> Result<(), StoreError> {
-    let migrations = schema::migrations(options);
+    let migrations = schema::migrations_for_options(options);
     let found = schema::read_schema_version(conn, location, &migrations)?;
     if found == schema::current_schema_version(&migrations) {
         return Ok(());
@@ -220,9 +226,10 @@ fn migrate_if_needed(
     };
     schema::migrate_schema(conn, location, options.clock.now(), &migrations)?;
     drop(driver_lock);
-    // Moves the application id from the log into the file header, where `read_file_kind` reads it.
+    // Moves the application id from the log into the file header, where `read_store_file_kind`
+    // reads it.
     let moved = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()));
-    moved.map_err(|error| sql_error(error, location))
+    moved.map_err(|error| store_error_from_sql(error, location))
 }
 
 /// Connections, lock and file of a store, which are opened before any thread starts.
@@ -231,27 +238,27 @@ struct StoreResources {
     conn: Connection,
     lock: Option<DriverLock>,
     /// The database file. `None` means a store in memory.
-    file: Option<OpenedFile>,
+    file: Option<OpenedDatabaseFile>,
     /// Connections of the reader threads and the file that the watcher thread watches. `None` means
     /// a store in memory.
-    readers: Option<(Vec<Connection>, WatchTarget)>,
+    readers: Option<(Vec<Connection>, WatchedFile)>,
 }
 
-fn start_threads(
+fn start_store_threads(
     resources: StoreResources,
     options: &StoreOptions,
 ) -> Result<SqliteStore, StoreError> {
     let at = resources.at;
     let boot = match options.mode {
         OpenMode::Driver => {
-            take_over_store(&resources.conn).map_err(|error| sql_error(error, &at))?
+            take_over_store(&resources.conn).map_err(|error| store_error_from_sql(error, &at))?
         }
         OpenMode::Outsider => 0,
     };
     let (sender, _) = watch::channel(0);
     let (reads, watcher) = match resources.readers {
         Some((readers, watcher)) => {
-            let readers = ReaderPool::start(readers, &at, &options.clock)?;
+            let readers = ReaderPool::start_reader_threads(readers, &at, &options.clock)?;
             (QueryExecutor::Readers(readers), Some(watcher))
         }
         None => (QueryExecutor::ByWriter, None),
@@ -271,7 +278,7 @@ fn start_threads(
     Ok(SqliteStore {
         read_path: reads,
         changes: ChangeNotifier::new(Arc::clone(&at), sender, watcher),
-        writer: writer.start()?,
+        writer: writer.start_writer_thread()?,
         at,
         mode: options.mode,
         boot,

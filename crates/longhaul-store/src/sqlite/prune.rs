@@ -155,7 +155,7 @@ pub(crate) fn run_prune_step(
         PruneStep::Runs(runs) => {
             let newest = last_written_run(tx)?;
             for run in runs.iter().filter(|run| Some(**run) != newest) {
-                delete_run(tx, *run, blobs_before, &mut pruned)?;
+                delete_run_with_blobs(tx, *run, blobs_before, &mut pruned)?;
             }
         }
         PruneStep::UnreferencedBlobs(blobs) => {
@@ -176,7 +176,12 @@ pub(crate) fn run_prune_step(
     Ok(pruned)
 }
 
-fn delete_run(tx: &Tx<'_>, run: RunId, cutoff: i64, pruned: &mut PruneOutcome) -> Result<()> {
+fn delete_run_with_blobs(
+    tx: &Tx<'_>,
+    run: RunId,
+    cutoff: i64,
+    pruned: &mut PruneOutcome,
+) -> Result<()> {
     leave_lane(tx, run)?;
     // Blobs that only this run refers to are deleted with it.
     let blobs = referenced_blobs(tx, run)?;

@@ -22,7 +22,7 @@ use crate::sqlite::token::{CONSUME_TOKEN, DELETE_EXPIRED_TOKENS, SELECT_TOKEN};
 use crate::sqlite::{connect, schema};
 
 fn open_empty_store() -> Connection {
-    let conn = connect::open_in_memory().unwrap();
+    let conn = connect::open_in_memory_connection().unwrap();
     schema::migrate_schema(&conn, "memory", Timestamp::default(), schema::MIGRATIONS).unwrap();
     conn
 }

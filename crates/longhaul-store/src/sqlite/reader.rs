@@ -13,7 +13,7 @@ use longhaul_core::time::{Clock, Millis};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::sqlite::error::{CommandError, CommitError, io_error, sql_error};
+use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store_error_from_sql};
 use crate::sqlite::tx::Tx;
 
 /// Maximum number of queries that wait for a reader thread.
@@ -77,7 +77,7 @@ impl fmt::Debug for ReaderPool {
 
 impl ReaderPool {
     /// Starts one reader thread for each connection.
-    pub(crate) fn start(
+    pub(crate) fn start_reader_threads(
         connections: Vec<Connection>,
         location: &Arc<str>,
         clock: &Arc<dyn Clock>,
@@ -88,12 +88,12 @@ impl ReaderPool {
             Self { at: Arc::clone(location), jobs: Some(job_sender), threads: Vec::new() };
         for conn in connections {
             let job_queue = Arc::clone(&job_queue);
-            let read_conn =
-                ReadConnection::new(conn, clock).map_err(|error| sql_error(error, location))?;
+            let read_conn = ReadConnection::new(conn, clock)
+                .map_err(|error| store_error_from_sql(error, location))?;
             let thread = thread::Builder::new()
                 .name("store-reader".to_owned())
-                .spawn(move || run_queries(&read_conn, &job_queue))
-                .map_err(|error| io_error(error, location))?;
+                .spawn(move || run_reader_loop(&read_conn, &job_queue))
+                .map_err(|error| store_error_from_io(error, location))?;
             readers.threads.push(thread);
         }
         Ok(readers)
@@ -125,7 +125,7 @@ impl ReaderPool {
     }
 }
 
-fn run_queries(read_conn: &ReadConnection, job_queue: &JobQueue) {
+fn run_reader_loop(read_conn: &ReadConnection, job_queue: &JobQueue) {
     loop {
         // One thread waits for the next job; the others wait for the mutex.
         let job = job_queue.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();

@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use longhaul_core::change::{LateToolResult, RuleRow, SandboxRow, SteerRow};
+use longhaul_core::change::{ApprovalRuleRow, LateToolResult, SandboxRow, SteerRow};
 use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
 use longhaul_core::message::Message;
-use longhaul_core::note::{NewNote, Note, NoteOutcome};
+use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
-    ModelUsage, OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
+    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
@@ -29,7 +29,7 @@ use crate::sqlite::{
 #[async_trait]
 impl RecordStore for SqliteStore {
     async fn due_timers(&self, limit: usize) -> Result<Vec<DueTimer>, StoreError> {
-        self.require_driver("sweep timers")?;
+        self.require_driver_mode("sweep timers")?;
         self.run_query(move |tx| timer::due_timers(tx, limit)).await
     }
 
@@ -37,12 +37,12 @@ impl RecordStore for SqliteStore {
         self.run_query(timer::next_timer_due).await
     }
 
-    async fn repair_rows(&self) -> Result<RepairCounts, StoreError> {
-        self.require_driver("repair")?;
+    async fn repair_inconsistent_rows(&self) -> Result<RepairedRowCounts, StoreError> {
+        self.require_driver_mode("repair")?;
         if self.run_query(repair::are_rows_consistent).await? {
-            return Ok(RepairCounts::default());
+            return Ok(RepairedRowCounts::default());
         }
-        self.run_command(repair::repair_rows).await
+        self.run_command(repair::repair_inconsistent_rows).await
     }
 
     async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
@@ -50,7 +50,7 @@ impl RecordStore for SqliteStore {
     }
 
     async fn agent_definition(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
-        self.run_query(move |tx| blob::get_definition(tx, hash)).await
+        self.run_query(move |tx| blob::get_agent_definition(tx, hash)).await
     }
 
     async fn thread_messages(
@@ -67,7 +67,7 @@ impl RecordStore for SqliteStore {
         self.run_query(move |tx| records::thread_message_count(tx, &thread)).await
     }
 
-    async fn extend_thread(
+    async fn append_thread_messages(
         &self,
         thread: &ThreadKey,
         messages: Vec<Message>,
@@ -85,7 +85,7 @@ impl RecordStore for SqliteStore {
         &self,
         resource: &ResourceKey,
         note: NewNote,
-    ) -> Result<NoteOutcome, StoreError> {
+    ) -> Result<AddNoteOutcome, StoreError> {
         let resource = resource.clone();
         self.run_command_no_notify(move |tx| note::add_note(tx, &resource, &note)).await
     }
@@ -97,7 +97,8 @@ impl RecordStore for SqliteStore {
         limit: usize,
     ) -> Result<Vec<Note>, StoreError> {
         let (resource, query) = (resource.clone(), query.to_owned());
-        self.query_current_schema(move |tx| note::search_notes(tx, &resource, &query, limit)).await
+        self.query_with_current_schema(move |tx| note::search_notes(tx, &resource, &query, limit))
+            .await
     }
 
     async fn list_notes(
@@ -107,7 +108,8 @@ impl RecordStore for SqliteStore {
         limit: usize,
     ) -> Result<Vec<Note>, StoreError> {
         let resource = resource.clone();
-        self.query_current_schema(move |tx| note::list_notes(tx, &resource, after, limit)).await
+        self.query_with_current_schema(move |tx| note::list_notes(tx, &resource, after, limit))
+            .await
     }
 
     async fn delete_note(&self, note: NoteId) -> Result<bool, StoreError> {
@@ -123,7 +125,7 @@ impl RecordStore for SqliteStore {
         self.run_query(move |tx| steer::list_steers(tx, run)).await
     }
 
-    async fn approval_rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError> {
+    async fn approval_rules(&self, run: RunId) -> Result<Vec<ApprovalRuleRow>, StoreError> {
         self.run_query(move |tx| records::list_rules(tx, run)).await
     }
 
@@ -153,7 +155,11 @@ impl RecordStore for SqliteStore {
         self.run_query(move |tx| lane::list_lanes(tx, after.as_ref(), limit)).await
     }
 
-    async fn set_lane_paused(&self, lane: &LaneKey, paused: bool) -> Result<LaneRow, StoreError> {
+    async fn set_lane_pause_state(
+        &self,
+        lane: &LaneKey,
+        paused: bool,
+    ) -> Result<LaneRow, StoreError> {
         let lane = lane.clone();
         self.run_command(move |tx| {
             Ok(CommandOutcome::Changed(lane::set_lane_paused(tx, &lane, paused)?))
@@ -165,7 +171,10 @@ impl RecordStore for SqliteStore {
         self.run_query(move |tx| run_row::list_batch_runs(tx, batch)).await
     }
 
-    async fn count_by_inbox(&self, inbox: Option<&InboxName>) -> Result<Vec<InboxRow>, StoreError> {
+    async fn count_runs_by_inbox(
+        &self,
+        inbox: Option<&InboxName>,
+    ) -> Result<Vec<InboxRow>, StoreError> {
         let inbox = inbox.cloned();
         self.run_query(move |tx| inbox::count_by_inbox(tx, inbox.as_ref())).await
     }
@@ -234,7 +243,8 @@ impl RecordStore for SqliteStore {
         id: u64,
         again: Option<Millis>,
     ) -> Result<(), StoreError> {
-        self.run_command_no_notify(move |tx| records::settle_outbox_item(tx, id, again)).await
+        self.run_command_no_notify(move |tx| records::delete_or_retry_outbox_item(tx, id, again))
+            .await
     }
 
     async fn block_provider(&self, account: &str, duration: Millis) -> Result<(), StoreError> {

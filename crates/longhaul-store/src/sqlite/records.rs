@@ -1,7 +1,7 @@
 //! Queries for small tables: threads, rules, sandboxes, late results, the outbox, blocked providers
 //! and checkpoints.
 
-use longhaul_core::change::{LateToolResult, OutboxRow, RuleRow, SandboxRow};
+use longhaul_core::change::{ApprovalRuleRow, LateToolResult, OutboxRow, SandboxRow};
 use longhaul_core::id::{RunId, Seq, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::port::records::{OutboxItem, RunCheckpoint};
@@ -52,7 +52,7 @@ pub(crate) fn clear_thread(tx: &Tx<'_>, thread: &ThreadKey) -> Result<()> {
 }
 
 /// Lists the approvals of a run that a person asked to remember.
-pub(crate) fn list_rules(tx: &Tx<'_>, run: RunId) -> Result<Vec<RuleRow>> {
+pub(crate) fn list_rules(tx: &Tx<'_>, run: RunId) -> Result<Vec<ApprovalRuleRow>> {
     let sql = "SELECT data FROM rule WHERE run = ?1 ORDER BY rule";
     tx.query_all(sql, params![run.bytes()], |row| get_json(row, 0))
 }
@@ -110,7 +110,11 @@ pub(crate) fn due_outbox_items(
 
 /// Deletes an outbox item (a message to an external endpoint) that was delivered, or, if
 /// `retry_delay` is set, schedules its next attempt after that delay.
-pub(crate) fn settle_outbox_item(tx: &Tx<'_>, id: u64, retry_delay: Option<Millis>) -> Result<()> {
+pub(crate) fn delete_or_retry_outbox_item(
+    tx: &Tx<'_>,
+    id: u64,
+    retry_delay: Option<Millis>,
+) -> Result<()> {
     match retry_delay {
         None => tx.run("DELETE FROM outbox WHERE id = ?1", params![count_to_column(id)])?,
         Some(delay) => tx.run(

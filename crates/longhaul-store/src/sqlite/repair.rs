@@ -6,15 +6,15 @@
 
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateStatus;
-use longhaul_core::port::records::RepairCounts;
+use longhaul_core::port::records::RepairedRowCounts;
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::{ENDED, PARKED, READY, gate_status_code};
 use crate::sqlite::command::CommandOutcome;
-use crate::sqlite::error::{ChangeError, CommandError};
+use crate::sqlite::error::{CommandError, RowChangeError};
 use crate::sqlite::head::wake_run;
 use crate::sqlite::lane::{list_stuck_lanes, promote_next_run};
-use crate::sqlite::slot::{release_slot, sandboxes_with_leaked_slot};
+use crate::sqlite::slot::{release_sandbox_slot, sandboxes_with_leaked_slot};
 use crate::sqlite::tx::Tx;
 
 const READY_WITHOUT_ROW: &str = "SELECT h.run FROM run_head h INDEXED BY run_head_open
@@ -43,7 +43,7 @@ const GATE_OF_ENDED: &str = "SELECT g.id FROM gate g INDEXED BY gate_open
       WHERE g.status = 0 AND coalesce(h.state, ?1) = ?1";
 
 /// Ids of the inconsistent rows that were found, by kind of inconsistency.
-struct Inconsistencies {
+struct FoundInconsistencies {
     ready_without_row: Vec<[u8; 16]>,
     row_without_ready: Vec<[u8; 16]>,
     parked_without_waker: Vec<[u8; 16]>,
@@ -52,9 +52,9 @@ struct Inconsistencies {
     slot_leaked: Vec<longhaul_core::id::SandboxId>,
 }
 
-fn find_inconsistencies(tx: &Tx<'_>) -> Result<Inconsistencies> {
+fn find_inconsistencies(tx: &Tx<'_>) -> Result<FoundInconsistencies> {
     let id = |row: &rusqlite::Row<'_>| row.get(0);
-    Ok(Inconsistencies {
+    Ok(FoundInconsistencies {
         ready_without_row: tx.query_all(READY_WITHOUT_ROW, params![READY], id)?,
         row_without_ready: tx.query_all(ROW_WITHOUT_READY, params![READY, ENDED], id)?,
         parked_without_waker: tx.query_all(PARKED_WITHOUT_WAKER, params![PARKED], id)?,
@@ -64,9 +64,9 @@ fn find_inconsistencies(tx: &Tx<'_>) -> Result<Inconsistencies> {
     })
 }
 
-impl Inconsistencies {
-    fn counts(&self) -> RepairCounts {
-        RepairCounts {
+impl FoundInconsistencies {
+    fn to_repair_counts(&self) -> RepairedRowCounts {
+        RepairedRowCounts {
             ready_without_row: self.ready_without_row.len() as u64,
             row_without_ready: self.row_without_ready.len() as u64,
             parked_without_waker: self.parked_without_waker.len() as u64,
@@ -78,8 +78,8 @@ impl Inconsistencies {
 }
 
 /// Returns the number of inconsistent rows of each kind.
-pub(crate) fn count_inconsistent_rows(tx: &Tx<'_>) -> Result<RepairCounts> {
-    Ok(find_inconsistencies(tx)?.counts())
+pub(crate) fn count_inconsistent_rows(tx: &Tx<'_>) -> Result<RepairedRowCounts> {
+    Ok(find_inconsistencies(tx)?.to_repair_counts())
 }
 
 /// Returns whether all rows are consistent.
@@ -88,18 +88,23 @@ pub(crate) fn are_rows_consistent(tx: &Tx<'_>) -> Result<bool> {
 }
 
 /// Repairs all inconsistent rows and returns their number of each kind.
-pub(crate) fn repair_rows(tx: &Tx<'_>) -> Result<CommandOutcome<RepairCounts>, CommandError> {
+pub(crate) fn repair_inconsistent_rows(
+    tx: &Tx<'_>,
+) -> Result<CommandOutcome<RepairedRowCounts>, CommandError> {
     let found = find_inconsistencies(tx)?;
-    match fix_rows(tx, &found) {
-        Ok(()) => Ok(CommandOutcome::Changed(found.counts())),
-        Err(ChangeError::Failed(error)) => Err(error),
-        Err(ChangeError::Refused(why)) => Err(CommandError::InconsistentRows(format!(
+    match apply_row_repairs(tx, &found) {
+        Ok(()) => Ok(CommandOutcome::Changed(found.to_repair_counts())),
+        Err(RowChangeError::Failed(error)) => Err(error),
+        Err(RowChangeError::Refused(why)) => Err(CommandError::InconsistentRows(format!(
             "inconsistent rows can't be repaired: {why:?}"
         ))),
     }
 }
 
-fn fix_rows(tx: &Tx<'_>, inconsistencies: &Inconsistencies) -> Result<(), ChangeError> {
+fn apply_row_repairs(
+    tx: &Tx<'_>,
+    inconsistencies: &FoundInconsistencies,
+) -> Result<(), RowChangeError> {
     for run in &inconsistencies.ready_without_row {
         tx.run(
             "INSERT OR IGNORE INTO ready (inbox, rank, sort_key, run, kind)
@@ -121,7 +126,7 @@ fn fix_rows(tx: &Tx<'_>, inconsistencies: &Inconsistencies) -> Result<(), Change
         tx.run("UPDATE gate SET status = ?2 WHERE id = ?1", params![gate, withdrawn])?;
     }
     for sandbox in &inconsistencies.slot_leaked {
-        release_slot(tx, *sandbox)?;
+        release_sandbox_slot(tx, *sandbox)?;
     }
     Ok(())
 }

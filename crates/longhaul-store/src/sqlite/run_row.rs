@@ -40,7 +40,7 @@ pub(crate) const NOT_RETRIED: &str =
 /// Returns the row of a run. `None` means that there is no such run.
 pub(crate) fn get_run_row(tx: &Tx<'_>, run: RunId) -> Result<Option<RunRow>> {
     let sql = format!("SELECT {COLUMNS} {FROM_RUNS} WHERE r.id = ?1");
-    tx.query_one(&sql, params![run.bytes()], run_row)
+    tx.query_one(&sql, params![run.bytes()], read_run_row)
 }
 
 /// Selects the runs of a batch, in the order in which they were submitted.
@@ -69,18 +69,25 @@ pub(crate) fn list_run_rows(tx: &Tx<'_>, run_filter: &RunFilter) -> Result<Vec<R
     }
     if !run_filter.statuses.is_empty() {
         let any: Vec<String> =
-            run_filter.statuses.iter().map(|status| status_condition(*status)).collect();
+            run_filter.statuses.iter().map(|status| status_sql_condition(*status)).collect();
         filter.add_fixed_condition(format!("({})", any.join(" OR ")));
     }
     let text = |name: Option<&str>| name.map(str::to_owned);
     let bytes = |run: Option<RunId>| run.map(|run| run.bytes().to_vec());
-    filter
-        .add_condition("r.agent = ?", text(run_filter.agent.as_ref().map(|agent| agent.as_str())));
-    filter.add_condition("r.lane = ?", text(run_filter.lane.as_ref().map(|lane| lane.as_str())));
-    filter
-        .add_condition("r.inbox = ?", text(run_filter.inbox.as_ref().map(|inbox| inbox.as_str())));
-    filter.add_condition("r.root = ?", bytes(run_filter.root));
-    filter.add_condition(&format!("{id} < ?"), bytes(run_filter.after));
+    filter.add_optional_condition(
+        "r.agent = ?",
+        text(run_filter.agent.as_ref().map(|agent| agent.as_str())),
+    );
+    filter.add_optional_condition(
+        "r.lane = ?",
+        text(run_filter.lane.as_ref().map(|lane| lane.as_str())),
+    );
+    filter.add_optional_condition(
+        "r.inbox = ?",
+        text(run_filter.inbox.as_ref().map(|inbox| inbox.as_str())),
+    );
+    filter.add_optional_condition("r.root = ?", bytes(run_filter.root));
+    filter.add_optional_condition(&format!("{id} < ?"), bytes(run_filter.after));
     let from = match (by_open, by_failed) {
         (true, _) => FROM_OPEN_RUNS,
         (false, true) => FROM_FAILED_RUNS,
@@ -89,11 +96,11 @@ pub(crate) fn list_run_rows(tx: &Tx<'_>, run_filter: &RunFilter) -> Result<Vec<R
     let select = format!("SELECT {COLUMNS} {from}");
     let order = format!(" ORDER BY {id} DESC");
     let (sql, values) = filter.into_statement(&select, &order, limit_to_column(run_filter.limit));
-    tx.query_all(&sql, params_from_iter(values), run_row)
+    tx.query_all(&sql, params_from_iter(values), read_run_row)
 }
 
 /// Returns the SQL condition that selects runs with this status.
-fn status_condition(status: Status) -> String {
+fn status_sql_condition(status: Status) -> String {
     match status {
         Status::Pending => "(h.epoch = 0 AND h.state IN (0, 2, 3))".to_owned(),
         Status::Running => "(h.state = 1 OR (h.state = 0 AND h.epoch > 0))".to_owned(),
@@ -108,10 +115,10 @@ fn status_condition(status: Status) -> String {
     }
 }
 
-fn run_row(row: &Row<'_>) -> Result<RunRow> {
+fn read_run_row(row: &Row<'_>) -> Result<RunRow> {
     let parent: Option<[u8; 16]> = row.get(9)?;
     let worker: Option<[u8; 16]> = row.get(16)?;
-    let (status, reason) = status_and_reason(row)?;
+    let (status, reason) = read_status_and_reason(row)?;
     let is_unpriced: bool = row.get(31)?;
     let cost = MicroUsd(get_u64(row, 30)?);
     Ok(RunRow {
@@ -134,7 +141,7 @@ fn run_row(row: &Row<'_>) -> Result<RunRow> {
         worker: worker.map(WorkerId::from_bytes),
         last_seq: Seq(get_u64(row, 15)?),
         turns: get_u32(row, 23)?,
-        usage: get_usage(row, 24)?,
+        usage: get_usage_columns(row, 24)?,
         cost: (!is_unpriced).then_some(cost),
         active: Millis(get_u64(row, 32)?),
         created_at: get_time(row, 12)?,
@@ -144,7 +151,7 @@ fn run_row(row: &Row<'_>) -> Result<RunRow> {
 }
 
 /// Reads token counts from six columns, starting at column `index`.
-pub(crate) fn get_usage(row: &Row<'_>, index: usize) -> Result<Usage> {
+pub(crate) fn get_usage_columns(row: &Row<'_>, index: usize) -> Result<Usage> {
     Ok(Usage {
         input_tokens: get_u64(row, index)?,
         output_tokens: get_u64(row, index + 1)?,
@@ -155,7 +162,7 @@ pub(crate) fn get_usage(row: &Row<'_>, index: usize) -> Result<Usage> {
     })
 }
 
-fn status_and_reason(row: &Row<'_>) -> Result<(Status, Option<String>)> {
+fn read_status_and_reason(row: &Row<'_>) -> Result<(Status, Option<String>)> {
     let epoch: i64 = row.get(14)?;
     let unless_new = |status| if epoch == 0 { Status::Pending } else { status };
     let reason = |text: &str| Some(text.to_owned());

@@ -43,13 +43,13 @@ pub(crate) fn delete_schedule(tx: &Tx<'_>, name: &ScheduleName) -> Result<bool> 
 /// Returns a schedule. `None` means that there is no such schedule.
 pub(crate) fn find_schedule(tx: &Tx<'_>, name: &ScheduleName) -> Result<Option<ScheduleRow>> {
     let sql = format!("SELECT {COLUMNS} FROM schedule WHERE name = ?1");
-    tx.query_one(&sql, params![name.as_str()], schedule_row)
+    tx.query_one(&sql, params![name.as_str()], schedule_from_row)
 }
 
 /// Lists schedules by name.
 pub(crate) fn list_schedules(tx: &Tx<'_>, limit: usize) -> Result<Vec<ScheduleRow>> {
     let sql = format!("SELECT {COLUMNS} FROM schedule ORDER BY name LIMIT ?1");
-    tx.query_all(&sql, params![limit_to_column(limit)], schedule_row)
+    tx.query_all(&sql, params![limit_to_column(limit)], schedule_from_row)
 }
 
 /// Returns the schedules that are due, the longest overdue first.
@@ -57,7 +57,7 @@ pub(crate) fn due_schedules(tx: &Tx<'_>, limit: usize) -> Result<Vec<ScheduleRow
     tx.query_all(
         SELECT_DUE_SCHEDULES,
         params![tx.now_micros(), limit_to_column(limit)],
-        schedule_row,
+        schedule_from_row,
     )
 }
 
@@ -120,7 +120,7 @@ fn create_run_of_firing(
     Ok(CommandOutcome::Changed(ScheduleFiringOutcome::Created(run)))
 }
 
-fn schedule_row(row: &Row<'_>) -> Result<ScheduleRow> {
+fn schedule_from_row(row: &Row<'_>) -> Result<ScheduleRow> {
     let last_run: Option<[u8; 16]> = row.get(3)?;
     Ok(ScheduleRow {
         name: get_parsed(row, 0)?,

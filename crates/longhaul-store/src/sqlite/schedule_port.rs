@@ -30,15 +30,15 @@ impl ScheduleStore for SqliteStore {
 
     async fn find_schedule(&self, name: &ScheduleName) -> Result<Option<ScheduleRow>, StoreError> {
         let name = name.clone();
-        self.query_current_schema(move |tx| schedule::find_schedule(tx, &name)).await
+        self.query_with_current_schema(move |tx| schedule::find_schedule(tx, &name)).await
     }
 
     async fn list_schedules(&self, limit: usize) -> Result<Vec<ScheduleRow>, StoreError> {
-        self.query_current_schema(move |tx| schedule::list_schedules(tx, limit)).await
+        self.query_with_current_schema(move |tx| schedule::list_schedules(tx, limit)).await
     }
 
     async fn due_schedules(&self, limit: usize) -> Result<Vec<ScheduleRow>, StoreError> {
-        self.require_driver("fire schedules")?;
+        self.require_driver_mode("fire schedules")?;
         self.run_query(move |tx| schedule::due_schedules(tx, limit)).await
     }
 

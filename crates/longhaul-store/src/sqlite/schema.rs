@@ -9,7 +9,7 @@ use longhaul_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Result};
 
 use crate::options::{Migration, StoreOptions};
-use crate::sqlite::error::{CommitError, sql_error};
+use crate::sqlite::error::{CommitError, store_error_from_sql};
 use crate::sqlite::location::APPLICATION_ID;
 
 /// Names and SQL statements of the migrations, in order. A released migration is never changed.
@@ -18,9 +18,9 @@ pub(crate) const MIGRATIONS: &[Migration] =
 
 /// Returns the migrations for a store with these options: those of this build, and those that a
 /// test adds.
-pub(crate) fn migrations(options: &StoreOptions) -> Vec<Migration> {
+pub(crate) fn migrations_for_options(options: &StoreOptions) -> Vec<Migration> {
     let added = options.fault_injector.as_ref();
-    let added = added.map_or(&[][..], |faults| faults.added_migrations());
+    let added = added.map_or(&[][..], |faults| faults.extra_test_migrations());
     [MIGRATIONS, added].concat()
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn read_schema_version(
     migrations: &[Migration],
 ) -> std::result::Result<u32, StoreError> {
     let corrupt = |why: String| CommitError::Corrupt(why).to_store_error(location);
-    let sql = |error| sql_error(error, location);
+    let sql = |error| store_error_from_sql(error, location);
     let tables: u32 =
         conn.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0)).map_err(sql)?;
     if tables == 0 {
@@ -91,7 +91,7 @@ pub(crate) fn migrate_schema(
     now: Timestamp,
     migrations: &[Migration],
 ) -> std::result::Result<(), StoreError> {
-    let sql = |error| sql_error(error, location);
+    let sql = |error| store_error_from_sql(error, location);
     conn.execute_batch("BEGIN IMMEDIATE").map_err(sql)?;
     // Another process may have migrated it first: check again inside the transaction.
     let moved = read_schema_version(conn, location, migrations)

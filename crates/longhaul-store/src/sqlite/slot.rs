@@ -3,18 +3,22 @@
 //!
 //! Invariant: no more slots are in use than the capacity of the sandbox provider.
 
-use longhaul_core::change::{DueTime, SandboxSlot, TimerKind, TimerUpdate};
+use longhaul_core::change::{SandboxSlot, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, SandboxId, TimerId};
-use longhaul_core::port::store::RefusalReason;
+use longhaul_core::port::store::AppendRefusalReason;
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::ENDED;
-use crate::sqlite::error::ChangeError;
+use crate::sqlite::error::RowChangeError;
 use crate::sqlite::timer;
 use crate::sqlite::tx::Tx;
 
 /// Acquires a slot for a sandbox and removes the run from the queue for slots.
-pub(crate) fn acquire_slot(tx: &Tx<'_>, run: RunId, slot: &SandboxSlot) -> Result<(), ChangeError> {
+pub(crate) fn acquire_sandbox_slot(
+    tx: &Tx<'_>,
+    run: RunId,
+    slot: &SandboxSlot,
+) -> Result<(), RowChangeError> {
     let taken: Option<(bool, i64)> = tx.query_one(
         "SELECT EXISTS (SELECT 1 FROM sandbox_slot WHERE sandbox = ?1),
                 (SELECT count(*) FROM sandbox_slot WHERE provider = ?2)",
@@ -26,7 +30,7 @@ pub(crate) fn acquire_slot(tx: &Tx<'_>, run: RunId, slot: &SandboxSlot) -> Resul
         return Ok(());
     }
     if count >= i64::from(slot.capacity) {
-        return Err(ChangeError::Refused(RefusalReason::NoSlot));
+        return Err(RowChangeError::Refused(AppendRefusalReason::NoSlot));
     }
     tx.run(
         "DELETE FROM sandbox_slot_wait WHERE run = ?1 AND provider = ?2",
@@ -40,7 +44,7 @@ pub(crate) fn acquire_slot(tx: &Tx<'_>, run: RunId, slot: &SandboxSlot) -> Resul
 
 /// Releases the slot of a sandbox and sets a timer that wakes the first run waiting for a slot.
 /// Ended runs are skipped, because they could not use the slot.
-pub(crate) fn release_slot(tx: &Tx<'_>, sandbox: SandboxId) -> Result<(), ChangeError> {
+pub(crate) fn release_sandbox_slot(tx: &Tx<'_>, sandbox: SandboxId) -> Result<(), RowChangeError> {
     let provider: Option<String> = tx.query_one(
         "DELETE FROM sandbox_slot WHERE sandbox = ?1 RETURNING provider",
         params![sandbox.bytes()],
@@ -67,10 +71,10 @@ pub(crate) fn release_slot(tx: &Tx<'_>, sandbox: SandboxId) -> Result<(), Change
     let wake = TimerUpdate::Arm {
         timer: TimerId::derive(run.bits(), &format!("slot:{sandbox}"), tx.now),
         run,
-        due: DueTime::Now,
+        due: TimerDueTime::Now,
         kind: TimerKind::Wake,
     };
-    timer::update_timer(tx, &wake)
+    timer::set_or_consume_timer(tx, &wake)
 }
 
 /// Adds a run to the queue for a sandbox slot of this provider. A run that is already queued keeps

@@ -2,15 +2,15 @@
 
 use longhaul_core::change::{STEERS_MAX, SteerRow, SteerStatus, SteerUpdate};
 use longhaul_core::id::RunId;
-use longhaul_core::port::store::RefusalReason;
+use longhaul_core::port::store::AppendRefusalReason;
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::{get_json, limit_to_column, to_json};
-use crate::sqlite::error::ChangeError;
+use crate::sqlite::error::RowChangeError;
 use crate::sqlite::tx::Tx;
 
 /// Adds a message to the queue of a run.
-pub(crate) fn queue_steer(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<(), ChangeError> {
+pub(crate) fn queue_steer(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<(), RowChangeError> {
     let queued = tx.run(
         "INSERT INTO steer (run, steer, queued, data) SELECT ?1, ?2, ?3, ?4
           WHERE (SELECT count(*) FROM steer WHERE run = ?1 AND queued = 1) < ?5",
@@ -23,17 +23,17 @@ pub(crate) fn queue_steer(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<(
         ],
     )?;
     if queued == 0 {
-        return Err(ChangeError::Refused(RefusalReason::SteersFull));
+        return Err(RowChangeError::Refused(AppendRefusalReason::SteersFull));
     }
     Ok(())
 }
 
 /// Edits a queued message or changes its status. Refused if the message is no longer queued.
-pub(crate) fn update_steer(
+pub(crate) fn update_queued_steer(
     tx: &Tx<'_>,
     run: RunId,
     steer_update: &SteerUpdate,
-) -> Result<(), ChangeError> {
+) -> Result<(), RowChangeError> {
     let waiting: Option<(i64, SteerRow)> = tx.query_one(
         "SELECT id, data FROM steer WHERE run = ?1 AND queued = 1 AND steer = ?2
           ORDER BY id LIMIT 1",
@@ -41,7 +41,7 @@ pub(crate) fn update_steer(
         |row| Ok((row.get(0)?, get_json(row, 1)?)),
     )?;
     let Some((id, mut row)) = waiting else {
-        return Err(ChangeError::Refused(RefusalReason::SteerSettled));
+        return Err(RowChangeError::Refused(AppendRefusalReason::SteerSettled));
     };
     if let Some((text, delivery)) = &steer_update.edit {
         row.text.clone_from(text);

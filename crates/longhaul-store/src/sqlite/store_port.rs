@@ -5,9 +5,9 @@ use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
-    GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
-    PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
+    GateFilter, Heartbeat, HeartbeatAck, JournalAuthor, JournalPage, JournalReadRequest,
+    PruneOutcome, PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 
 use crate::sqlite::append::{EncodedAppend, append_events};
@@ -24,7 +24,7 @@ impl Store for SqliteStore {
     }
 
     async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
-        self.require_driver("claim runs")?;
+        self.require_driver_mode("claim runs")?;
         self.run_command(move |tx| claim::claim_runs(tx, &request)).await
     }
 
@@ -33,7 +33,7 @@ impl Store for SqliteStore {
     }
 
     async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAck, StoreError> {
-        self.require_driver("send heartbeats")?;
+        self.require_driver_mode("send heartbeats")?;
         self.run_command(move |tx| heartbeat::record_heartbeat(tx, &heartbeat)).await
     }
 
@@ -41,9 +41,9 @@ impl Store for SqliteStore {
         self.run_query(move |tx| journal::read_journal_page(tx, request)).await
     }
 
-    async fn append(&self, request: AppendRequest) -> Result<AppendResult, StoreError> {
-        if let Author::Driver { .. } = request.author {
-            self.require_driver("append as a run's driver")?;
+    async fn append_to_journal(&self, request: AppendRequest) -> Result<AppendResult, StoreError> {
+        if let JournalAuthor::Driver { .. } = request.author {
+            self.require_driver_mode("append as a run's driver")?;
         }
         match EncodedAppend::new(request).map_err(|error| error.into_store_error(&self.at))? {
             Ok(growth) => self.run_command(move |tx| append_events(tx, &growth)).await,
@@ -63,12 +63,12 @@ impl Store for SqliteStore {
         self.run_query(move |tx| gate::list_gates(tx, &filter)).await
     }
 
-    fn watch(&self) -> Box<dyn StoreWatcher> {
+    fn watch_for_changes(&self) -> Box<dyn StoreWatcher> {
         self.changes.subscribe()
     }
 
-    async fn prune(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
-        self.require_driver("prune")?;
+    async fn prune_old_data(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
+        self.require_driver_mode("prune")?;
         let steps = self.run_query(move |tx| prune::plan_prune_steps(tx, request)).await?;
         let mut pruned = PruneOutcome::default();
         // Each step is a separate command, so that appends can run in between.

@@ -1,15 +1,15 @@
 //! Timers. A timer that is due does not wake its run directly: the run is woken by an event, which
 //! consumes the timer in the same transaction.
 
-use longhaul_core::change::{DueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::port::records::DueTimer;
-use longhaul_core::port::store::RefusalReason;
+use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::time::Timestamp;
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::{ENDED, get_json, get_time, limit_to_column, to_json};
-use crate::sqlite::error::ChangeError;
+use crate::sqlite::error::RowChangeError;
 use crate::sqlite::gate;
 use crate::sqlite::tx::Tx;
 
@@ -20,20 +20,23 @@ pub(crate) const SELECT_DUE_TIMERS: &str =
       WHERE t.fire_at <= ?1 ORDER BY t.fire_at, t.timer LIMIT ?3";
 
 /// Sets a timer, or consumes a timer by deleting it. Refused if the timer was already consumed.
-pub(crate) fn update_timer(tx: &Tx<'_>, timer_update: &TimerUpdate) -> Result<(), ChangeError> {
+pub(crate) fn set_or_consume_timer(
+    tx: &Tx<'_>,
+    timer_update: &TimerUpdate,
+) -> Result<(), RowChangeError> {
     match timer_update {
         TimerUpdate::Arm { timer, run, due, kind: what } => {
             let fire_at = match due {
-                DueTime::Now => tx.now,
-                DueTime::After(delay) => tx.now.plus(*delay),
-                DueTime::At(at) => *at,
+                TimerDueTime::Now => tx.now,
+                TimerDueTime::After(delay) => tx.now.plus(*delay),
+                TimerDueTime::At(at) => *at,
             };
             Ok(arm_timer(tx, *timer, (*run, fire_at), what)?)
         }
         TimerUpdate::Consume(timer) => {
             let spent = tx.run("DELETE FROM timer WHERE timer = ?1", params![timer.bytes()])?;
             if spent == 0 {
-                return Err(ChangeError::Refused(RefusalReason::TimerConsumed));
+                return Err(RowChangeError::Refused(AppendRefusalReason::TimerConsumed));
             }
             Ok(())
         }

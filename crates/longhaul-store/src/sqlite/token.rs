@@ -2,7 +2,7 @@
 //!
 //! Invariant: a token is invalid after it expires or after its key is revoked.
 
-use longhaul_core::port::auth::{KeyRef, NewToken, TokenKind, TokenRow};
+use longhaul_core::port::auth::{ApiKeyRef, NewToken, TokenKind, TokenRow};
 use longhaul_core::raw::Hash;
 use rusqlite::{Result, Row, params};
 
@@ -35,8 +35,8 @@ pub(crate) const DELETE_EXPIRED_TOKENS: &str = "DELETE FROM token WHERE rowid IN
 pub(crate) fn add_token(tx: &Tx<'_>, token: &NewToken) -> Result<()> {
     tx.run(DELETE_EXPIRED_TOKENS, params![tx.now_micros()])?;
     let holder = match &token.issuer {
-        KeyRef::Local => None,
-        KeyRef::Key(hash) => Some(hash.bytes()),
+        ApiKeyRef::Local => None,
+        ApiKeyRef::Key(hash) => Some(hash.bytes()),
     };
     tx.exec(
         "INSERT OR REPLACE INTO token (hash, kind, issuer_key_hash, expires_at)
@@ -53,18 +53,18 @@ pub(crate) fn add_token(tx: &Tx<'_>, token: &NewToken) -> Result<()> {
 /// Returns the token with this kind and hash if it is valid.
 pub(crate) fn find_token(tx: &Tx<'_>, kind: TokenKind, hash: Hash) -> Result<Option<TokenRow>> {
     let kind = token_kind_code(kind);
-    tx.query_one(SELECT_TOKEN, params![hash.bytes(), kind, tx.now_micros()], token_row)
+    tx.query_one(SELECT_TOKEN, params![hash.bytes(), kind, tx.now_micros()], read_token_row)
 }
 
 /// Consumes a token: deletes the token and returns it, if it is valid.
 pub(crate) fn consume_token(tx: &Tx<'_>, kind: TokenKind, hash: Hash) -> Result<Option<TokenRow>> {
     let kind = token_kind_code(kind);
-    tx.query_one(CONSUME_TOKEN, params![hash.bytes(), kind, tx.now_micros()], token_row)
+    tx.query_one(CONSUME_TOKEN, params![hash.bytes(), kind, tx.now_micros()], read_token_row)
 }
 
-fn token_row(row: &Row<'_>) -> Result<TokenRow> {
+fn read_token_row(row: &Row<'_>) -> Result<TokenRow> {
     Ok(TokenRow {
-        issuer: get_optional_hash(row, 0)?.map_or(KeyRef::Local, KeyRef::Key),
+        issuer: get_optional_hash(row, 0)?.map_or(ApiKeyRef::Local, ApiKeyRef::Key),
         expires_at: get_time(row, 1)?,
     })
 }

@@ -8,7 +8,7 @@ use rusqlite::{Result, params, params_from_iter};
 
 use crate::sqlite::column::{amount_to_column, count_to_column, get_u64};
 use crate::sqlite::filter::WhereClauseBuilder;
-use crate::sqlite::run_row::get_usage;
+use crate::sqlite::run_row::get_usage_columns;
 use crate::sqlite::tx::Tx;
 
 /// Adds the usage of one model call to a run. A row without a model name only adds active time.
@@ -63,8 +63,8 @@ pub(crate) fn add_usage(tx: &Tx<'_>, run: RunId, row: &UsageRow) -> Result<()> {
 /// Returns the usage of each model in the runs that the query selects.
 pub(crate) fn usage_by_model(tx: &Tx<'_>, query: UsageQuery) -> Result<Vec<ModelUsage>> {
     let mut filter = WhereClauseBuilder::default();
-    filter.add_condition("root = ?", query.root.map(|root| root.bytes().to_vec()));
-    filter.add_condition("at >= ?", query.since.map(|since| since.as_micros()));
+    filter.add_optional_condition("root = ?", query.root.map(|root| root.bytes().to_vec()));
+    filter.add_optional_condition("at >= ?", query.since.map(|since| since.as_micros()));
     let select = "SELECT model, sum(input_tokens), sum(output_tokens), sum(cached_tokens),
                          sum(cache_write_tokens), sum(reasoning_tokens), max(estimated),
                          coalesce(sum(cost_micro_usd), 0), count(*) - count(cost_micro_usd)
@@ -74,7 +74,7 @@ pub(crate) fn usage_by_model(tx: &Tx<'_>, query: UsageQuery) -> Result<Vec<Model
     tx.query_all(&sql, params_from_iter(values), |row| {
         Ok(ModelUsage {
             model: row.get(0)?,
-            usage: get_usage(row, 1)?,
+            usage: get_usage_columns(row, 1)?,
             cost: MicroUsd(get_u64(row, 7)?),
             unpriced: get_u64(row, 8)?,
         })

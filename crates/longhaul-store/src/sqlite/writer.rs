@@ -18,8 +18,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::options::{CommitFault, FatalHook, FaultInjector};
 use crate::sqlite::command::{CommandOutcome, CommandStatus, PendingCommand, WriteCommand};
-use crate::sqlite::error::{CommandError, CommitError, io_error, sql_error};
-use crate::sqlite::location::OpenedFile;
+use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store_error_from_sql};
+use crate::sqlite::location::OpenedDatabaseFile;
 use crate::sqlite::lock::DriverLock;
 use crate::sqlite::tx::Tx;
 
@@ -54,7 +54,7 @@ pub(crate) struct Writer {
     /// outsider.
     pub(crate) lock: Option<DriverLock>,
     /// Database file. `None` means a store in memory.
-    pub(crate) file: Option<OpenedFile>,
+    pub(crate) file: Option<OpenedDatabaseFile>,
 }
 
 /// Handle of the writer thread. Dropping the handle completes the queued commands, closes the file
@@ -77,17 +77,17 @@ impl fmt::Debug for WriterHandle {
 
 impl Writer {
     /// Starts the writer thread and returns its handle.
-    pub(crate) fn start(self) -> Result<WriterHandle, StoreError> {
+    pub(crate) fn start_writer_thread(self) -> Result<WriterHandle, StoreError> {
         let at = Arc::clone(&self.at);
         // From here on the thread itself retries instead of SQLite.
         let alone = self.conn.busy_timeout(Duration::ZERO);
-        alone.map_err(|error| sql_error(error, &at))?;
+        alone.map_err(|error| store_error_from_sql(error, &at))?;
         let commits = Arc::clone(&self.commits);
         let (commands, queue) = mpsc::channel(QUEUE_MAX);
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || self.run_loop(queue))
-            .map_err(|error| io_error(error, &at))?;
+            .map_err(|error| store_error_from_io(error, &at))?;
         Ok(WriterHandle {
             at,
             commits,
@@ -103,7 +103,7 @@ impl Writer {
             if let Some(lost) = &closed {
                 respond_to_callers([first], Some(lost), &self.at);
             } else {
-                closed = self.commit_group(first, &mut queue);
+                closed = self.commit_command_group(first, &mut queue);
             }
         }
         if let Some(lock) = self.lock.take() {
@@ -115,7 +115,7 @@ impl Writer {
 
     /// Commits one group of commands: the first command and all that arrive while it runs. Returns
     /// an error if the store can't continue.
-    fn commit_group(
+    fn commit_command_group(
         &self,
         first: Box<dyn WriteCommand>,
         queue: &mut CommandQueue,
@@ -127,7 +127,8 @@ impl Writer {
                 Some(must_notify) => Ok(must_notify),
                 None => self.run_commands_with_savepoints(&mut commands),
             });
-        let done = must_notify.and_then(|must_notify| self.commit().map(|()| must_notify));
+        let done =
+            must_notify.and_then(|must_notify| self.commit_transaction().map(|()| must_notify));
         let lost = match done {
             Ok(must_notify) => {
                 if must_notify {
@@ -165,7 +166,7 @@ impl Writer {
         let mut must_notify = false;
         let mut written = self.conn.total_changes();
         while let Some(work) = commands.last_mut() {
-            let ran = work.run(&self.new_tx(), &self.at);
+            let ran = work.run_in_transaction(&self.new_tx(), &self.at);
             let before = std::mem::replace(&mut written, self.conn.total_changes());
             match ran {
                 CommandStatus::Changed => must_notify = true,
@@ -199,7 +200,7 @@ impl Writer {
         let mut must_notify = false;
         for work in commands {
             self.exec_or_commit_error("SAVEPOINT command")?;
-            match work.run(&self.new_tx(), &self.at) {
+            match work.run_in_transaction(&self.new_tx(), &self.at) {
                 CommandStatus::Changed => must_notify = true,
                 CommandStatus::Silent => {}
                 CommandStatus::Rollback => self.exec_or_commit_error("ROLLBACK TO command")?,
@@ -216,7 +217,7 @@ impl Writer {
     fn begin_transaction(&self) -> rusqlite::Result<()> {
         let mut waited = Duration::ZERO;
         loop {
-            match self.exec("BEGIN IMMEDIATE") {
+            match self.exec_sql("BEGIN IMMEDIATE") {
                 Err(error)
                     if waited < self.busy_timeout
                         && matches!(CommitError::from_sql(&error), CommitError::Busy) =>
@@ -229,10 +230,10 @@ impl Writer {
         }
     }
 
-    fn commit(&self) -> Result<(), CommitError> {
-        let fault = self.fault_injector.as_ref().and_then(|faults| faults.commit_fault());
+    fn commit_transaction(&self) -> Result<(), CommitError> {
+        let fault = self.fault_injector.as_ref().and_then(|faults| faults.next_commit_fault());
         let lost = match fault {
-            None => match self.exec("COMMIT") {
+            None => match self.exec_sql("COMMIT") {
                 Ok(()) => return self.check_file_not_replaced(),
                 Err(error) => CommitError::from_sql(&error),
             },
@@ -242,7 +243,7 @@ impl Writer {
                 CommitError::Other("injected sync failure".to_owned())
             }
             Some(CommitFault::SyncFailedStored) => {
-                _ = self.exec("COMMIT");
+                _ = self.exec_sql("COMMIT");
                 CommitError::Other("injected sync failure".to_owned())
             }
         };
@@ -262,7 +263,7 @@ impl Writer {
     /// Returns an error if the database file was deleted or replaced. Checked after every commit,
     /// because writes to such a file must not be acknowledged.
     fn check_file_not_replaced(&self) -> Result<(), CommitError> {
-        match self.file.as_ref().map_or(Ok(()), OpenedFile::check_not_replaced) {
+        match self.file.as_ref().map_or(Ok(()), OpenedDatabaseFile::check_not_replaced) {
             Ok(()) => Ok(()),
             Err(why) => Err(self.close_after_failure(why)),
         }
@@ -282,7 +283,7 @@ impl Writer {
 
     fn roll_back(&self) {
         if !self.conn.is_autocommit()
-            && let Err(error) = self.exec("ROLLBACK")
+            && let Err(error) = self.exec_sql("ROLLBACK")
         {
             tracing::warn!(store = %self.at, %error, "rollback failed");
         }
@@ -293,10 +294,10 @@ impl Writer {
     }
 
     fn exec_or_commit_error(&self, sql: &str) -> Result<(), CommitError> {
-        self.exec(sql).map_err(|error| CommitError::from_sql(&error))
+        self.exec_sql(sql).map_err(|error| CommitError::from_sql(&error))
     }
 
-    fn exec(&self, sql: &str) -> rusqlite::Result<()> {
+    fn exec_sql(&self, sql: &str) -> rusqlite::Result<()> {
         self.conn.prepare_cached(sql)?.execute(()).map(|_| ())
     }
 }
@@ -307,7 +308,9 @@ fn respond_to_callers(
     location: &str,
 ) {
     for work in commands {
-        work.respond(commit_error.map(|commit_error| commit_error.to_store_error(location)));
+        work.respond_to_caller(
+            commit_error.map(|commit_error| commit_error.to_store_error(location)),
+        );
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use longhaul_core::access::Role as May;
 use longhaul_core::id::KeyName;
 use longhaul_core::port::auth::{
-    AuthStore, IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRef, NewKey, NewToken,
-    StoredResponse, TokenKind,
+    ApiKeyRef, AuthStore, IdempotencyKey, IdempotencyRequest, IdempotentRequestState, NewKey,
+    NewToken, StoredResponse, TokenKind,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Millis;
@@ -39,7 +39,7 @@ fn ticket(name: &str) -> NewToken {
     NewToken {
         kind: TokenKind::Ticket,
         hash: Hash::digest(name.as_bytes()),
-        issuer: KeyRef::Local,
+        issuer: ApiKeyRef::Local,
         ttl: Millis(50),
     }
 }
@@ -87,14 +87,15 @@ async fn one_of_two_processes_begins_a_request() {
         let begins = |store: Arc<SqliteStore>| {
             let request = request.clone();
             async move {
-                store.begin_idempotent_request(request).await.unwrap() == IdempotencyState::Acquired
+                store.begin_idempotent_request(request).await.unwrap()
+                    == IdempotentRequestState::Acquired
             }
         };
         assert_eq!(race(&stores, begins).await, 1, "round {round}");
         let reply = StoredResponse { status: 201, location: None, body: b"done".to_vec() };
         stores[0].complete_idempotent_request(key, reply.clone()).await.unwrap();
         let state = stores[1].begin_idempotent_request(request).await.unwrap();
-        assert_eq!(state, IdempotencyState::Completed(reply));
+        assert_eq!(state, IdempotentRequestState::Completed(reply));
     }
 }
 

@@ -11,7 +11,7 @@ use longhaul_core::id::RunId;
 use longhaul_core::port::store::StoreError;
 use longhaul_core::status::Status;
 use longhaul_store::{
-    CheckReport, JournalCheck, OpenMode, back_up_store, check_store, restore_store,
+    CheckReport, JournalChecker, OpenMode, back_up_store, check_store, restore_store,
 };
 use longhaul_testkit::conformance::store::batches::{events_batch, progress};
 
@@ -21,8 +21,8 @@ use super::harness::{StoreDir, connect};
 #[derive(Default)]
 struct FirstEvent(bool);
 
-impl JournalCheck for FirstEvent {
-    fn check_entry(&mut self, entry: &Entry) -> Result<(), String> {
+impl JournalChecker for FirstEvent {
+    fn check_next_entry(&mut self, entry: &Entry) -> Result<(), String> {
         let is_first = !std::mem::replace(&mut self.0, true);
         match is_first == (entry.event.kind() == "run.created") {
             true => Ok(()),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use longhaul_core::id::Seq;
 use longhaul_core::port::store::{JournalReadRequest, RunFilter, Store as _, StoreError};
-use longhaul_store::{OpenMode, open};
+use longhaul_store::{OpenMode, open_sqlite_store};
 use longhaul_testkit::conformance::store::fixture::claim_request;
 
 use super::harness::{StoreDir, connect};
@@ -162,5 +162,5 @@ fn a_folder_instead_of_the_store_file_is_rejected() {
     assert!(folder.open(OpenMode::Driver).is_err());
     let below = Path::new("/dev/null/longhaul.db");
     let options = super::harness::options(below, OpenMode::Driver, &folder.clock);
-    assert!(open(options).is_err());
+    assert!(open_sqlite_store(options).is_err());
 }

@@ -7,7 +7,7 @@ use longhaul_core::id::ThreadKey;
 use longhaul_core::port::auth::AuthStore as _;
 use longhaul_core::port::records::RecordStore as _;
 use longhaul_core::port::store::{RunFilter, Store as _, StoreError};
-use longhaul_store::{OpenMode, open};
+use longhaul_store::{OpenMode, open_sqlite_store};
 use longhaul_testkit::clock::SimClock;
 use tempfile::TempDir;
 
@@ -55,7 +55,8 @@ async fn a_full_disk_rejects_writes_and_loses_nothing() {
     let clock = SimClock::new();
     let file = disk.path().join("longhaul.db");
     let folder = StoreDir::new();
-    let fixture = folder.fixture(open(options(&file, OpenMode::Driver, &clock)).unwrap());
+    let fixture =
+        folder.fixture(open_sqlite_store(options(&file, OpenMode::Driver, &clock)).unwrap());
     let mut held = fixture.open_and_claim(|_| {}).await;
     let ballast = disk.path().join("ballast");
     std::fs::write(&ballast, vec![0; 1 << 20]).unwrap();
@@ -72,7 +73,8 @@ async fn a_full_disk_rejects_writes_and_loses_nothing() {
     let sound: String =
         connect(&file).query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
     assert_eq!(sound, "ok");
-    let fixture = folder.fixture(open(options(&file, OpenMode::Driver, &clock)).unwrap());
+    let fixture =
+        folder.fixture(open_sqlite_store(options(&file, OpenMode::Driver, &clock)).unwrap());
     assert_eq!(fixture.journal(run).await.len(), acknowledged + 40);
 }
 
@@ -82,7 +84,7 @@ fn creating_a_store_on_a_full_disk_is_an_error() {
         return;
     };
     let file = disk.path().join("longhaul.db");
-    let error = open(options(&file, OpenMode::Driver, &SimClock::new())).unwrap_err();
+    let error = open_sqlite_store(options(&file, OpenMode::Driver, &SimClock::new())).unwrap_err();
     assert!(matches!(error, StoreError::DiskFull { .. }), "{error:?}");
 }
 
@@ -93,7 +95,7 @@ async fn a_store_on_a_read_only_disk_is_opened_read_only() {
     };
     let clock = SimClock::new();
     let file = disk.path().join("longhaul.db");
-    drop(open(options(&file, OpenMode::Driver, &clock)).unwrap());
+    drop(open_sqlite_store(options(&file, OpenMode::Driver, &clock)).unwrap());
     disk.make_read_only();
     let refused = |error: &StoreError| matches!(error, StoreError::ReadOnly { .. });
     for (file, role) in [
@@ -102,10 +104,10 @@ async fn a_store_on_a_read_only_disk_is_opened_read_only() {
         (disk.path().join("other.db"), OpenMode::Outsider),
         (disk.path().join("new/other.db"), OpenMode::Outsider),
     ] {
-        let error = open(options(&file, role, &clock)).unwrap_err();
+        let error = open_sqlite_store(options(&file, role, &clock)).unwrap_err();
         assert!(refused(&error), "{error:?}");
     }
-    let observer = open(options(&file, OpenMode::Outsider, &clock)).unwrap();
+    let observer = open_sqlite_store(options(&file, OpenMode::Outsider, &clock)).unwrap();
     assert_eq!(observer.list_runs(RunFilter::default()).await.unwrap(), []);
     let thread = ThreadKey::new("t").unwrap();
     let error = observer.clear_thread(&thread).await.unwrap_err();
@@ -119,11 +121,13 @@ async fn a_read_only_file_of_an_older_schema_is_read_unmigrated() {
     };
     let clock = SimClock::new();
     let file = disk.path().join("longhaul.db");
-    drop(open(options(&file, OpenMode::Driver, &clock)).unwrap());
+    drop(open_sqlite_store(options(&file, OpenMode::Driver, &clock)).unwrap());
     disk.make_read_only();
-    let refused = open(newer_build(options(&file, OpenMode::Driver, &clock))).unwrap_err();
+    let refused =
+        open_sqlite_store(newer_build(options(&file, OpenMode::Driver, &clock))).unwrap_err();
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
-    let observer = open(newer_build(options(&file, OpenMode::Outsider, &clock))).unwrap();
+    let observer =
+        open_sqlite_store(newer_build(options(&file, OpenMode::Outsider, &clock))).unwrap();
     assert_eq!(observer.list_runs(RunFilter::default()).await.unwrap(), []);
     let refused = observer.list_keys().await.unwrap_err();
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
@@ -143,7 +147,7 @@ fn a_read_only_folder_is_rejected() {
     mode(0o555);
     let is_bound = std::fs::write(dir.join("try"), "").is_err();
     for role in [OpenMode::Driver, OpenMode::Outsider] {
-        let result = open(options(&dir.join("longhaul.db"), role, &folder.clock));
+        let result = open_sqlite_store(options(&dir.join("longhaul.db"), role, &folder.clock));
         if is_bound {
             let error = result.unwrap_err();
             assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");

@@ -2,17 +2,17 @@
 
 use longhaul_core::change::Change;
 use longhaul_core::id::Seq;
-use longhaul_core::port::auth::{IdempotencyKey, IdempotencyRequest, IdempotencyState};
+use longhaul_core::port::auth::{IdempotencyKey, IdempotencyRequest, IdempotentRequestState};
 use longhaul_core::port::records::RecordStore as _;
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Author, PruneRequest, RunFilter, Store as _, StoreError,
+    AppendRequest, AppendResult, JournalAuthor, PruneRequest, RunFilter, Store as _, StoreError,
     WorkerLiveness,
 };
 use longhaul_core::raw::Hash;
-use longhaul_core::request::RequestEffect;
+use longhaul_core::request::IdempotentRequestEffect;
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis, Timestamp};
-use longhaul_store::{OpenMode, StoreOptions, open};
+use longhaul_store::{OpenMode, StoreOptions, open_sqlite_store};
 use longhaul_testkit::conformance::store::batches::{
     cancel_batch, cancel_requested, events_batch, progress,
 };
@@ -26,7 +26,7 @@ use super::harness::StoreDir;
 fn a_second_driver_is_told_who_the_first_is() {
     let folder = StoreDir::new();
     let holder = "http://127.0.0.1:4000".to_owned();
-    let first = open(StoreOptions { holder, ..folder.options(OpenMode::Driver) });
+    let first = open_sqlite_store(StoreOptions { holder, ..folder.options(OpenMode::Driver) });
     let refused = folder.open(OpenMode::Driver).unwrap_err();
     let StoreError::AlreadyDriven { holder, .. } = &refused else {
         panic!("{refused}");
@@ -57,14 +57,14 @@ fn deleting_the_store_file_stops_its_driver() {
     let (sender, receiver) = std::sync::mpsc::channel();
     let options = folder.options(OpenMode::Driver);
     let file = options.url.trim_start_matches("sqlite:").to_owned();
-    let store = open(StoreOptions {
+    let store = open_sqlite_store(StoreOptions {
         on_fatal: Some(std::sync::Arc::new(move |why: &str| {
             sender.send(why.to_owned()).unwrap();
         })),
         ..options
     });
     let store = store.unwrap();
-    let _watch = store.watch();
+    let _watch = store.watch_for_changes();
     std::fs::remove_file(file).unwrap();
     let why = receiver.recv_timeout(std::time::Duration::from_secs(20));
     assert!(why.unwrap().contains("moved or deleted"));
@@ -75,7 +75,7 @@ async fn nothing_is_acknowledged_once_the_file_is_gone_or_replaced() {
     for replaced in [false, true] {
         let folder = StoreDir::new();
         let (sender, receiver) = std::sync::mpsc::channel();
-        let store = open(StoreOptions {
+        let store = open_sqlite_store(StoreOptions {
             on_fatal: Some(std::sync::Arc::new(move |why: &str| {
                 sender.send(why.to_owned()).unwrap();
             })),
@@ -96,7 +96,7 @@ async fn nothing_is_acknowledged_once_the_file_is_gone_or_replaced() {
                 author: held.author(),
                 batch: events_batch([progress(2)]),
             };
-            let lost = fixture.harness.store.append(append).await.unwrap_err();
+            let lost = fixture.harness.store.append_to_journal(append).await.unwrap_err();
             assert!(matches!(lost, StoreError::Closed { .. }), "{lost}");
             assert!(lost.to_string().contains("moved or deleted"), "{lost}");
         }
@@ -153,13 +153,13 @@ async fn an_outsider_can_not_claim_runs() {
         author: held.author(),
         batch: events_batch([progress(1)]),
     };
-    assert!(matches!(held.author(), Author::Driver { .. }));
+    assert!(matches!(held.author(), JournalAuthor::Driver { .. }));
     let refused = [
         outsider.claim_runs(claim_request(held.worker)).await.err(),
         outsider.heartbeat(heartbeat(held.worker)).await.err(),
-        outsider.prune(prune).await.err(),
-        outsider.append(append).await.err(),
-        outsider.repair_rows().await.err(),
+        outsider.prune_old_data(prune).await.err(),
+        outsider.append_to_journal(append).await.err(),
+        outsider.repair_inconsistent_rows().await.err(),
         outsider.due_timers(1).await.err(),
     ];
     for error in refused {
@@ -171,11 +171,11 @@ async fn an_outsider_can_not_claim_runs() {
 async fn a_watch_reports_commits_of_this_and_other_processes() {
     let folder = StoreDir::new();
     let driver = folder.fixture(folder.drive());
-    let mut watch = driver.harness.store.watch();
+    let mut watch = driver.harness.store.watch_for_changes();
     driver.open(|_| {}).await;
     watch.wait_for_change().await.unwrap();
     let outsider = folder.fixture(folder.open(OpenMode::Outsider).unwrap());
-    let mut watch = driver.harness.store.watch();
+    let mut watch = driver.harness.store.watch_for_changes();
     let run = outsider.open(|_| {}).await;
     // Polled every 20 ms; a notification may be for an earlier commit than the expected one.
     let worker = driver.worker().await;
@@ -190,7 +190,7 @@ async fn a_watch_reports_commits_of_this_and_other_processes() {
 async fn a_watch_ends_with_its_store() {
     let folder = StoreDir::new();
     let store = folder.drive();
-    let mut watch = store.watch();
+    let mut watch = store.watch_for_changes();
     drop(store);
     let ended = watch.wait_for_change().await;
     assert!(matches!(ended, Err(StoreError::Closed { .. })), "{ended:?}");
@@ -201,12 +201,12 @@ async fn a_claim_without_work_does_not_notify_watchers() {
     let clock = longhaul_testkit::clock::SimClock::new();
     let options =
         StoreOptions::new("sqlite::memory:", OpenMode::Driver, std::sync::Arc::new(clock.clone()));
-    let store = open(options).unwrap();
+    let store = open_sqlite_store(options).unwrap();
     let fixture = longhaul_testkit::conformance::store::fixture::StoreFixture::new(
         longhaul_testkit::conformance::harness::Harness::new(store, clock),
     );
     let worker = fixture.worker().await;
-    let mut watch = fixture.harness.store.watch();
+    let mut watch = fixture.harness.store.watch_for_changes();
     assert_eq!(fixture.claim(worker).await, []);
     fixture.heartbeat(worker).await;
     fixture.assert_consistent().await;
@@ -234,7 +234,9 @@ fn a_store_can_be_created_concurrently() {
 fn parent_folders_are_created() {
     let folder = StoreDir::new();
     let file = folder.dir.path().join("a/b/longhaul.db");
-    drop(open(super::harness::options(&file, OpenMode::Driver, &folder.clock)).unwrap());
+    drop(
+        open_sqlite_store(super::harness::options(&file, OpenMode::Driver, &folder.clock)).unwrap(),
+    );
     assert!(file.is_file() && file.with_file_name("driver.lock").is_file());
 }
 
@@ -256,7 +258,8 @@ impl Clock for FastClock {
 async fn a_slow_query_times_out() {
     let folder = StoreDir::new();
     let hurry = std::sync::Arc::new(FastClock::default());
-    let store = open(StoreOptions { clock: hurry, ..folder.options(OpenMode::Driver) });
+    let store =
+        open_sqlite_store(StoreOptions { clock: hurry, ..folder.options(OpenMode::Driver) });
     let fixture = folder.fixture(store.unwrap());
     let runs = (0..3_000).map(|_| fixture.new_run(|_| {})).collect();
     fixture.open_runs(runs).await;
@@ -282,7 +285,7 @@ async fn a_request_is_repeatable_at_once_after_its_server_died() {
     let run = fixture.open(|_| {}).await;
     for key in ["before", "after"] {
         let state = fixture.harness.auth.begin_idempotent_request(new_request(key)).await.unwrap();
-        assert_eq!(state, IdempotencyState::Acquired);
+        assert_eq!(state, IdempotentRequestState::Acquired);
     }
     let mut batch = events_batch([cancel_requested()]);
     batch.changes.push(Change::MarkRequestApplied(new_request("after").key));
@@ -295,8 +298,8 @@ async fn a_request_is_repeatable_at_once_after_its_server_died() {
     let begin = async |key: &str| {
         fixture.harness.auth.begin_idempotent_request(new_request(key)).await.unwrap()
     };
-    assert_eq!(begin("before").await, IdempotencyState::Acquired);
-    let applied = IdempotencyState::Applied(RequestEffect::Events { run, seq });
+    assert_eq!(begin("before").await, IdempotentRequestState::Acquired);
+    let applied = IdempotentRequestState::Applied(IdempotentRequestEffect::Events { run, seq });
     assert_eq!(begin("after").await, applied);
-    assert_eq!(begin("after").await, IdempotencyState::InProgress);
+    assert_eq!(begin("after").await, IdempotentRequestState::InProgress);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use longhaul_core::port::store::{AppendRequest, AppendResult, StoreError};
 use longhaul_core::status::Status;
 use longhaul_store::options::{CommitFault, FaultInjector};
-use longhaul_store::{OpenMode, StoreOptions, open};
+use longhaul_store::{OpenMode, StoreOptions, open_sqlite_store};
 use longhaul_testkit::conformance::store::batches::{events_batch, park_batch, progress};
 use longhaul_testkit::conformance::store::fixture::{ClaimedRun, StoreFixture};
 
@@ -17,7 +17,7 @@ use super::harness::{StoreDir, connect};
 struct NextCommitFault(Mutex<Option<CommitFault>>);
 
 impl FaultInjector for NextCommitFault {
-    fn commit_fault(&self) -> Option<CommitFault> {
+    fn next_commit_fault(&self) -> Option<CommitFault> {
         self.0.lock().unwrap().take()
     }
 }
@@ -37,7 +37,7 @@ impl FaultTrial {
         let faults = Arc::new(NextCommitFault::default());
         let errors: Arc<Mutex<Vec<String>>> = Arc::default();
         let recorder = Arc::clone(&errors);
-        let store = open(StoreOptions {
+        let store = open_sqlite_store(StoreOptions {
             fault_injector: Some(faults.clone()),
             on_fatal: Some(Arc::new(move |why| recorder.lock().unwrap().push(why.to_owned()))),
             ..folder.options(OpenMode::Driver)
@@ -59,7 +59,7 @@ impl FaultTrial {
             author: self.claimed.author(),
             batch: park_batch("budget"),
         };
-        self.fixture.harness.store.append(append).await
+        self.fixture.harness.store.append_to_journal(append).await
     }
 }
 
@@ -110,7 +110,7 @@ async fn a_failed_sync_closes_the_store_for_writes() {
 #[tokio::test]
 async fn another_writer_is_waited_for_up_to_the_timeout() {
     let folder = StoreDir::new();
-    let store = open(StoreOptions {
+    let store = open_sqlite_store(StoreOptions {
         busy_timeout: Duration::from_millis(1),
         ..folder.options(OpenMode::Driver)
     });
@@ -141,7 +141,7 @@ impl FaultInjector for PageLimit {
 #[tokio::test]
 async fn a_store_at_its_file_size_limit_stays_consistent() {
     let folder = StoreDir::new();
-    let store = open(StoreOptions {
+    let store = open_sqlite_store(StoreOptions {
         fault_injector: Some(Arc::new(PageLimit(130))),
         ..folder.options(OpenMode::Driver)
     });
@@ -166,7 +166,7 @@ pub(crate) async fn fill(held: &mut ClaimedRun) -> usize {
     let store = Arc::clone(&held.fixture.harness.store);
     for count in 0..100_000 {
         let append = AppendRequest { run: held.run, author: held.author(), batch: long_batch() };
-        match store.append(append).await {
+        match store.append_to_journal(append).await {
             Ok(AppendResult::Committed { seq, .. }) => held.last = seq,
             Ok(other) => panic!("{other:?}"),
             Err(StoreError::DiskFull { .. }) => return count,

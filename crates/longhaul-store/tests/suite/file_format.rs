@@ -5,7 +5,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::id::Seq;
 use longhaul_core::port::auth::GateLinkRow;
-use longhaul_core::port::store::{AppendResult, JournalReadRequest, RefusalReason};
+use longhaul_core::port::store::{AppendRefusalReason, AppendResult, JournalReadRequest};
 use longhaul_core::time::Millis;
 use longhaul_testkit::conformance::store::batches::{
     BatchExt as _, close_gate, end_batch, events_batch, gate_spec, progress, raise_gate_batch,
@@ -109,7 +109,7 @@ async fn pruning_removes_every_row_of_a_run() {
             blobs_older_than: Millis::from_secs(1),
             limit: 10,
         };
-        let pruned = fixture.harness.store.prune(request).await.unwrap();
+        let pruned = fixture.harness.store.prune_old_data(request).await.unwrap();
         (pruned.runs, pruned.blobs)
     };
     assert_eq!(prune().await, (0, 0));
@@ -186,7 +186,7 @@ async fn a_refused_append_does_not_affect_its_commit_group() {
                 if number % 4 == 0 {
                     // The gate is checked after the head was already updated.
                     let appended = held.change(Change::UpdateGate(withdrawn.clone())).await;
-                    assert_eq!(appended, AppendResult::Refused(RefusalReason::GateNotFound));
+                    assert_eq!(appended, AppendResult::Refused(AppendRefusalReason::GateNotFound));
                 } else {
                     held.append_ok(events_batch([progress(1)])).await;
                 }

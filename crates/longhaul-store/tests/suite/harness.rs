@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use longhaul_core::port::store::StoreError;
-use longhaul_store::{OpenMode, SqliteStore, StoreOptions, open};
+use longhaul_store::{OpenMode, SqliteStore, StoreOptions, open_sqlite_store};
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::conformance::harness::Harness;
 use longhaul_testkit::conformance::store::fixture::StoreFixture;
@@ -37,7 +37,7 @@ impl StoreDir {
     }
 
     pub(crate) fn open(&self, role: OpenMode) -> Result<SqliteStore, StoreError> {
-        open(self.options(role))
+        open_sqlite_store(self.options(role))
     }
 
     pub(crate) fn drive(&self) -> SqliteStore {
@@ -70,7 +70,7 @@ pub(crate) async fn in_file() -> Harness {
 pub(crate) async fn in_memory() -> Harness {
     let clock = SimClock::new();
     let options = StoreOptions::new("sqlite::memory:", OpenMode::Driver, Arc::new(clock.clone()));
-    Harness::new(open(options).unwrap(), clock)
+    Harness::new(open_sqlite_store(options).unwrap(), clock)
 }
 
 /// Opens the database directly, bypassing the store, to inspect or damage it.

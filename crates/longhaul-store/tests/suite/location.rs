@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
 use longhaul_core::port::store::StoreError;
-use longhaul_store::{OpenMode, StoreOptions, open};
+use longhaul_store::{OpenMode, StoreOptions, open_sqlite_store};
 use longhaul_testkit::conformance::store::batches::{events_batch, progress};
 
 use super::harness::{StoreDir, connect, options};
@@ -22,7 +22,8 @@ fn names(folder: &Path) -> Vec<String> {
 async fn a_store_file_is_private_to_its_owner() {
     let folder = StoreDir::new();
     let dir = folder.dir.path().join("new/home");
-    let store = open(options(&dir.join("longhaul.db"), OpenMode::Driver, &folder.clock));
+    let store =
+        open_sqlite_store(options(&dir.join("longhaul.db"), OpenMode::Driver, &folder.clock));
     let fixture = folder.fixture(store.unwrap());
     let mut held = fixture.open_and_claim(|_| {}).await;
     held.append_ok(events_batch([progress(1)])).await;
@@ -66,7 +67,7 @@ fn a_symlink_does_not_admit_a_second_driver() {
     let other = elsewhere.dir.path().join("other.db");
     symlink("longhaul.db", &other).unwrap();
     let _first = folder.drive();
-    let refused = open(options(&other, OpenMode::Driver, &folder.clock)).unwrap_err();
+    let refused = open_sqlite_store(options(&other, OpenMode::Driver, &folder.clock)).unwrap_err();
     assert!(matches!(refused, StoreError::AlreadyDriven { .. }), "{refused}");
 }
 
@@ -112,7 +113,7 @@ fn file_names_are_never_parsed_as_urls_or_sql() {
     ] {
         let folder = StoreDir::new();
         let file = folder.dir.path().join(name);
-        drop(open(options(&file, OpenMode::Driver, &folder.clock)).unwrap());
+        drop(open_sqlite_store(options(&file, OpenMode::Driver, &folder.clock)).unwrap());
         let mut expected = ["driver.lock", name];
         expected.sort_unstable();
         assert_eq!(names(folder.dir.path()), expected);
@@ -123,7 +124,7 @@ fn file_names_are_never_parsed_as_urls_or_sql() {
     let before = std::fs::read(&victim).unwrap();
     let url = format!("sqlite:file:{}", victim.display());
     let clock = std::sync::Arc::new(folder.clock);
-    let refused = open(StoreOptions::new(url, OpenMode::Outsider, clock)).unwrap_err();
+    let refused = open_sqlite_store(StoreOptions::new(url, OpenMode::Outsider, clock)).unwrap_err();
     assert!(matches!(refused, StoreError::InvalidUrl { .. }), "{refused}");
     assert_eq!(std::fs::read(&victim).unwrap(), before);
 }

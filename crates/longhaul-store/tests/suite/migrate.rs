@@ -9,7 +9,7 @@ use longhaul_core::port::store::{Store as _, StoreError};
 use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
 use longhaul_store::options::{FaultInjector, Migration};
-use longhaul_store::{OpenMode, SqliteStore, StoreOptions, open};
+use longhaul_store::{OpenMode, SqliteStore, StoreOptions, open_sqlite_store};
 use longhaul_testkit::conformance::store::batches::{
     events_batch, gate_spec, progress, raise_gate_batch,
 };
@@ -36,7 +36,7 @@ impl FaultInjector for NewerBuild {
         self.is_full.then_some(1)
     }
 
-    fn added_migrations(&self) -> &'static [Migration] {
+    fn extra_test_migrations(&self) -> &'static [Migration] {
         &[LATER]
     }
 }
@@ -66,7 +66,7 @@ impl OldStore {
     }
 
     fn open(&self, mode: OpenMode) -> Result<SqliteStore, StoreError> {
-        open(newer_build(self.folder.options(mode)))
+        open_sqlite_store(newer_build(self.folder.options(mode)))
     }
 
     /// Returns the applied migrations and the file's schema version.
@@ -133,7 +133,7 @@ async fn an_outsider_does_not_migrate_a_driven_file() {
     let old = OldStore::new().await;
     // The lock belongs to the directory, so a driver of another file in it also holds the lock.
     let beside = old.folder.dir.path().join("beside.db");
-    let driver = open(options(&beside, OpenMode::Driver, &old.folder.clock)).unwrap();
+    let driver = open_sqlite_store(options(&beside, OpenMode::Driver, &old.folder.clock)).unwrap();
     let refused = old.open(OpenMode::Outsider).unwrap_err();
     assert!(matches!(refused, StoreError::AlreadyDriven { .. }), "{refused}");
     assert_eq!(old.schema(), steps(&OLD_NAMES));
@@ -146,7 +146,7 @@ async fn an_outsider_does_not_migrate_a_driven_file() {
 async fn an_older_file_on_a_full_disk_is_read_unmigrated() {
     let old = OldStore::new().await;
     let open_on_full_disk = |role| {
-        open(StoreOptions {
+        open_sqlite_store(StoreOptions {
             fault_injector: Some(Arc::new(NewerBuild { is_full: true })),
             ..old.folder.options(role)
         })

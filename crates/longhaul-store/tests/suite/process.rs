@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use longhaul_core::port::store::{AppendRequest, AppendResult, StoreError};
 use longhaul_core::status::Status;
-use longhaul_store::{OpenMode, StoreOptions, open};
+use longhaul_store::{OpenMode, StoreOptions, open_sqlite_store};
 use longhaul_testkit::conformance::store::batches::{events_batch, progress};
 
 use super::harness::StoreDir;
@@ -73,7 +73,7 @@ async fn child() {
     let print_line = |text: String| writeln!(std::io::stdout(), "{LINE_PREFIX}{text}").unwrap();
     let wait = || std::io::stdin().lines().next();
     let folder = StoreDir::new();
-    let store = open(StoreOptions {
+    let store = open_sqlite_store(StoreOptions {
         holder: "the child".to_owned(),
         on_fatal: Some(Arc::new(move |_| print_line("fatal".to_owned()))),
         ..super::harness::options(&PathBuf::from(file), OpenMode::Driver, &folder.clock)
@@ -88,7 +88,7 @@ async fn child() {
             author: held.author(),
             batch: events_batch([progress(1)]),
         };
-        match fixture.harness.store.append(append).await {
+        match fixture.harness.store.append_to_journal(append).await {
             Ok(AppendResult::Committed { seq, .. }) => {
                 held.last = seq;
                 print_line(format!("at {seq}"));

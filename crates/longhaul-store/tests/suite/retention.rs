@@ -7,7 +7,7 @@ use longhaul_core::id::Seq;
 use longhaul_core::port::store::{PruneOutcome, PruneRequest};
 use longhaul_core::time::Millis;
 use longhaul_store::options::{CommitFault, FaultInjector};
-use longhaul_store::{OpenMode, StoreOptions, open};
+use longhaul_store::{OpenMode, StoreOptions, open_sqlite_store};
 use longhaul_testkit::conformance::store::batches::{cancel_batch, events_batch, progress};
 use longhaul_testkit::conformance::store::fixture::{StoreFixture, assert_appended};
 
@@ -18,7 +18,7 @@ use super::harness::{StoreDir, connect};
 struct CommitCounter(AtomicUsize);
 
 impl FaultInjector for CommitCounter {
-    fn commit_fault(&self) -> Option<CommitFault> {
+    fn next_commit_fault(&self) -> Option<CommitFault> {
         self.0.fetch_add(1, Ordering::Relaxed);
         None
     }
@@ -26,7 +26,7 @@ impl FaultInjector for CommitCounter {
 
 fn fixture(folder: &StoreDir) -> (StoreFixture, Arc<CommitCounter>) {
     let commits = Arc::new(CommitCounter::default());
-    let store = open(StoreOptions {
+    let store = open_sqlite_store(StoreOptions {
         fault_injector: Some(Arc::clone(&commits) as Arc<dyn FaultInjector>),
         ..folder.options(OpenMode::Driver)
     });
@@ -44,7 +44,7 @@ async fn prune(store_fixture: &StoreFixture, commits: &CommitCounter) -> (PruneO
         blobs_older_than: Millis::ZERO,
         limit: 1_000,
     };
-    let pruned = store_fixture.harness.store.prune(request).await.unwrap();
+    let pruned = store_fixture.harness.store.prune_old_data(request).await.unwrap();
     (pruned, commits.0.load(Ordering::Relaxed) - before)
 }
 

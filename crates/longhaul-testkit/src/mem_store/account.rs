@@ -2,11 +2,11 @@
 //!
 //! Invariant: a hold never makes spent, lost and held amounts together exceed a cap.
 
-use longhaul_core::change::HoldSettlement;
+use longhaul_core::change::BudgetHoldSettlement;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::port::records::BudgetAccount;
-use longhaul_core::port::store::RefusalReason;
+use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget};
 
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
@@ -18,7 +18,7 @@ impl Tx<'_> {
         let mut account = self.account(root);
         let left = remaining(&account);
         if !left.covers(hold) {
-            return refuse(RefusalReason::OverBudget(left));
+            return refuse(AppendRefusalReason::OverBudget(left));
         }
         account.held = plus(account.held, hold);
         self.tables.accounts.insert(root, account);
@@ -26,7 +26,7 @@ impl Tx<'_> {
     }
 
     /// Settles a hold: the amount is spent, lost or released.
-    pub(crate) fn settle(&mut self, run: RunId, settlement: HoldSettlement) {
+    pub(crate) fn settle(&mut self, run: RunId, settlement: BudgetHoldSettlement) {
         let root = self.root(run);
         let mut account = self.account(root);
         account.held = minus(account.held, settlement.held);

@@ -2,9 +2,9 @@
 //!
 //! Invariant: events and their changes are committed together.
 
-use longhaul_core::change::{Batch, Change, SchedulingUpdate};
-use longhaul_core::port::store::{AppendRequest, AppendResult, Author, RefusalReason};
-use longhaul_core::request::RequestEffect;
+use longhaul_core::change::{Batch, Change, RunSchedulingUpdate};
+use longhaul_core::port::store::{AppendRefusalReason, AppendRequest, AppendResult, JournalAuthor};
+use longhaul_core::request::IdempotentRequestEffect;
 
 use crate::mem_store::rows::{Head, State};
 use crate::mem_store::tx::{BrokenRule, JournalAppend, Rollback, Tx};
@@ -16,23 +16,25 @@ impl Tx<'_> {
         append: AppendRequest,
     ) -> Result<AppendResult, Rollback<AppendResult>> {
         let AppendRequest { run, author, batch } = append;
-        if author == Author::Outsider
+        if author == JournalAuthor::Outsider
             && let Some(event) = batch.events.iter().find(|event| event.from_outside().is_none())
         {
-            return Ok(AppendResult::Refused(RefusalReason::NotAllowedForOutsider(event.kind())));
+            return Ok(AppendResult::Refused(AppendRefusalReason::NotAllowedForOutsider(
+                event.kind(),
+            )));
         }
         let Some(head) = self.tables.heads.get(&run).cloned() else {
             return Ok(AppendResult::RunNotFound);
         };
         let epoch = match author {
-            Author::Driver { epoch, .. } => epoch,
-            Author::Outsider | Author::Closer { .. } => head.epoch,
+            JournalAuthor::Driver { epoch, .. } => epoch,
+            JournalAuthor::Outsider | JournalAuthor::Closer { .. } => head.epoch,
         };
         let growth = JournalAppend { run, epoch, events: &batch.events };
         if let Some(instead) = self.rejection(author, &head, &growth, &batch) {
             return Ok(instead);
         }
-        if author == Author::Outsider {
+        if author == JournalAuthor::Outsider {
             self.wake_by_events(run, &batch.events);
         }
         let mut request = None;
@@ -49,7 +51,7 @@ impl Tx<'_> {
         }
         let seq = self.append_events(&JournalAppend { run, epoch, events: &batch.events })?;
         if let Some(request_key) = request {
-            self.mark_request(&request_key, RequestEffect::Events { run, seq });
+            self.mark_request(&request_key, IdempotentRequestEffect::Events { run, seq });
         }
         Ok(AppendResult::Committed { seq, now: self.now })
     }
@@ -58,17 +60,17 @@ impl Tx<'_> {
     /// that it holds.
     fn rejection(
         &self,
-        author: Author,
+        author: JournalAuthor,
         head: &Head,
         growth: &JournalAppend<'_>,
         batch: &Batch,
     ) -> Option<AppendResult> {
         let (after, holds, any_epoch) = match author {
-            Author::Outsider => {
+            JournalAuthor::Outsider => {
                 let is_late = head.state.is_ended() && !batch.events.is_empty();
                 return is_late.then_some(AppendResult::RunEnded);
             }
-            Author::Driver { worker, epoch, after } => {
+            JournalAuthor::Driver { worker, epoch, after } => {
                 let holds = match head.state {
                     State::Leased(by) => {
                         let unfenced = matches!(
@@ -85,7 +87,7 @@ impl Tx<'_> {
                 };
                 (after, holds, false)
             }
-            Author::Closer { after } => {
+            JournalAuthor::Closer { after } => {
                 let holds = match head.state {
                     State::Ready | State::Parked { .. } | State::LaneWait | State::Paused => true,
                     State::Leased(_) | State::Ended { .. } => false,
@@ -95,7 +97,7 @@ impl Tx<'_> {
                 (after, holds, true)
             }
         };
-        let drives = matches!(author, Author::Driver { .. });
+        let drives = matches!(author, JournalAuthor::Driver { .. });
         let blind = match self.broken_rule {
             Some(BrokenRule::Park) => is_park(batch),
             Some(BrokenRule::Driver) => drives,
@@ -122,5 +124,6 @@ impl Tx<'_> {
 
 fn is_park(batch: &Batch) -> bool {
     let mut changes = batch.changes.iter();
-    changes.any(|change| matches!(change, Change::UpdateScheduling(SchedulingUpdate::Park { .. })))
+    changes
+        .any(|change| matches!(change, Change::UpdateScheduling(RunSchedulingUpdate::Park { .. })))
 }

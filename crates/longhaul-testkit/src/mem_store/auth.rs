@@ -5,11 +5,11 @@
 
 use longhaul_core::id::KeyName;
 use longhaul_core::port::auth::{
-    GateLinkRow, KeyRef, KeyRow, NewKey, NewToken, TokenKind, TokenRow,
+    ApiKeyRef, GateLinkRow, KeyRow, NewKey, NewToken, TokenKind, TokenRow,
 };
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
-use longhaul_core::request::RequestEffect;
+use longhaul_core::request::IdempotentRequestEffect;
 use longhaul_core::time::Millis;
 
 use crate::mem_store::rows::Tables;
@@ -35,7 +35,7 @@ impl Tx<'_> {
     /// Adds a key. Returns `false` if the name is taken.
     pub(crate) fn add_key(&mut self, key: NewKey) -> Result<bool, StoreError> {
         let earlier = key.request.as_ref().and_then(|request_key| self.request_effect(request_key));
-        if let Some(RequestEffect::Key(unseen)) = earlier
+        if let Some(IdempotentRequestEffect::Key(unseen)) = earlier
             && let Some((row_id, _)) = self.tables.key(unseen)
         {
             let (row_id, now) = (*row_id, self.now);
@@ -64,7 +64,7 @@ impl Tx<'_> {
         let row_id = self.tables.next_row_id();
         self.tables.api_keys.insert(row_id, row);
         if let Some(request_key) = &key.request {
-            self.mark_request(request_key, RequestEffect::Key(key.hash));
+            self.mark_request(request_key, IdempotentRequestEffect::Key(key.hash));
         }
         Ok(true)
     }
@@ -75,7 +75,7 @@ impl Tx<'_> {
         let (row_id, mut row) = (*row_id, row.clone());
         row.revoked_at = Some(self.now);
         self.tables.api_keys.insert(row_id, row.clone());
-        let held = KeyRef::Key(row.hash);
+        let held = ApiKeyRef::Key(row.hash);
         let tokens = &mut self.tables.tokens;
         tokens.remove_where(|_, token| token.issuer == held);
         Some(row)
@@ -108,8 +108,8 @@ impl Tx<'_> {
     pub(crate) fn token(&self, kind: TokenKind, hash: Hash) -> Option<TokenRow> {
         let row = self.tables.tokens.get(&(kind, hash))?;
         let counts = match &row.issuer {
-            KeyRef::Local => true,
-            KeyRef::Key(key) => {
+            ApiKeyRef::Local => true,
+            ApiKeyRef::Key(key) => {
                 let key = self.tables.key(*key);
                 key.is_some_and(|(_, key)| key.is_valid_at(self.now))
             }

@@ -1,6 +1,6 @@
 //! Applies the individual changes of a batch.
 
-use longhaul_core::change::{Change, OutboxRow, RuleRow, SandboxRow, UsageRow};
+use longhaul_core::change::{ApprovalRuleRow, Change, OutboxRow, SandboxRow, UsageRow};
 use longhaul_core::id::{RunId, ThreadKey};
 use longhaul_core::message::Message;
 
@@ -86,7 +86,7 @@ impl Tx<'_> {
         self.tables.sandboxes.insert(row.sandbox, row);
     }
 
-    fn put_rule(&mut self, run: RunId, row: RuleRow) {
+    fn put_rule(&mut self, run: RunId, row: ApprovalRuleRow) {
         self.tables.rules.insert((run, row.rule), row);
     }
 }

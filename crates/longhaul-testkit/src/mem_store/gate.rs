@@ -4,7 +4,7 @@
 use longhaul_core::change::{GateTransition, GateUpdate};
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::{Answer, GateRow, GateSpec, GateStatus, RecordedAnswer};
-use longhaul_core::port::store::{GateFilter, RefusalReason};
+use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
 
 use crate::mem_store::rows::Tables;
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
@@ -28,11 +28,11 @@ impl Tx<'_> {
     /// Adds an answer to an open gate, or closes it.
     pub(crate) fn update_gate(&mut self, closing: GateUpdate) -> ChangeResult {
         let Some(gate) = self.tables.gates.get(&closing.gate) else {
-            return refuse(RefusalReason::GateNotFound);
+            return refuse(AppendRefusalReason::GateNotFound);
         };
         if gate.status != GateStatus::Open {
             let last = gate.answers.last().cloned().map(Box::new);
-            return refuse(RefusalReason::GateClosed(gate.status, last));
+            return refuse(AppendRefusalReason::GateClosed(gate.status, last));
         }
         // A gate without a deadline never expires.
         let is_over = gate.deadline.is_some_and(|deadline| self.now >= deadline);
@@ -43,7 +43,7 @@ impl Tx<'_> {
             GateTransition::Withdrawn => (GateStatus::Withdrawn, None),
         };
         if is_over && answer.is_some() {
-            return refuse(RefusalReason::GateClosed(GateStatus::Expired, None));
+            return refuse(AppendRefusalReason::GateClosed(GateStatus::Expired, None));
         }
         let at = self.now;
         let given = answer.map(|answer: Answer| RecordedAnswer { at, answer });

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a run is in the queue if and only if its state is ready.
 
-use longhaul_core::change::SchedulingUpdate;
+use longhaul_core::change::RunSchedulingUpdate;
 use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::id::RunId;
 use longhaul_core::port::queue::QueuePosition;
@@ -35,17 +35,17 @@ impl Tx<'_> {
     }
 
     /// Applies the head update of a batch.
-    pub(crate) fn set_head(&mut self, run: RunId, to: SchedulingUpdate) {
+    pub(crate) fn set_head(&mut self, run: RunId, to: RunSchedulingUpdate) {
         match to {
-            SchedulingUpdate::Park { reason, blocked, release_lane } => {
+            RunSchedulingUpdate::Park { reason, blocked, release_lane } => {
                 self.set_state(run, State::Parked { reason, blocked });
                 if release_lane {
                     self.leave_lane(run);
                 }
             }
-            SchedulingUpdate::Pause => self.set_state(run, State::Paused),
-            SchedulingUpdate::Release => self.set_state(run, State::Ready),
-            SchedulingUpdate::End { status, code, releases_lane: frees_lane } => {
+            RunSchedulingUpdate::Pause => self.set_state(run, State::Paused),
+            RunSchedulingUpdate::Release => self.set_state(run, State::Ready),
+            RunSchedulingUpdate::End { status, code, releases_lane: frees_lane } => {
                 self.set_state(run, State::Ended { status, code });
                 let now = self.now;
                 let heads = &mut self.tables.heads;

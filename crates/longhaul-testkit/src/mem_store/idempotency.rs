@@ -4,17 +4,20 @@
 //! all does not overwrite the response of the server that took over.
 
 use longhaul_core::port::auth::{
-    IdempotencyKey, IdempotencyRequest, IdempotencyState, StoredResponse,
+    IdempotencyKey, IdempotencyRequest, IdempotentRequestState, StoredResponse,
 };
-use longhaul_core::port::store::RefusalReason;
-use longhaul_core::request::RequestEffect;
+use longhaul_core::port::store::AppendRefusalReason;
+use longhaul_core::request::IdempotentRequestEffect;
 
 use crate::mem_store::rows::IdempotentRequest;
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
     /// Begins a request.
-    pub(crate) fn begin_request(&mut self, new_request: IdempotencyRequest) -> IdempotencyState {
+    pub(crate) fn begin_request(
+        &mut self,
+        new_request: IdempotencyRequest,
+    ) -> IdempotentRequestState {
         let now = self.now;
         let existing = self.tables.requests.get(&new_request.key);
         let existing = existing.filter(|existing| {
@@ -31,20 +34,22 @@ impl Tx<'_> {
                     effect: None,
                 };
                 self.tables.requests.insert(new_request.key, request);
-                IdempotencyState::Acquired
+                IdempotentRequestState::Acquired
             }
-            Some(existing) if existing.body != new_request.body_hash => IdempotencyState::Conflict,
+            Some(existing) if existing.body != new_request.body_hash => {
+                IdempotentRequestState::Conflict
+            }
             Some(existing) => match (&existing.response, &existing.effect) {
-                (Some(reply), _) => IdempotencyState::Completed(reply.clone()),
+                (Some(reply), _) => IdempotentRequestState::Completed(reply.clone()),
                 (None, Some(effect)) if existing.lease_until <= now => {
                     let effect = effect.clone();
                     let requests = &mut self.tables.requests;
                     requests.update(&new_request.key, |request| {
                         request.lease_until = now.plus(new_request.lease);
                     });
-                    IdempotencyState::Applied(effect)
+                    IdempotentRequestState::Applied(effect)
                 }
-                (None, _) => IdempotencyState::InProgress,
+                (None, _) => IdempotentRequestState::InProgress,
             },
         }
     }
@@ -57,12 +62,12 @@ impl Tx<'_> {
             .is_some_and(|existing| existing.response.is_none() && existing.effect.is_none())
         {
             true => Ok(()),
-            false => refuse(RefusalReason::RequestAlreadyApplied),
+            false => refuse(AppendRefusalReason::RequestAlreadyApplied),
         }
     }
 
     /// Records the effect of a request in progress.
-    pub(crate) fn mark_request(&mut self, key: &IdempotencyKey, effect: RequestEffect) {
+    pub(crate) fn mark_request(&mut self, key: &IdempotencyKey, effect: IdempotentRequestEffect) {
         self.tables.requests.update(key, |request| {
             if request.response.is_none() {
                 request.effect = Some(effect);
@@ -71,7 +76,7 @@ impl Tx<'_> {
     }
 
     /// Returns the effect of an earlier attempt at a request.
-    pub(crate) fn request_effect(&self, key: &IdempotencyKey) -> Option<RequestEffect> {
+    pub(crate) fn request_effect(&self, key: &IdempotencyKey) -> Option<IdempotentRequestEffect> {
         let existing = self.tables.requests.get(key)?;
         existing.effect.clone().filter(|_| existing.response.is_none())
     }

@@ -2,9 +2,9 @@
 //!
 //! Invariant: at most one run of a lane can run at a time.
 
-use longhaul_core::change::{LaneEntry, TimerKind};
+use longhaul_core::change::{LaneEntryPolicy, TimerKind};
 use longhaul_core::id::{LaneKey, RunId, TimerId};
-use longhaul_core::port::store::{BusyLane, RefusalReason};
+use longhaul_core::port::store::{AppendRefusalReason, BusyLane};
 
 use crate::mem_store::rows::{State, Timer};
 use crate::mem_store::tx::{BrokenRule, ChangeResult, Tx, refuse};
@@ -30,7 +30,7 @@ impl Tx<'_> {
         if let LaneLimit::Depth(max) = bound
             && lane.depth >= max
         {
-            return refuse(RefusalReason::LaneFull(key));
+            return refuse(AppendRefusalReason::LaneFull(key));
         }
         let position = lane.next_position;
         lane.next_position += 1;
@@ -147,7 +147,7 @@ impl Tx<'_> {
     }
 
     /// Refuses a run whose lane contains runs that it must not queue behind.
-    pub(crate) fn check_lane_entry(&self, run: RunId, entry: LaneEntry) -> ChangeResult {
+    pub(crate) fn check_lane_entry(&self, run: RunId, entry: LaneEntryPolicy) -> ChangeResult {
         let lane = self.tables.heads.get(&run).and_then(|head| head.lane.clone());
         let Some(key) = lane else {
             return Ok(());
@@ -156,9 +156,9 @@ impl Tx<'_> {
             return Ok(());
         };
         let is_refused = match entry {
-            LaneEntry::Enqueue | LaneEntry::Interrupt => false,
-            LaneEntry::IfEmpty => true,
-            LaneEntry::IfNoneWaits { .. } => {
+            LaneEntryPolicy::Enqueue | LaneEntryPolicy::Interrupt => false,
+            LaneEntryPolicy::IfEmpty => true,
+            LaneEntryPolicy::IfNoneWaits { .. } => {
                 self.tables.heads.get(&last).is_some_and(|head| head.epoch.0 == 0)
             }
         };
@@ -166,7 +166,7 @@ impl Tx<'_> {
             return Ok(());
         }
         let head = self.tables.lanes.get(&key).and_then(|lane| lane.head);
-        refuse(RefusalReason::LaneBusy(BusyLane { lane: key, head, last }))
+        refuse(AppendRefusalReason::LaneBusy(BusyLane { lane: key, head, last }))
     }
 
     /// Arms a timer for every run in the lane of `newer` that cancels it.

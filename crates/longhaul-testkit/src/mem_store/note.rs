@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use longhaul_core::id::{NoteId, ResourceKey};
 use longhaul_core::note::{
-    NOTES_MAX, NewNote, Note, NoteOutcome, insert_spaces_in_unspaced_scripts, is_combining_mark,
+    AddNoteOutcome, NOTES_MAX, NewNote, Note, insert_spaces_in_unspaced_scripts, is_combining_mark,
     query_words,
 };
 
@@ -21,23 +21,23 @@ const COMMON_WORD_IDF: f64 = 1e-6;
 
 impl Tx<'_> {
     /// Adds a note, unless its key exists or the limit is reached.
-    pub(crate) fn add_note(&mut self, resource: &ResourceKey, note: &NewNote) -> NoteOutcome {
+    pub(crate) fn add_note(&mut self, resource: &ResourceKey, note: &NewNote) -> AddNoteOutcome {
         let mut count = 0;
         for (_, stored) in self.tables.notes_of(resource) {
             if stored.key == note.key() {
-                return NoteOutcome::Existing(stored.note.id);
+                return AddNoteOutcome::Existing(stored.note.id);
             }
             count += 1;
         }
         if count >= NOTES_MAX {
-            return NoteOutcome::Full;
+            return AddNoteOutcome::Full;
         }
         let stored = note.to_note(resource, self.now);
         let id = stored.id;
         let row = StoredNote { key: note.key().to_owned(), note: stored };
         let row_id = self.tables.next_row_id();
         self.tables.notes.insert((resource.clone(), row_id), row);
-        NoteOutcome::Stored(id)
+        AddNoteOutcome::Stored(id)
     }
 }
 

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use longhaul_core::change::{LaneEntry, NewRun, TimerKind};
+use longhaul_core::change::{LaneEntryPolicy, NewRun, TimerKind};
 use longhaul_core::id::{Epoch, LaneKey, RunId, Seq, TimerId};
 use longhaul_core::port::records::BudgetAccount;
 use longhaul_core::port::store::{
-    CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, RefusalReason, StoreError,
+    AppendRefusalReason, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, StoreError,
 };
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::Millis;
@@ -69,7 +69,7 @@ impl Tx<'_> {
         key: IdempotencyRecord,
     ) -> ChangeResult {
         if self.earlier_response(&key).is_some() {
-            return refuse(RefusalReason::SubmitKeyUsed);
+            return refuse(AppendRefusalReason::SubmitKeyUsed);
         }
         self.save_key(key, vec![run]);
         Ok(())
@@ -106,8 +106,10 @@ impl Tx<'_> {
         }
         let lane = task.lane.clone().filter(|_| origin == RunOrigin::Run);
         let collect_window = match lane_entry {
-            LaneEntry::IfNoneWaits { window } => Some(window),
-            LaneEntry::Enqueue | LaneEntry::IfEmpty | LaneEntry::Interrupt => None,
+            LaneEntryPolicy::IfNoneWaits { window } => Some(window),
+            LaneEntryPolicy::Enqueue | LaneEntryPolicy::IfEmpty | LaneEntryPolicy::Interrupt => {
+                None
+            }
         };
         let head = Head { collect_window, ..self.new_head(task, lane) };
         self.tables.heads.insert(id, head);
@@ -116,7 +118,7 @@ impl Tx<'_> {
         match start {
             EarliestStart::Now => {
                 self.check_lane_entry(id, lane_entry)?;
-                if lane_entry == LaneEntry::Interrupt {
+                if lane_entry == LaneEntryPolicy::Interrupt {
                     self.interrupt_lane(id);
                 }
                 self.enter_lane(id, LaneLimit::Depth(lane_depth_max))
@@ -160,12 +162,12 @@ impl Tx<'_> {
     }
 }
 
-fn map_refusal(undo: Rollback<RefusalReason>) -> Rollback<CreateRunsOutcome> {
+fn map_refusal(undo: Rollback<AppendRefusalReason>) -> Rollback<CreateRunsOutcome> {
     match undo {
-        Rollback::Answer(RefusalReason::LaneFull(lane)) => {
+        Rollback::Answer(AppendRefusalReason::LaneFull(lane)) => {
             Rollback::Answer(CreateRunsOutcome::LaneFull(lane))
         }
-        Rollback::Answer(RefusalReason::LaneBusy(busy)) => {
+        Rollback::Answer(AppendRefusalReason::LaneBusy(busy)) => {
             Rollback::Answer(CreateRunsOutcome::LaneBusy(busy))
         }
         // Opening a run can be refused only by its lane.

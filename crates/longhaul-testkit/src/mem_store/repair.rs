@@ -3,7 +3,7 @@
 use longhaul_core::change::SandboxState;
 use longhaul_core::id::{GateId, LaneKey, RunId, SandboxId};
 use longhaul_core::policy::gate::GateStatus;
-use longhaul_core::port::records::RepairCounts;
+use longhaul_core::port::records::RepairedRowCounts;
 
 use crate::mem_store::head::ready_key;
 use crate::mem_store::rows::{Head, Lane, ReadyKey, State};
@@ -11,14 +11,14 @@ use crate::mem_store::tx::Tx;
 
 impl Tx<'_> {
     /// Repairs all inconsistent rows.
-    pub(crate) fn repair(&mut self) -> RepairCounts {
+    pub(crate) fn repair(&mut self) -> RepairedRowCounts {
         let ready_without_row = self.add_missing_ready_rows();
         let row_without_ready = self.remove_stale_ready_rows();
         let parked_for_ever = self.wake_stranded();
         let lane_stuck = self.promote_stuck_lanes();
         let gate_of_ended = self.withdraw_gates_of_ended();
         let seat_leaked = self.release_leaked_slots();
-        RepairCounts {
+        RepairedRowCounts {
             ready_without_row,
             row_without_ready,
             parked_without_waker: parked_for_ever,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_core::change::{
-    LateToolResult, OutboxRow, RuleRow, SandboxRow, SteerRow, TimerKind, UsageRow,
+    ApprovalRuleRow, LateToolResult, OutboxRow, SandboxRow, SteerRow, TimerKind, UsageRow,
 };
 use longhaul_core::id::{
     Epoch, GateId, InboxName, LaneKey, ResourceKey, RuleId, RunId, SandboxId, ScheduleName, Seq,
@@ -19,7 +19,7 @@ use longhaul_core::port::queue::QueuePosition;
 use longhaul_core::port::records::{BudgetAccount, GlobalSeq, RunCheckpoint};
 use longhaul_core::port::store::WorkerLiveness;
 use longhaul_core::raw::Hash;
-use longhaul_core::request::RequestEffect;
+use longhaul_core::request::IdempotentRequestEffect;
 use longhaul_core::schedule::ScheduleRow;
 use longhaul_core::status::Status;
 use longhaul_core::task::TaskSpec;
@@ -76,7 +76,7 @@ tables! {
     blob_refs: (RunId, Hash) => (),
     definitions: Hash => Arc<[u8]>,
     sandboxes: SandboxId => SandboxRow,
-    rules: (RunId, RuleId) => RuleRow,
+    rules: (RunId, RuleId) => ApprovalRuleRow,
     idempotency_keys: (String, String) => IdempotentOpen,
     workers: WorkerId => Worker,
     late_results: (RunId, u64) => LateToolResult,
@@ -244,7 +244,7 @@ pub(crate) struct IdempotentRequest {
     pub(crate) lease_until: Timestamp,
     /// Stored response. `None` means that the request is in progress.
     pub(crate) response: Option<StoredResponse>,
-    pub(crate) effect: Option<RequestEffect>,
+    pub(crate) effect: Option<IdempotentRequestEffect>,
 }
 
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 
 use longhaul_core::change::{SandboxSlot, TimerKind};
 use longhaul_core::id::{RunId, SandboxId, TimerId};
-use longhaul_core::port::store::RefusalReason;
+use longhaul_core::port::store::AppendRefusalReason;
 
 use crate::mem_store::rows::{SlotWait, Timer};
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
@@ -21,7 +21,7 @@ impl Tx<'_> {
         let taken = self.tables.slots.iter();
         let taken = taken.filter(|(_, provider)| **provider == slot.provider).count();
         if taken >= slot.capacity as usize {
-            return refuse(RefusalReason::NoSlot);
+            return refuse(AppendRefusalReason::NoSlot);
         }
         self.tables.slot_waits.remove(&(slot.provider.clone(), run));
         self.tables.slots.insert(slot.sandbox, slot.provider);

@@ -2,7 +2,7 @@
 
 use longhaul_core::change::{STEERS_MAX, SteerRow, SteerStatus, SteerUpdate};
 use longhaul_core::id::RunId;
-use longhaul_core::port::store::RefusalReason;
+use longhaul_core::port::store::AppendRefusalReason;
 
 use crate::mem_store::rows::Tables;
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
@@ -12,7 +12,7 @@ impl Tx<'_> {
     pub(crate) fn queue_steer(&mut self, run: RunId, steer: SteerRow) -> ChangeResult {
         let rows = self.tables.steers_of(run);
         if rows.filter(|(_, row)| is_queued(row)).count() >= STEERS_MAX {
-            return refuse(RefusalReason::SteersFull);
+            return refuse(AppendRefusalReason::SteersFull);
         }
         let row_id = self.tables.next_row_id();
         self.tables.steers.insert((run, row_id), steer);
@@ -26,7 +26,7 @@ impl Tx<'_> {
         let found = waiting.next().map(|(key, _)| *key);
         drop(waiting);
         let Some(key) = found else {
-            return refuse(RefusalReason::SteerSettled);
+            return refuse(AppendRefusalReason::SteerSettled);
         };
         self.tables.steers.update(&key, |row| {
             if let Some((text, delivery)) = &to.edit {

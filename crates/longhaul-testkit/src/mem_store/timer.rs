@@ -1,11 +1,11 @@
 //! Timers: armed, due, and consumed once. A timer does not wake a run itself: the event that
 //! reports it does, and consumes the timer in the same batch.
 
-use longhaul_core::change::{DueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::TimerId;
-use longhaul_core::policy::gate::{GateStatus, TimeoutAction};
+use longhaul_core::policy::gate::{GateStatus, GateTimeoutAction};
 use longhaul_core::port::records::DueTimer;
-use longhaul_core::port::store::RefusalReason;
+use longhaul_core::port::store::AppendRefusalReason;
 
 use crate::mem_store::rows::Timer;
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
@@ -16,15 +16,15 @@ impl Tx<'_> {
         match to {
             TimerUpdate::Arm { timer, run, due, kind: what } => {
                 let due = match due {
-                    DueTime::Now => self.now,
-                    DueTime::After(delay) => self.now.plus(delay),
-                    DueTime::At(at) => at,
+                    TimerDueTime::Now => self.now,
+                    TimerDueTime::After(delay) => self.now.plus(delay),
+                    TimerDueTime::At(at) => at,
                 };
                 self.arm(timer, Timer { run, due, kind: what });
             }
             TimerUpdate::Consume(timer) => {
                 let Some(spent) = self.tables.timers.remove(&timer) else {
-                    return refuse(RefusalReason::TimerConsumed);
+                    return refuse(AppendRefusalReason::TimerConsumed);
                 };
                 self.tables.due.remove(&(spent.due, timer));
             }
@@ -60,7 +60,7 @@ impl Tx<'_> {
     }
 
     /// Returns the timeout action of the timer's gate, if the gate is still open.
-    fn gate_timeout(&self, what: &TimerKind) -> Option<TimeoutAction> {
+    fn gate_timeout(&self, what: &TimerKind) -> Option<GateTimeoutAction> {
         let (TimerKind::GateDeadline(gate) | TimerKind::GateRemind(gate)) = what else {
             return None;
         };

@@ -2,22 +2,22 @@
 
 use async_trait::async_trait;
 
-use longhaul_core::change::{LateToolResult, RuleRow, SandboxRow, SteerRow};
+use longhaul_core::change::{ApprovalRuleRow, LateToolResult, SandboxRow, SteerRow};
 use longhaul_core::id::{
     BatchId, InboxName, KeyName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey,
     WorkerId,
 };
 use longhaul_core::message::Message;
-use longhaul_core::note::{NewNote, Note, NoteOutcome};
+use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::auth::{
-    AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRow, NewKey,
-    NewToken, StoredResponse, TokenKind, TokenRow,
+    AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotentRequestState, KeyRow,
+    NewKey, NewToken, StoredResponse, TokenKind, TokenRow,
 };
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
-    ModelUsage, OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
+    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
@@ -55,7 +55,7 @@ impl Store for MemStore {
         self.read_tx(|tx| journal::page_with_time(tx, request))
     }
 
-    async fn append(&self, append: AppendRequest) -> StoreResult<AppendResult> {
+    async fn append_to_journal(&self, append: AppendRequest) -> StoreResult<AppendResult> {
         self.write_tx(|tx| tx.append(append))
     }
 
@@ -71,11 +71,11 @@ impl Store for MemStore {
         Ok(self.read_tx(|tx| tx.tables.gates(&filter)))
     }
 
-    fn watch(&self) -> Box<dyn StoreWatcher> {
+    fn watch_for_changes(&self) -> Box<dyn StoreWatcher> {
         self.watch_changes()
     }
 
-    async fn prune(&self, request: PruneRequest) -> StoreResult<PruneOutcome> {
+    async fn prune_old_data(&self, request: PruneRequest) -> StoreResult<PruneOutcome> {
         self.write_tx(|tx| Ok(tx.prune(request)))
     }
 }
@@ -90,7 +90,7 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.due.iter().next().map(|((due, _), ())| *due)))
     }
 
-    async fn repair_rows(&self) -> StoreResult<RepairCounts> {
+    async fn repair_inconsistent_rows(&self) -> StoreResult<RepairedRowCounts> {
         self.write_tx(|tx| Ok(tx.repair()))
     }
 
@@ -110,14 +110,18 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.thread_messages(thread, usize::MAX).len() as u64))
     }
 
-    async fn extend_thread(&self, thread: &ThreadKey, messages: Vec<Message>) -> StoreResult<()> {
+    async fn append_thread_messages(
+        &self,
+        thread: &ThreadKey,
+        messages: Vec<Message>,
+    ) -> StoreResult<()> {
         self.write_tx(|tx| {
             tx.extend_thread(thread, messages);
             Ok(())
         })
     }
 
-    async fn add_note(&self, resource: &ResourceKey, note: NewNote) -> StoreResult<NoteOutcome> {
+    async fn add_note(&self, resource: &ResourceKey, note: NewNote) -> StoreResult<AddNoteOutcome> {
         self.write_tx(|tx| Ok(tx.add_note(resource, &note)))
     }
 
@@ -160,7 +164,7 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.steers_of(run).map(|(_, row)| row.clone()).collect()))
     }
 
-    async fn approval_rules(&self, run: RunId) -> StoreResult<Vec<RuleRow>> {
+    async fn approval_rules(&self, run: RunId) -> StoreResult<Vec<ApprovalRuleRow>> {
         let all = (run, RuleId::from_bits(0))..=(run, RuleId::from_bits(u128::MAX));
         Ok(self.read_tx(|tx| tx.tables.rules.range(all).map(|(_, row)| row.clone()).collect()))
     }
@@ -188,7 +192,7 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.lanes(after, limit)))
     }
 
-    async fn set_lane_paused(&self, lane: &LaneKey, paused: bool) -> StoreResult<LaneRow> {
+    async fn set_lane_pause_state(&self, lane: &LaneKey, paused: bool) -> StoreResult<LaneRow> {
         self.write_tx(|tx| {
             tx.set_lane_paused(lane, paused);
             let row = tx.tables.lane(lane);
@@ -204,7 +208,7 @@ impl RecordStore for MemStore {
         }))
     }
 
-    async fn count_by_inbox(&self, inbox: Option<&InboxName>) -> StoreResult<Vec<InboxRow>> {
+    async fn count_runs_by_inbox(&self, inbox: Option<&InboxName>) -> StoreResult<Vec<InboxRow>> {
         Ok(self.read_tx(|tx| tx.tables.count_by_inbox(inbox)))
     }
 
@@ -348,7 +352,7 @@ impl AuthStore for MemStore {
     async fn begin_idempotent_request(
         &self,
         request: IdempotencyRequest,
-    ) -> StoreResult<IdempotencyState> {
+    ) -> StoreResult<IdempotentRequestState> {
         self.write_tx(|tx| Ok(tx.begin_request(request)))
     }
 

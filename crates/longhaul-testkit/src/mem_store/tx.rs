@@ -3,7 +3,7 @@
 
 use longhaul_core::event::Event;
 use longhaul_core::id::{Epoch, RunId};
-use longhaul_core::port::store::{RefusalReason, StoreError};
+use longhaul_core::port::store::{AppendRefusalReason, StoreError};
 use longhaul_core::time::Timestamp;
 
 use crate::mem_store::rows::Tables;
@@ -47,10 +47,10 @@ impl<T> From<StoreError> for Rollback<T> {
 }
 
 /// Result of one change.
-pub(crate) type ChangeResult = Result<(), Rollback<RefusalReason>>;
+pub(crate) type ChangeResult = Result<(), Rollback<AppendRefusalReason>>;
 
 /// Refuses a change.
-pub(crate) fn refuse(why: RefusalReason) -> ChangeResult {
+pub(crate) fn refuse(why: AppendRefusalReason) -> ChangeResult {
     Err(Rollback::Answer(why))
 }
 

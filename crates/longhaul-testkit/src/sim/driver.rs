@@ -18,7 +18,8 @@ use longhaul_core::port::model::ModelRequest;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::schedules::ScheduleStore;
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Author, Claim, JournalReadRequest, RefusalReason, Store,
+    AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, JournalReadRequest,
+    Store,
 };
 use longhaul_core::raw::{Hash, StoredText};
 use longhaul_core::time::Millis;
@@ -28,7 +29,7 @@ use longhaul_run::input::{
     InterruptedReply, ModelReply, PerceptionRefresh, ToolCallResult, ToolCallStatus,
 };
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
-use longhaul_run::{DecideContext, Input, Run, Step, decide, next};
+use longhaul_run::{DecideContext, EngineStep, Run, RunInput, decide, next_engine_step};
 
 use crate::sim::SimError;
 use crate::sim::external_world::{ExternalWorld, ModelCall, ToolEffect};
@@ -73,7 +74,7 @@ enum DriverStage {
     /// Tool calls are running: the pending calls and the results so far.
     RunningTools(Vec<ToolCallTask>, Vec<ToolCallResult>),
     /// An input waits to be committed.
-    Committing(Input),
+    Committing(RunInput),
 }
 
 /// Result of one step.
@@ -124,7 +125,7 @@ impl ReferenceDriver {
         match std::mem::replace(&mut self.stage, DriverStage::Ready) {
             DriverStage::Claimed => {
                 self.catch_up().await?;
-                self.stage = DriverStage::Committing(Input::Advance);
+                self.stage = DriverStage::Committing(RunInput::Advance);
                 Ok(DriveProgress::Continue)
             }
             DriverStage::Ready => self.next_step(),
@@ -170,15 +171,16 @@ impl ReferenceDriver {
         let Some(run) = &self.run else {
             return Ok(DriveProgress::Done);
         };
-        self.stage = match next(run, self.ctx.now) {
-            Step::Prepare => {
-                DriverStage::Committing(Input::Prepared(Box::new(sim_preparation(run)), Vec::new()))
-            }
-            Step::RefreshPerception => {
-                DriverStage::Committing(Input::PerceptionRefreshed(Box::new(sim_perception(run))))
-            }
-            Step::AskModel(request) | Step::Compact(request) => {
-                longhaul_run::next::check_conversation(&request.messages)?;
+        self.stage = match next_engine_step(run, self.ctx.now) {
+            EngineStep::Prepare => DriverStage::Committing(RunInput::Prepared(
+                Box::new(sim_preparation(run)),
+                Vec::new(),
+            )),
+            EngineStep::RefreshPerception => DriverStage::Committing(
+                RunInput::PerceptionRefreshed(Box::new(sim_perception(run))),
+            ),
+            EngineStep::AskModel(request) | EngineStep::Compact(request) => {
+                longhaul_run::next::check_message_order(&request.messages)?;
                 let (turn, attempt) = (request.turn, request.attempt);
                 self.services.world.record_model_call(ModelCall {
                     run: self.run_id,
@@ -187,11 +189,11 @@ impl ReferenceDriver {
                 });
                 DriverStage::CallingModel(request)
             }
-            Step::UseTools(todo) => DriverStage::RunningTools(todo, Vec::new()),
-            Step::Park(_) | Step::Finish(_) | Step::Advance => {
-                DriverStage::Committing(Input::Advance)
+            EngineStep::UseTools(todo) => DriverStage::RunningTools(todo, Vec::new()),
+            EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance => {
+                DriverStage::Committing(RunInput::Advance)
             }
-            Step::Idle => return Ok(DriveProgress::Done),
+            EngineStep::Idle => return Ok(DriveProgress::Done),
         };
         Ok(DriveProgress::Continue)
     }
@@ -201,22 +203,22 @@ impl ReferenceDriver {
         let Some(run) = &self.run else { return };
         let input = if run.is_cancelling() {
             let failure = Failure::new(FailureClass::Stopped, "stopped");
-            Input::ModelFailed { failure, cost: None, active: Millis(3) }
+            RunInput::ModelFailed { failure, cost: None, active: Millis(3) }
         } else if run.has_interrupting_steer() {
-            Input::ModelInterrupted(InterruptedReply {
+            RunInput::ModelInterrupted(InterruptedReply {
                 text: "I was about to".into(),
                 usage: Usage { output_tokens: 4, estimated: true, ..Usage::default() },
                 cost: Some(PRICING.price.unwrap_or_default().cost(Usage::default())),
                 active: Millis(3),
             })
-        } else if matches!(next(run, self.ctx.now), Step::Compact(_)) {
-            Input::Compacted(Box::new(sim_compaction(request)))
+        } else if matches!(next_engine_step(run, self.ctx.now), EngineStep::Compact(_)) {
+            RunInput::Compacted(Box::new(sim_compaction(request)))
         } else {
             match Script::from_input(&run.task().input).reply(request) {
-                Err(failure) => Input::ModelFailed { failure, cost: None, active: Millis(4) },
+                Err(failure) => RunInput::ModelFailed { failure, cost: None, active: Millis(4) },
                 Ok(response) => {
                     let calls = response.reply.tool_calls().map(classify).collect();
-                    Input::ModelReplied(Box::new(ModelReply {
+                    RunInput::ModelReplied(Box::new(ModelReply {
                         response,
                         calls,
                         output_check: None,
@@ -236,7 +238,7 @@ impl ReferenceDriver {
         choose: &mut dyn FnMut(usize) -> usize,
     ) {
         if todo.is_empty() || (!done.is_empty() && choose(4) == 0) {
-            self.stage = DriverStage::Committing(Input::ToolsDone(done));
+            self.stage = DriverStage::Committing(RunInput::ToolsDone(done));
             return;
         }
         let next = todo.remove(choose(todo.len()));
@@ -244,7 +246,7 @@ impl ReferenceDriver {
             let finding = self.services.world.verify(self.run_id, next.call);
             let call = next.call;
             let verified = ToolVerified { call, outcome: finding };
-            self.stage = DriverStage::Committing(Input::Verified(verified, Vec::new()));
+            self.stage = DriverStage::Committing(RunInput::Verified(verified, Vec::new()));
             return;
         }
         let stopping = self
@@ -274,7 +276,7 @@ impl ReferenceDriver {
 
     /// Decides on an input and appends the resulting batch. On a conflict the input is decided
     /// again; the effect is not repeated.
-    async fn commit(&mut self, input: Input) -> Result<DriveProgress, SimError> {
+    async fn commit(&mut self, input: RunInput) -> Result<DriveProgress, SimError> {
         let Some(run) = &self.run else {
             return Ok(DriveProgress::Done);
         };
@@ -285,9 +287,10 @@ impl ReferenceDriver {
         if batch.is_empty() {
             return Ok(DriveProgress::Continue);
         }
-        let author = Author::Driver { worker: self.worker, epoch: self.epoch, after: run.seq() };
+        let author =
+            JournalAuthor::Driver { worker: self.worker, epoch: self.epoch, after: run.seq() };
         let append = AppendRequest { run: self.run_id, author, batch };
-        match self.services.store.append(append).await? {
+        match self.services.store.append_to_journal(append).await? {
             AppendResult::Committed { .. } => {
                 self.catch_up().await?;
                 Ok(DriveProgress::Committed)
@@ -297,7 +300,7 @@ impl ReferenceDriver {
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }
-            AppendResult::Refused(RefusalReason::OverBudget(left)) => {
+            AppendResult::Refused(AppendRefusalReason::OverBudget(left)) => {
                 self.ctx.remaining_budget = Some(left);
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
@@ -313,8 +316,8 @@ impl ReferenceDriver {
     }
 
     /// Saves the real results of a driver that has lost its run, as an outsider.
-    async fn surface_results(&self, input: Input) -> Result<(), SimError> {
-        let Input::ToolsDone(done) = input else {
+    async fn surface_results(&self, input: RunInput) -> Result<(), SimError> {
+        let RunInput::ToolsDone(done) = input else {
             return Ok(());
         };
         for tool in done.into_iter().filter(|tool| tool.status == ToolCallStatus::Completed) {
@@ -328,10 +331,10 @@ impl ReferenceDriver {
             let appended = match decided {
                 Err(_) => AppendResult::RunEnded,
                 Ok(batch) => {
-                    let author = Author::Outsider;
+                    let author = JournalAuthor::Outsider;
                     self.services
                         .store
-                        .append(AppendRequest { run: self.run_id, author, batch })
+                        .append_to_journal(AppendRequest { run: self.run_id, author, batch })
                         .await?
                 }
             };

@@ -77,7 +77,7 @@ impl DriverFactory {
             task.definition = definition.hash();
         }
         Ok(CreateRunsRequest {
-            runs: vec![longhaul_run::submit::submit(run, task)?],
+            runs: vec![longhaul_run::submit::new_run_from_task(run, task)?],
             blobs: self.definition.iter().cloned().collect(),
             idempotency: None,
         })

@@ -6,14 +6,16 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateKind, GateRow, GateStatus};
+use longhaul_core::policy::gate::{
+    Answer, AnswerScope, GateDecision, GateKind, GateRow, GateStatus,
+};
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Author, GateFilter, JournalReadRequest, RunFilter, RunRow,
+    AppendRequest, AppendResult, GateFilter, JournalAuthor, JournalReadRequest, RunFilter, RunRow,
 };
 use longhaul_core::status::Status;
 use longhaul_core::usage::MicroUsd;
-use longhaul_run::commands::{RunCommand, RunSnapshot, current_digest, decide_command};
-use longhaul_run::{DecideContext, Input, Run, decide};
+use longhaul_run::commands::{RunCommand, RunSnapshot, current_gate_digest, decide_command};
+use longhaul_run::{DecideContext, Run, RunInput, decide};
 
 use crate::sim::SimError;
 use crate::sim::driver::SimServices;
@@ -32,8 +34,8 @@ pub async fn send_command(
     let Ok(batch) = decide_command(&view, command, DecideContext::new(now)) else {
         return Ok(None);
     };
-    let author = Author::Outsider;
-    Ok(Some(services.store.append(AppendRequest { run, author, batch }).await?))
+    let author = JournalAuthor::Outsider;
+    Ok(Some(services.store.append_to_journal(AppendRequest { run, author, batch }).await?))
 }
 
 /// Fires all due timers and returns whether there were any.
@@ -52,8 +54,8 @@ pub async fn fire_due_timers(services: &SimServices) -> Result<bool, SimError> {
         ) else {
             continue;
         };
-        let author = Author::Outsider;
-        services.store.append(AppendRequest { run: timer.run, author, batch }).await?;
+        let author = JournalAuthor::Outsider;
+        services.store.append_to_journal(AppendRequest { run: timer.run, author, batch }).await?;
     }
     Ok(!due.is_empty())
 }
@@ -79,21 +81,22 @@ pub async fn answer(
     variant: usize,
 ) -> Result<Option<AppendResult>, SimError> {
     let decision = match (&gate.spec.kind, variant % 4) {
-        (GateKind::Approval | GateKind::Result, 0) => Decision::Reject,
-        (GateKind::Approval | GateKind::Result, _) => Decision::Approve,
-        (GateKind::InDoubt, 0) => Decision::Reject,
-        (GateKind::InDoubt, 1) => Decision::Complete,
-        (GateKind::InDoubt, _) => Decision::Answer("it went well".into()),
-        (GateKind::Question | GateKind::Blocked, _) => Decision::Answer("left".into()),
-        (GateKind::Signal, _) => Decision::Complete,
+        (GateKind::Approval | GateKind::Result, 0) => GateDecision::Reject,
+        (GateKind::Approval | GateKind::Result, _) => GateDecision::Approve,
+        (GateKind::InDoubt, 0) => GateDecision::Reject,
+        (GateKind::InDoubt, 1) => GateDecision::Complete,
+        (GateKind::InDoubt, _) => GateDecision::Answer("it went well".into()),
+        (GateKind::Question | GateKind::Blocked, _) => GateDecision::Answer("left".into()),
+        (GateKind::Signal, _) => GateDecision::Complete,
     };
-    let for_run = variant % 8 == 5 && gate.spec.pattern.is_some() && decision == Decision::Approve;
+    let for_run =
+        variant % 8 == 5 && gate.spec.pattern.is_some() && decision == GateDecision::Approve;
     let answer = Answer {
         by: format!("person {}", variant % 3),
         scope: if for_run { AnswerScope::Run } else { AnswerScope::Once },
         note: variant.is_multiple_of(4).then(|| "not like this".to_owned()),
         payload: None,
-        digest: current_digest(gate),
+        digest: current_gate_digest(gate),
         decision,
     };
     send_command(services, gate.run, RunCommand::Answer { gate: Box::new(gate.clone()), answer })
@@ -121,7 +124,7 @@ pub async fn steer(
 /// Cancels a run as a caller would: closes it if it has no driver, otherwise appends the
 /// request as an outsider.
 pub async fn cancel(services: &SimServices, run: RunId) -> Result<(), SimError> {
-    let input = Input::CancelNow { by: "anna".into(), reason: "enough".into() };
+    let input = RunInput::CancelNow { by: "anna".into(), reason: "enough".into() };
     if !apply_if_undriven(services, run, input).await? {
         let command = RunCommand::Cancel { by: "anna".into(), reason: "enough".into() };
         send_command(services, run, command).await?;
@@ -131,7 +134,7 @@ pub async fn cancel(services: &SimServices, run: RunId) -> Result<(), SimError> 
 
 /// Pauses a run as a caller would.
 pub async fn pause(services: &SimServices, run: RunId) -> Result<(), SimError> {
-    if !apply_if_undriven(services, run, Input::PauseNow { by: "anna".into() }).await? {
+    if !apply_if_undriven(services, run, RunInput::PauseNow { by: "anna".into() }).await? {
         send_command(services, run, RunCommand::Pause { by: "anna".into() }).await?;
     }
     Ok(())
@@ -141,7 +144,7 @@ pub async fn pause(services: &SimServices, run: RunId) -> Result<(), SimError> {
 async fn apply_if_undriven(
     services: &SimServices,
     run: RunId,
-    input: Input,
+    input: RunInput,
 ) -> Result<bool, SimError> {
     let Some(folded) = fold(services, run).await? else {
         return Ok(true);
@@ -150,8 +153,8 @@ async fn apply_if_undriven(
     let Ok(batch) = decide(&folded, input, DecideContext::new(now)) else {
         return Ok(false);
     };
-    let author = Author::Closer { after: folded.seq() };
-    let appended = services.store.append(AppendRequest { run, author, batch }).await?;
+    let author = JournalAuthor::Closer { after: folded.seq() };
+    let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
     Ok(matches!(appended, AppendResult::Committed { .. } | AppendResult::RunEnded))
 }
 

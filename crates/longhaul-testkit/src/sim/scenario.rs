@@ -5,9 +5,9 @@ use longhaul_core::id::{AgentName, IdError, InboxName, LaneKey, RunId};
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, GateRule, ResultGate, RuleAction, TimeoutAction,
+    ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction, ResultApprovalGate,
 };
-use longhaul_core::policy::{ParkedLanePolicy, Policy};
+use longhaul_core::policy::{ParkedLanePolicy, RunPolicy};
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
@@ -24,7 +24,7 @@ pub struct Scenario {
     /// Replies of the model.
     pub script: Script,
     /// Policy of the run.
-    pub policy: Policy,
+    pub policy: RunPolicy,
 }
 
 /// Returns the inbox of all simulated runs.
@@ -33,7 +33,7 @@ pub fn inbox() -> Result<InboxName, IdError> {
 }
 
 /// Builds the task of a script with this policy.
-pub fn task(run: RunId, script: &Script, policy: Policy) -> Result<TaskSpec, IdError> {
+pub fn task(run: RunId, script: &Script, policy: RunPolicy) -> Result<TaskSpec, IdError> {
     let agent = AgentName::new("simulated")?;
     let mut task = TaskSpec::new(run, agent, RawJson::from_serialize(script), inbox()?);
     task.policy = policy;
@@ -46,10 +46,10 @@ fn approval_rule(tool: &str) -> GateRule {
     GateRule {
         tool: tool.into(),
         subject: None,
-        action: RuleAction::Ask(format!("May it use {tool}?")),
+        action: GateRuleAction::Ask(format!("May it use {tool}?")),
         always: false,
         timeout: Some(Millis::from_secs(3_600)),
-        on_timeout: TimeoutAction::Reject,
+        on_timeout: GateTimeoutAction::Reject,
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
@@ -63,9 +63,9 @@ fn script(turns: &[&[&str]], text: &str) -> Script {
 
 /// Returns the scenarios that are killed at every append and recorded.
 pub fn recorded_scenarios() -> Vec<Scenario> {
-    let plain = Policy::default;
-    let guarded = || Policy { rules: vec![approval_rule("careful")], ..Policy::default() };
-    let tell = || Policy { in_doubt: Some(InDoubtPolicy::Tell), ..Policy::default() };
+    let plain = RunPolicy::default;
+    let guarded = || RunPolicy { rules: vec![approval_rule("careful")], ..RunPolicy::default() };
+    let tell = || RunPolicy { in_doubt: Some(InDoubtPolicy::Tell), ..RunPolicy::default() };
     let scenario = |name, script, policy| Scenario { name, script, policy };
     let mut all = vec![
         scenario("single_reply", script(&[], "hello"), plain()),
@@ -90,21 +90,21 @@ fn with_special_policies() -> Vec<Scenario> {
     let scenario = |name, script, policy| Scenario { name, script, policy };
     let mut flaky = script(&[&["look"]], "at last");
     flaky.failures = [(1, 2), (2, 1)].into();
-    all.push(scenario("flaky_model", flaky, Policy::default()));
-    let result_gate = ResultGate {
+    all.push(scenario("flaky_model", flaky, RunPolicy::default()));
+    let result_gate = ResultApprovalGate {
         ask: "Is it good?".into(),
         timeout: Millis::from_secs(86_400),
-        on_timeout: TimeoutAction::Approve,
+        on_timeout: GateTimeoutAction::Approve,
     };
-    let with_result_gate = Policy { result_gate: Some(result_gate), ..Policy::default() };
+    let with_result_gate = RunPolicy { result_gate: Some(result_gate), ..RunPolicy::default() };
     all.push(scenario("result_gate", script(&[&["put"]], "a plan"), with_result_gate));
-    let open = Policy { keep_open: Some(Millis::from_secs(60)), ..Policy::default() };
+    let open = RunPolicy { keep_open: Some(Millis::from_secs(60)), ..RunPolicy::default() };
     all.push(scenario("kept_open", script(&[&["look"]], "anything else?"), open));
     // A call costs at most a little more than two cents. The first cap is enough for a shorter
     // reply only, the second for none.
     for (name, cap) in [("wraps_up", 22_500), ("budget_exhausted", 11_000)] {
         let budget = Budget { micro_usd: Some(MicroUsd(cap)), ..Budget::default() };
-        let policy = Policy { budget, ..Policy::default() };
+        let policy = RunPolicy { budget, ..RunPolicy::default() };
         all.push(scenario(name, script(&[&["look"], &["put"]], "paid"), policy));
     }
     all
@@ -142,21 +142,21 @@ pub fn random_task(rng: &mut SeededRng, run: RunId) -> Result<TaskSpec, IdError>
     Ok(task)
 }
 
-fn random_policy(rng: &mut SeededRng) -> Policy {
-    let mut policy = Policy { rules: vec![approval_rule("careful")], ..Policy::default() };
+fn random_policy(rng: &mut SeededRng) -> RunPolicy {
+    let mut policy = RunPolicy { rules: vec![approval_rule("careful")], ..RunPolicy::default() };
     policy.in_doubt =
         *rng.pick(&[None, None, Some(InDoubtPolicy::Tell), Some(InDoubtPolicy::Fail)]);
     if rng.one_in(4) {
         policy.budget.micro_usd = Some(MicroUsd(25_000 + 5_000 * rng.below(20) as u64));
     }
     if rng.one_in(6) {
-        policy.result_gate = Some(ResultGate {
+        policy.result_gate = Some(ResultApprovalGate {
             ask: "Is it good?".into(),
             timeout: Millis::from_secs(3_600),
             on_timeout: *rng.pick(&[
-                TimeoutAction::Approve,
-                TimeoutAction::Reject,
-                TimeoutAction::Pause,
+                GateTimeoutAction::Approve,
+                GateTimeoutAction::Reject,
+                GateTimeoutAction::Pause,
             ]),
         });
     }

@@ -87,7 +87,7 @@ pub async fn run_seed_with(
         effects: world.effects(),
         model_calls: world.model_calls(),
     };
-    let repairs = simulation.cluster.services.records.repair_rows().await?;
+    let repairs = simulation.cluster.services.records.repair_inconsistent_rows().await?;
     let clean = repairs
         .is_all_zero()
         .then_some(())

@@ -11,7 +11,9 @@ use longhaul_core::event::run::{RunClaimed, RunPrepared};
 use longhaul_core::event::tool::ToolVerified;
 use longhaul_core::id::{Epoch, Seq, WorkerId};
 use longhaul_core::message::Message;
-use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateKind, GateRow, GateStatus};
+use longhaul_core::policy::gate::{
+    Answer, AnswerScope, GateDecision, GateKind, GateRow, GateStatus,
+};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::raw::StoredText;
 use longhaul_core::status::RunOutcome;
@@ -19,9 +21,9 @@ use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::Usage;
 use longhaul_run::commands::RunCommand;
 use longhaul_run::input::{ModelReply, ToolCallResult, ToolCallStatus};
-use longhaul_run::next::{ToolCallAction, ToolCallTask, check_conversation};
+use longhaul_run::next::{ToolCallAction, ToolCallTask, check_message_order};
 use longhaul_run::state::control::IdleReason;
-use longhaul_run::{DecideContext, Input, Run, Step, decide, next};
+use longhaul_run::{DecideContext, EngineStep, Run, RunInput, decide, next_engine_step};
 
 use crate::sim::SimError;
 use crate::sim::driver::sim_perception;
@@ -56,8 +58,8 @@ impl SingleRun {
                 return Ok((outcome.clone(), self.journal));
             }
             self.now = self.now.plus(Millis(1));
-            let step = next(&self.run, self.now);
-            if step == Step::Idle {
+            let step = next_engine_step(&self.run, self.now);
+            if step == EngineStep::Idle {
                 self.wake()?;
                 self.claim()?;
             } else {
@@ -82,10 +84,10 @@ impl SingleRun {
             events: vec![Event::RunClaimed(RunClaimed { worker, epoch })],
             changes: Vec::new(),
         })?;
-        self.apply_input(Input::Advance)
+        self.apply_input(RunInput::Advance)
     }
 
-    fn apply_input(&mut self, input: Input) -> Result<(), SimError> {
+    fn apply_input(&mut self, input: RunInput) -> Result<(), SimError> {
         let batch = decide(&self.run, input, self.ctx())?;
         self.append(batch)
     }
@@ -107,9 +109,9 @@ impl SingleRun {
         Ok(())
     }
 
-    fn perform(&self, step: Step) -> Result<Input, SimError> {
+    fn perform(&self, step: EngineStep) -> Result<RunInput, SimError> {
         Ok(match step {
-            Step::Prepare => {
+            EngineStep::Prepare => {
                 let perceived = RunPrepared {
                     system: StoredText::new_inline("You are simulated."),
                     tools: StoredText::new_inline("[]"),
@@ -123,18 +125,20 @@ impl SingleRun {
                     external_tools: Vec::new(),
                     identical_calls: None,
                 };
-                Input::Prepared(Box::new(perceived), Vec::new())
+                RunInput::Prepared(Box::new(perceived), Vec::new())
             }
-            Step::RefreshPerception => {
-                Input::PerceptionRefreshed(Box::new(sim_perception(&self.run)))
+            EngineStep::RefreshPerception => {
+                RunInput::PerceptionRefreshed(Box::new(sim_perception(&self.run)))
             }
-            Step::AskModel(request) => {
-                check_conversation(&request.messages)?;
+            EngineStep::AskModel(request) => {
+                check_message_order(&request.messages)?;
                 match Script::from_input(&self.run.task().input).reply(&request) {
-                    Err(failure) => Input::ModelFailed { failure, cost: None, active: Millis(4) },
+                    Err(failure) => {
+                        RunInput::ModelFailed { failure, cost: None, active: Millis(4) }
+                    }
                     Ok(response) => {
                         let calls = response.reply.tool_calls().map(classify).collect();
-                        Input::ModelReplied(Box::new(ModelReply {
+                        RunInput::ModelReplied(Box::new(ModelReply {
                             response,
                             calls,
                             output_check: None,
@@ -143,7 +147,7 @@ impl SingleRun {
                     }
                 }
             }
-            Step::Compact(request) => Input::Compacted(Box::new(MemoryCompacted {
+            EngineStep::Compact(request) => RunInput::Compacted(Box::new(MemoryCompacted {
                 replaced: request.messages.len(),
                 summary: vec![Message::user("A summary.")],
                 usage: Usage::default(),
@@ -151,18 +155,21 @@ impl SingleRun {
                 model: "scripted/sim".into(),
                 active: Millis(5),
             })),
-            Step::UseTools(todos) => self.use_tools(&todos),
-            Step::Park(_) | Step::Finish(_) | Step::Advance | Step::Idle => Input::Advance,
+            EngineStep::UseTools(todos) => self.use_tools(&todos),
+            EngineStep::Park(_)
+            | EngineStep::Finish(_)
+            | EngineStep::Advance
+            | EngineStep::Idle => RunInput::Advance,
         })
     }
 
-    fn use_tools(&self, todos: &[ToolCallTask]) -> Input {
+    fn use_tools(&self, todos: &[ToolCallTask]) -> RunInput {
         let run = self.run.id();
         let epoch = self.run.control().epoch;
         if let Some(look) = todos.iter().find(|todo| todo.action == ToolCallAction::Verify) {
             let finding = self.world.verify(run, look.call);
             let call = look.call;
-            return Input::Verified(ToolVerified { call, outcome: finding }, Vec::new());
+            return RunInput::Verified(ToolVerified { call, outcome: finding }, Vec::new());
         }
         let done = todos.iter().map(|todo| {
             let (call, class) = (todo.call, todo.class);
@@ -175,17 +182,17 @@ impl SingleRun {
                 blobs: Vec::new(),
             }
         });
-        Input::ToolsDone(done.collect())
+        RunInput::ToolsDone(done.collect())
     }
 
     /// Wakes the run: answers its gate, fires its timer, or raises its budget.
     fn wake(&mut self) -> Result<(), SimError> {
         if let Some(gate) = self.run.control().gates.first().cloned() {
             let decision = match gate.kind {
-                GateKind::Approval | GateKind::Result => Decision::Approve,
-                GateKind::InDoubt => Decision::Answer("it went well".into()),
-                GateKind::Question | GateKind::Blocked => Decision::Answer("left".into()),
-                GateKind::Signal => Decision::Complete,
+                GateKind::Approval | GateKind::Result => GateDecision::Approve,
+                GateKind::InDoubt => GateDecision::Answer("it went well".into()),
+                GateKind::Question | GateKind::Blocked => GateDecision::Answer("left".into()),
+                GateKind::Signal => GateDecision::Complete,
             };
             let answer = Answer {
                 decision,
@@ -204,7 +211,7 @@ impl SingleRun {
                 submitter: None,
                 answers: Vec::new(),
             });
-            return self.apply_input(Input::Command(RunCommand::Answer { gate, answer }));
+            return self.apply_input(RunInput::Command(RunCommand::Answer { gate, answer }));
         }
         let rest = self.run.control().idle.clone();
         if let Some(IdleReason::Parked { wait, timer: Some(timer) }) = &rest {
@@ -217,13 +224,13 @@ impl SingleRun {
                 run_ended: false,
                 gate_on_timeout: None,
             });
-            return self.apply_input(Input::Command(RunCommand::Timer(due)));
+            return self.apply_input(RunInput::Command(RunCommand::Timer(due)));
         }
         let raise = longhaul_core::policy::budget::BudgetRaise {
             micro_usd: Some(longhaul_core::usage::MicroUsd(1_000_000_000)),
             ..Default::default()
         };
-        self.apply_input(Input::Command(RunCommand::Resume {
+        self.apply_input(RunInput::Command(RunCommand::Resume {
             by: "anna".into(),
             raise: Some(raise),
         }))

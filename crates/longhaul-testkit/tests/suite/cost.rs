@@ -1,7 +1,7 @@
 //! The cost of a turn does not grow with the run: two commits, and the bytes of its new events.
 
 use futures_util::FutureExt as _;
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::conformance::harness::Harness;
 use longhaul_testkit::mem_store::MemStore;
@@ -18,7 +18,7 @@ fn run_turns(turns: usize) -> ScenarioResult {
         text: "done".into(),
         ..Script::default()
     };
-    let policy = Policy::default();
+    let policy = RunPolicy::default();
     let scenario = Scenario { name: "many_turns", script, policy };
     let played = run_scenario(&harness, &scenario, Crash::None).now_or_never();
     played.expect("the in-memory store never waits").expect("the run ends")

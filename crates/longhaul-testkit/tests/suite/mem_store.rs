@@ -191,7 +191,7 @@ async fn appends_can_be_retried_until_acknowledged() {
                     author: held.author(),
                     batch: batch.clone(),
                 };
-                if let Ok(appended) = through.harness.store.append(append).await {
+                if let Ok(appended) = through.harness.store.append_to_journal(append).await {
                     break appended;
                 }
             };

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use longhaul_core::port::context::{ContextError, ContextProvider, ContextRequest, Perception};
-use longhaul_core::port::outbound::{NetworkScope, OutboundClient, OutboundError, OutboundRequest};
+use longhaul_core::port::outbound::{
+    NetworkScope, OutboundError, OutboundHttpClient, OutboundRequest,
+};
 use longhaul_core::time::Millis;
 
 use crate::context::response::{RESPONSE_BYTES_MAX, parse_perception, response_too_long_message};
@@ -23,7 +25,7 @@ pub struct HttpContextProvider {
     /// URL of the endpoint.
     pub url: String,
     /// Guarded client for outbound requests.
-    pub outbound: Arc<dyn OutboundClient>,
+    pub outbound: Arc<dyn OutboundHttpClient>,
     /// Timeout of a request to the endpoint.
     pub timeout: Millis,
     /// Whether the endpoint may be on a private network.

@@ -65,7 +65,7 @@ pub(super) fn response_too_long_message() -> String {
 mod tests {
     use super::*;
 
-    fn check_perception(answer: &str, expected: Result<(&str, &str), &str>) {
+    fn check_parsed_perception(answer: &str, expected: Result<(&str, &str), &str>) {
         match (parse_perception(answer.as_bytes()), expected) {
             (Ok(perception), Ok((world, context))) => {
                 assert_eq!(perception.world.as_str(), world, "{answer}");
@@ -81,27 +81,27 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_split_into_world_and_context() {
-        check_perception(r#" {"world": {"a" : 1.10}} "#, Ok((r#"{"a" : 1.10}"#, "{}")));
-        check_perception(
+    fn a_context_response_is_split_into_model_and_tool_values() {
+        check_parsed_perception(r#" {"world": {"a" : 1.10}} "#, Ok((r#"{"a" : 1.10}"#, "{}")));
+        check_parsed_perception(
             r#"{"world":null,"context":{"recipient":"me"}}"#,
             Ok(("null", r#"{"recipient":"me"}"#)),
         );
-        check_perception(r#"{"context":{"a":1}}"#, Ok((r#"{"context":{"a":1}}"#, "{}")));
-        check_perception(r#"{"world":1,"town":2}"#, Ok((r#"{"world":1,"town":2}"#, "{}")));
-        check_perception("[1, 2]", Ok(("[1, 2]", "{}")));
-        check_perception("\"sunny\"", Ok(("\"sunny\"", "{}")));
-        check_perception(r#"{"world":1,"context":[2]}"#, Err("`context` is not an object"));
-        check_perception(r#"{"world":1,"context":null}"#, Ok(("1", "{}")));
-        check_perception("", Err("is empty"));
-        check_perception(" \n", Err("is empty"));
-        check_perception("sunny", Err("not valid JSON"));
-        check_perception("{} {}", Err("not valid JSON"));
-        check_perception(&"1".repeat(RESPONSE_BYTES_MAX + 1), Err("longer than"));
-        check_perception(&"[".repeat(10_000), Err("not valid JSON"));
+        check_parsed_perception(r#"{"context":{"a":1}}"#, Ok((r#"{"context":{"a":1}}"#, "{}")));
+        check_parsed_perception(r#"{"world":1,"town":2}"#, Ok((r#"{"world":1,"town":2}"#, "{}")));
+        check_parsed_perception("[1, 2]", Ok(("[1, 2]", "{}")));
+        check_parsed_perception("\"sunny\"", Ok(("\"sunny\"", "{}")));
+        check_parsed_perception(r#"{"world":1,"context":[2]}"#, Err("`context` is not an object"));
+        check_parsed_perception(r#"{"world":1,"context":null}"#, Ok(("1", "{}")));
+        check_parsed_perception("", Err("is empty"));
+        check_parsed_perception(" \n", Err("is empty"));
+        check_parsed_perception("sunny", Err("not valid JSON"));
+        check_parsed_perception("{} {}", Err("not valid JSON"));
+        check_parsed_perception(&"1".repeat(RESPONSE_BYTES_MAX + 1), Err("longer than"));
+        check_parsed_perception(&"[".repeat(10_000), Err("not valid JSON"));
         assert!(parse_perception(b"\"\xff\"").is_err());
         let many: BTreeMap<String, u32> = (0..65).map(|n| (n.to_string(), n)).collect();
         let many = serde_json::json!({ "world": 1, "context": many });
-        check_perception(&many.to_string(), Err("more than 64 names"));
+        check_parsed_perception(&many.to_string(), Err("more than 64 names"));
     }
 }

@@ -12,10 +12,10 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 
 use crate::files::protected::PathAccess;
-use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_size_error};
-use crate::files::workspace::{FileTarget, Workspace, error_hint};
+use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_too_long_error};
+use crate::files::workspace::{CheckedFilePath, Workspace, file_error_hint};
 use crate::safe_dir::FsError;
-use crate::tool_support::{parse_input, run_blocking, tool_spec};
+use crate::tool_support::{deserialize_tool_input, object_tool_spec, run_on_blocking_thread};
 
 /// Maximum number of matches checked to find out whether an edit in doubt was made.
 const MATCHES_MAX: usize = 1_000;
@@ -59,7 +59,7 @@ impl EditFileTool {
         let description = "Replaces exact text in a file of the workspace. Read the file first, \
             and include enough surrounding lines in `old` so that it occurs only once.";
         let required = ["path", "old", "new"];
-        let mut spec = tool_spec("edit_file", description, properties, &required)?;
+        let mut spec = object_tool_spec("edit_file", description, properties, &required)?;
         spec.can_verify = true;
         Ok(Self { spec, workspace })
     }
@@ -80,24 +80,26 @@ impl Tool for EditFileTool {
     }
 
     async fn call(&self, input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: EditFileInput = parse_input(&self.spec, input)?;
+        let input: EditFileInput = deserialize_tool_input(&self.spec, input)?;
         let workspace = self.workspace.clone();
-        run_blocking(move || edit_file(&workspace, &input)).await
+        run_on_blocking_thread(move || edit_file(&workspace, &input)).await
     }
 
     /// Checks whether an interrupted call has replaced `old` by `new` in the file.
     async fn verify(&self, input: Value, _ctx: &ToolContext) -> VerifyOutcome {
-        let Ok(input) = parse_input::<EditFileInput>(&self.spec, input) else {
+        let Ok(input) = deserialize_tool_input::<EditFileInput>(&self.spec, input) else {
             return VerifyOutcome::NotHappened;
         };
         let workspace = self.workspace.clone();
-        let outcome = run_blocking(move || Ok(verify_edit(&workspace, &input))).await;
+        let outcome =
+            run_on_blocking_thread(move || Ok(verify_edit_happened(&workspace, &input))).await;
         outcome.unwrap_or(VerifyOutcome::Unknown)
     }
 }
 
 fn edit_file(workspace: &Workspace, input: &EditFileInput) -> Result<ToolOutput, ToolFailure> {
-    let target = workspace.file_target(&input.path, PathAccess::Write).map_err(edit_failure)?;
+    let target =
+        workspace.checked_file_path(&input.path, PathAccess::Write).map_err(edit_failure)?;
     if input.old.is_empty() {
         return Err(edit_failure("`old` is empty; give the text to replace"));
     }
@@ -105,14 +107,14 @@ fn edit_file(workspace: &Workspace, input: &EditFileInput) -> Result<ToolOutput,
         return Err(edit_failure("`old` and `new` are the same text"));
     }
     let display = &target.display;
-    let error = |error| edit_failure(format!("`{display}`: {error}{}", error_hint(&error)));
+    let error = |error| edit_failure(format!("`{display}`: {error}{}", file_error_hint(&error)));
     // Checked before the writer is opened, because that would create missing folders.
     let file = workspace.open_file(&target).map_err(error)?;
-    if let Some(why) = file_size_error(&file) {
+    if let Some(why) = file_too_long_error(&file) {
         return Err(edit_failure(format!("`{display}`: {why}")));
     }
     let writer = workspace.open_writer(&target).map_err(error)?;
-    let before = writer.read(target.file_name(), FILE_BYTES_MAX);
+    let before = writer.read_current_file(target.file_name(), FILE_BYTES_MAX);
     let before = before.map_err(error)?;
     let mut before = before.ok_or_else(|| error(FsError::NotFound))?;
     if before.is_truncated {
@@ -126,7 +128,7 @@ fn edit_file(workspace: &Workspace, input: &EditFileInput) -> Result<ToolOutput,
     let (old, new) = match_file_line_endings(&content, input);
     let count = content.matches(&old).count();
     if count == 0 || count > 1 && !input.all {
-        return Err(edit_failure(no_match_message(&content, input, (display, count))));
+        return Err(edit_failure(old_text_mismatch_message(&content, input, (display, count))));
     }
     // Computed before the replacement: a short `old` and a long `new` can multiply the size.
     let kept_len = content.len() - count * old.len();
@@ -136,8 +138,8 @@ fn edit_file(workspace: &Workspace, input: &EditFileInput) -> Result<ToolOutput,
     }
     let after = content.replace(&old, &new);
     writer
-        .check_unchanged(target.file_name(), &before)
-        .and_then(|()| writer.write(target.file_name(), after.as_bytes(), Some(&before)))
+        .check_file_unchanged(target.file_name(), &before)
+        .and_then(|()| writer.replace_file(target.file_name(), after.as_bytes(), Some(&before)))
         .map_err(error)?;
     let line = content[..content.find(&old).unwrap_or_default()].matches('\n').count() + 1;
     let done = match count {
@@ -159,7 +161,7 @@ fn match_file_line_endings(content: &str, input: &EditFileInput) -> (String, Str
 }
 
 /// Returns the message for an `old` text that does not occur in the file, or occurs too often.
-fn no_match_message(
+fn old_text_mismatch_message(
     content: &str,
     input: &EditFileInput,
     (display, count): (&str, usize),
@@ -188,15 +190,15 @@ fn no_match_message(
     format!("`old` was not found in `{display}`; {hint}")
 }
 
-fn verify_edit(workspace: &Workspace, input: &EditFileInput) -> VerifyOutcome {
+fn verify_edit_happened(workspace: &Workspace, input: &EditFileInput) -> VerifyOutcome {
     // A call with an invalid path, or without a text to replace, changes nothing.
-    let Ok(target) = workspace.file_target(&input.path, PathAccess::Write) else {
+    let Ok(target) = workspace.checked_file_path(&input.path, PathAccess::Write) else {
         return VerifyOutcome::NotHappened;
     };
     if input.old.is_empty() || input.old == input.new {
         return VerifyOutcome::NotHappened;
     }
-    let Some(content) = read_text(workspace, &target) else {
+    let Some(content) = read_workspace_text(workspace, &target) else {
         return VerifyOutcome::Unknown;
     };
     let (old, new) = match_file_line_endings(&content, input);
@@ -210,9 +212,9 @@ fn verify_edit(workspace: &Workspace, input: &EditFileInput) -> VerifyOutcome {
     }
 }
 
-fn read_text(workspace: &Workspace, target: &FileTarget) -> Option<String> {
+fn read_workspace_text(workspace: &Workspace, target: &CheckedFilePath) -> Option<String> {
     let file = workspace.open_file(target).ok()?;
-    let taken = file.read(FILE_BYTES_MAX).ok()?;
+    let taken = file.read_snapshot(FILE_BYTES_MAX).ok()?;
     (!taken.is_truncated).then(|| decode_utf8(taken.bytes).ok())?
 }
 

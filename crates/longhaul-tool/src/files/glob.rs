@@ -117,33 +117,33 @@ fn parse_char_class(rest: &str) -> Option<(String, &str)> {
 mod tests {
     use super::Glob;
 
-    fn check_match(glob: &str, path: &str, expected: bool) {
+    fn check_glob_match(glob: &str, path: &str, expected: bool) {
         let fits = Glob::new(glob).unwrap().is_match(path, path);
         assert_eq!(fits, expected, "{glob} {path}");
     }
 
     #[test]
     fn globs_match_paths() {
-        check_match("*.rs", "main.rs", true);
-        check_match("*.rs", "src/deep/main.rs", true);
-        check_match("*.rs", "main.rsx", false);
-        check_match("src/*.rs", "src/main.rs", true);
-        check_match("src/*.rs", "src/deep/main.rs", false);
-        check_match("src/**/*.rs", "src/main.rs", true);
-        check_match("src/**/*.rs", "src/a/b/main.rs", true);
-        check_match("**/*.rs", "main.rs", true);
-        check_match("**", "a/b", true);
-        check_match("src/**", "src/a/b", true);
-        check_match("./src/**", "src/a/b", true);
-        check_match("*.{ts,tsx}", "a/b.tsx", true);
-        check_match("*.{ts,tsx}", "a/b.tsxx", false);
-        check_match("[a-c]?.md", "b1.md", true);
-        check_match("[!a-c]*.md", "b1.md", false);
-        check_match("[!a-c]*.md", "d.md", true);
-        check_match("pages/[[]id].tsx", "pages/[id].tsx", true);
-        check_match("a+b(c).$", "a+b(c).$", true);
-        check_match("größe-?.md", "größe-ü.md", true);
-        check_match("[", "[", true);
+        check_glob_match("*.rs", "main.rs", true);
+        check_glob_match("*.rs", "src/deep/main.rs", true);
+        check_glob_match("*.rs", "main.rsx", false);
+        check_glob_match("src/*.rs", "src/main.rs", true);
+        check_glob_match("src/*.rs", "src/deep/main.rs", false);
+        check_glob_match("src/**/*.rs", "src/main.rs", true);
+        check_glob_match("src/**/*.rs", "src/a/b/main.rs", true);
+        check_glob_match("**/*.rs", "main.rs", true);
+        check_glob_match("**", "a/b", true);
+        check_glob_match("src/**", "src/a/b", true);
+        check_glob_match("./src/**", "src/a/b", true);
+        check_glob_match("*.{ts,tsx}", "a/b.tsx", true);
+        check_glob_match("*.{ts,tsx}", "a/b.tsxx", false);
+        check_glob_match("[a-c]?.md", "b1.md", true);
+        check_glob_match("[!a-c]*.md", "b1.md", false);
+        check_glob_match("[!a-c]*.md", "d.md", true);
+        check_glob_match("pages/[[]id].tsx", "pages/[id].tsx", true);
+        check_glob_match("a+b(c).$", "a+b(c).$", true);
+        check_glob_match("größe-?.md", "größe-ü.md", true);
+        check_glob_match("[", "[", true);
     }
 
     #[test]
@@ -155,8 +155,8 @@ mod tests {
             ("{*,**}".repeat(60), true, true),
             ("**/".repeat(120), false, false),
         ] {
-            check_match(&glob, &path, fits_path);
-            check_match(&glob, &other, fits_other);
+            check_glob_match(&glob, &path, fits_path);
+            check_glob_match(&glob, &other, fits_other);
         }
         for glob in ["{a", "[z-a]", &"x".repeat(501)] {
             assert!(Glob::new(glob).is_err(), "{glob}");

@@ -19,8 +19,8 @@ use crate::files::glob::Glob;
 use crate::files::path::join_path_parts;
 use crate::files::protected::PathAccess;
 use crate::files::walk::{Walk, WalkControl};
-use crate::files::workspace::{Workspace, error_hint};
-use crate::tool_support::{TIMEOUT, run_blocking};
+use crate::files::workspace::{Workspace, file_error_hint};
+use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
 use crate::typed::TypedTool;
 
 /// Maximum number of entries that are listed.
@@ -64,18 +64,18 @@ impl TypedTool for ListFilesTool {
         _ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure> {
         let (workspace, clock) = (self.workspace.clone(), Arc::clone(&self.clock));
-        run_blocking(move || list_entries(&workspace, &input, clock)).await
+        run_on_blocking_thread(move || list_workspace_entries(&workspace, &input, clock)).await
     }
 }
 
-fn list_entries(
+fn list_workspace_entries(
     workspace: &Workspace,
     input: &ListFilesInput,
     clock: Arc<dyn Clock>,
 ) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("Nothing was listed: {why}."));
     let text = input.path.as_deref().unwrap_or_default();
-    let parts = workspace.parse_path(text, PathAccess::Read);
+    let parts = workspace.parse_accessible_path(text, PathAccess::Read);
     let parts = parts.map_err(|bad| refuse(bad.to_string()))?;
     // Models send an empty text for fields they leave out.
     let glob = input.glob.as_deref().filter(|glob| !glob.is_empty());
@@ -83,7 +83,7 @@ fn list_entries(
     let mut lines: Vec<String> = Vec::new();
     let mut more = false;
     let mut walk = Walk::new(workspace, glob.as_ref(), clock);
-    let walked = walk.run(&parts, glob.is_some(), &mut |_, entry| {
+    let walked = walk.visit_entries(&parts, glob.is_some(), &mut |_, entry| {
         if lines.len() == SHOWN_MAX {
             more = true;
             return WalkControl::Stop;
@@ -102,7 +102,7 @@ fn list_entries(
         WalkControl::Continue
     });
     let display = join_path_parts(&parts);
-    walked.map_err(|error| refuse(format!("`{display}`: {error}{}", error_hint(&error))))?;
+    walked.map_err(|error| refuse(format!("`{display}`: {error}{}", file_error_hint(&error))))?;
     let mut notes = walk.omission_notes();
     if more {
         let note = format!(

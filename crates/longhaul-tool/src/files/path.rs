@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::filename_fold::{escape_for_message, is_device_name, is_invisible};
+use crate::filename_fold::{escape_for_message, is_device_name, is_invisible_char};
 
 /// Maximum length of a path in bytes.
 const PATH_BYTES_MAX: usize = 1_024;
@@ -32,18 +32,18 @@ impl PathError {
 
 /// Texts about the folder that paths are relative to, for errors about paths outside of it.
 #[derive(Debug)]
-pub(crate) struct PathErrorTexts {
+pub(crate) struct OutsidePathErrorTexts {
     outside: &'static str,
     hint: &'static str,
 }
 
-const WORKSPACE: PathErrorTexts = PathErrorTexts {
+const WORKSPACE: OutsidePathErrorTexts = OutsidePathErrorTexts {
     outside: "is outside of the workspace",
     hint: "write the path relative to the top of the workspace, such as `src/main.rs`",
 };
 
 /// Error texts for paths that are relative to the folder of a skill.
-pub(crate) const SKILL: PathErrorTexts = PathErrorTexts {
+pub(crate) const SKILL: OutsidePathErrorTexts = OutsidePathErrorTexts {
     outside: "is outside of the skill's folder",
     hint: "write the path relative to the skill's folder, such as `references/api.md`",
 };
@@ -51,12 +51,12 @@ pub(crate) const SKILL: PathErrorTexts = PathErrorTexts {
 /// Returns the components of a path in the workspace; they are empty for the workspace itself. An
 /// absolute path is allowed if it starts with a root of the workspace.
 pub(crate) fn parse_path_parts(roots: &[PathBuf], text: &str) -> Result<Vec<String>, PathError> {
-    parse_path_parts_below(&WORKSPACE, roots, text)
+    parse_path_parts_below_roots(&WORKSPACE, roots, text)
 }
 
 /// Returns the components of a path below one of these roots.
-pub(crate) fn parse_path_parts_below(
-    top: &PathErrorTexts,
+pub(crate) fn parse_path_parts_below_roots(
+    top: &OutsidePathErrorTexts,
     roots: &[PathBuf],
     text: &str,
 ) -> Result<Vec<String>, PathError> {
@@ -65,7 +65,7 @@ pub(crate) fn parse_path_parts_below(
         return Err(PathError::new(text, "is too long", from_top));
     }
     let below = if text.starts_with('/') {
-        let below = roots.iter().find_map(|root| strip_root(root, text));
+        let below = roots.iter().find_map(|root| strip_root_prefix(root, text));
         below.ok_or_else(|| PathError::new(text, top.outside, from_top))?
     } else {
         text
@@ -105,7 +105,7 @@ pub(crate) fn join_path_parts(parts: &[String]) -> String {
 pub(crate) fn path_part_error(part: &str) -> Option<(&'static str, &'static str)> {
     if part.len() > PART_BYTES_MAX {
         Some(("has a component longer than 255 bytes", "use a shorter name"))
-    } else if part.chars().any(is_invisible) {
+    } else if part.chars().any(is_invisible_char) {
         Some(("contains a control or invisible character", "leave it out"))
     } else if part.contains('\\') {
         Some(("contains a `\\`", "separate folders by `/`"))
@@ -128,7 +128,7 @@ pub(crate) fn invalid_new_name_reason(part: &str) -> Option<&'static str> {
     }
 }
 
-fn strip_root<'a>(root: &Path, text: &'a str) -> Option<&'a str> {
+fn strip_root_prefix<'a>(root: &Path, text: &'a str) -> Option<&'a str> {
     let root = root.to_str()?.trim_end_matches('/');
     let below = text.strip_prefix(root)?;
     (below.is_empty() || below.starts_with('/')).then_some(below)
@@ -140,7 +140,7 @@ mod tests {
 
     use super::{join_path_parts, parse_path_parts};
 
-    fn check_normal_form(text: &str, expected: &str) {
+    fn check_path_normal_form(text: &str, expected: &str) {
         let roots = [PathBuf::from("/home/ada/plot"), PathBuf::from("/w/")];
         let result = match parse_path_parts(&roots, text) {
             Ok(parts) => join_path_parts(&parts),
@@ -155,33 +155,33 @@ mod tests {
     #[test]
     fn each_path_has_one_normal_form() {
         for text in ["", ".", "./", "/w", "/w/", "/home/ada/plot", "/w/./"] {
-            check_normal_form(text, ".");
+            check_path_normal_form(text, ".");
         }
         for text in ["a/b", "./a/b", "a//b/", "a/./b", "/w/a/b", "/home/ada/plot//a/b"] {
-            check_normal_form(text, "a/b");
+            check_path_normal_form(text, "a/b");
         }
-        check_normal_form("Größe/👨‍👩‍👧 .[id].tsx", "Größe/👨‍👩‍👧 .[id].tsx");
-        check_normal_form("~x/a~", "~x/a~");
-        check_normal_form("...", "...");
+        check_path_normal_form("Größe/👨‍👩‍👧 .[id].tsx", "Größe/👨‍👩‍👧 .[id].tsx");
+        check_path_normal_form("~x/a~", "~x/a~");
+        check_path_normal_form("...", "...");
     }
 
     #[test]
     fn paths_outside_the_workspace_are_rejected() {
         for text in ["/", "/etc/passwd", "/wide", "/home/ada/plotshop/a", "//w/a", "~", "~/a"] {
-            check_normal_form(text, "outside of the workspace");
+            check_path_normal_form(text, "outside of the workspace");
         }
         for text in ["..", "../a", "a/..", "a/../b", "/w/../etc", "./../a", "a/b/../../.."] {
-            check_normal_form(text, "has `..`");
+            check_path_normal_form(text, "has `..`");
         }
-        check_normal_form("a\\b", "separate folders by `/`");
-        check_normal_form("..\\..\\etc", "separate folders by `/`");
-        check_normal_form("a\0b", "control or invisible");
-        check_normal_form("a/\u{202e}b", "control or invisible");
-        check_normal_form("a\nb", "control or invisible");
-        check_normal_form("a\u{e0061}", "control or invisible");
-        check_normal_form(".\u{200b}env", "control or invisible");
-        check_normal_form(&"a/".repeat(33), "too deep");
-        check_normal_form(&"a".repeat(256), "longer than 255 bytes");
-        check_normal_form(&"a/".repeat(600), "too long");
+        check_path_normal_form("a\\b", "separate folders by `/`");
+        check_path_normal_form("..\\..\\etc", "separate folders by `/`");
+        check_path_normal_form("a\0b", "control or invisible");
+        check_path_normal_form("a/\u{202e}b", "control or invisible");
+        check_path_normal_form("a\nb", "control or invisible");
+        check_path_normal_form("a\u{e0061}", "control or invisible");
+        check_path_normal_form(".\u{200b}env", "control or invisible");
+        check_path_normal_form(&"a/".repeat(33), "too deep");
+        check_path_normal_form(&"a".repeat(256), "longer than 255 bytes");
+        check_path_normal_form(&"a/".repeat(600), "too long");
     }
 }

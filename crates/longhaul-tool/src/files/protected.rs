@@ -3,7 +3,7 @@
 //!
 //! Invariant: only names are checked; no file is opened.
 
-use crate::filename_fold::fold_case;
+use crate::filename_fold::fold_file_name_case;
 
 /// The access to a path that an agent requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,11 +80,11 @@ const POLICY_FILES: &[&[&str]] = &[
 ];
 
 /// Returns why agents can't access this path. `None` if the path is not protected.
-pub(crate) fn protected_reason(parts: &[String], access: PathAccess) -> Option<&'static str> {
+pub(crate) fn protected_path_reason(parts: &[String], access: PathAccess) -> Option<&'static str> {
     let mut in_git = false;
     let mut folder = String::new();
     for part in parts {
-        let name = normalized_name(part);
+        let name = normalized_path_component(part);
         if let Some(why) = protected_name_reason(&folder, &name) {
             return Some(why);
         }
@@ -105,7 +105,7 @@ pub(crate) fn protected_reason(parts: &[String], access: PathAccess) -> Option<&
 }
 
 fn is_policy_file(parts: &[String]) -> bool {
-    let names: Vec<String> = parts.iter().map(|part| normalized_name(part)).collect();
+    let names: Vec<String> = parts.iter().map(|part| normalized_path_component(part)).collect();
     let is_listed = POLICY_FILES.iter().any(|prefix| {
         prefix.len() <= names.len()
             && prefix.iter().zip(&names).all(|(prefix, name)| prefix == name)
@@ -161,21 +161,25 @@ fn starts_with_word_char(rest: &str) -> bool {
 }
 
 /// Normalizes a path component as the most lenient file system does, for comparison.
-fn normalized_name(part: &str) -> String {
+fn normalized_path_component(part: &str) -> String {
     let visible: String = part.chars().filter(|c| !matches!(c, '\u{200c}' | '\u{200d}')).collect();
-    let folded = fold_case(&visible);
+    let folded = fold_file_name_case(&visible);
     let stem = folded.split(':').next().unwrap_or(&folded);
     stem.trim_end_matches(['.', ' ']).trim_start().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PathAccess, protected_reason};
+    use super::{PathAccess, protected_path_reason};
 
-    fn check_protection(path: &str, read: bool, write: bool) {
+    fn check_path_protection(path: &str, read: bool, write: bool) {
         let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
-        assert_eq!(protected_reason(&parts, PathAccess::Read).is_none(), read, "read {path}");
-        assert_eq!(protected_reason(&parts, PathAccess::Write).is_none(), write, "write {path}");
+        assert_eq!(protected_path_reason(&parts, PathAccess::Read).is_none(), read, "read {path}");
+        assert_eq!(
+            protected_path_reason(&parts, PathAccess::Write).is_none(),
+            write,
+            "write {path}"
+        );
     }
 
     #[test]
@@ -197,7 +201,7 @@ mod tests {
             ".claude/settings.md",
             "sub/.claude/settings.json",
         ] {
-            check_protection(open, true, true);
+            check_path_protection(open, true, true);
         }
         for half in [
             ".git",
@@ -218,7 +222,7 @@ mod tests {
             "skills/a/SKILL.md",
             "AGENTS.md",
         ] {
-            check_protection(half, true, false);
+            check_path_protection(half, true, false);
         }
         for path in [
             ".longhaul",
@@ -246,7 +250,7 @@ mod tests {
             "git~1/config",
             ".git/credentials",
         ] {
-            check_protection(path, false, false);
+            check_path_protection(path, false, false);
         }
     }
 
@@ -263,7 +267,7 @@ mod tests {
             "src/secrets.rs",
             "history.md",
         ] {
-            check_protection(open, true, true);
+            check_path_protection(open, true, true);
         }
         for path in [
             ".cargo/credentials.toml",
@@ -289,7 +293,7 @@ mod tests {
             "secrets.json",
             "secrets.toml",
         ] {
-            check_protection(path, false, false);
+            check_path_protection(path, false, false);
         }
     }
 }

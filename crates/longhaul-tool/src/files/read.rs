@@ -16,9 +16,9 @@ use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
 use crate::files::protected::PathAccess;
-use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_size_error, is_text};
-use crate::files::workspace::{Workspace, error_hint};
-use crate::tool_support::{TIMEOUT, run_blocking};
+use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_too_long_error, is_text};
+use crate::files::workspace::{Workspace, file_error_hint};
+use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
 use crate::typed::TypedTool;
 
 /// Maximum length of the tool's output in bytes.
@@ -67,7 +67,7 @@ impl TypedTool for ReadFileTool {
         ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure> {
         let (workspace, sink) = (self.0.clone(), ctx.images.clone());
-        run_blocking(move || read_file(&workspace, &input, &sink)).await
+        run_on_blocking_thread(move || read_file(&workspace, &input, &sink)).await
     }
 }
 
@@ -77,17 +77,17 @@ fn read_file(
     sink: &ImageSink,
 ) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("The file was not read: {why}."));
-    let target = workspace.file_target(&input.path, PathAccess::Read);
+    let target = workspace.checked_file_path(&input.path, PathAccess::Read);
     let target = target.map_err(|bad| refuse(bad.to_string()))?;
     let display = &target.display;
-    let error = |error| refuse(format!("`{display}`: {error}{}", error_hint(&error)));
+    let error = |error| refuse(format!("`{display}`: {error}{}", file_error_hint(&error)));
     let file = workspace.open_file(&target).map_err(error)?;
-    if let Some(why) = file_size_error(&file) {
+    if let Some(why) = file_too_long_error(&file) {
         let hint = "search_files does not open such files either; ask a person for a part of it";
         return Err(refuse(format!("`{display}`: {why}; {hint}")));
     }
     // The file may have grown since, so the read is still limited.
-    let bytes = file.read(FILE_BYTES_MAX).map_err(error)?.bytes;
+    let bytes = file.read_snapshot(FILE_BYTES_MAX).map_err(error)?.bytes;
     if ImageInfo::has_image_signature(&bytes) && !is_text(&bytes) {
         let whole = ImageInfo::parse(&bytes).ok_or(ImageError::UnsupportedFormat);
         let output = whole.and_then(|info| image_output(&info, bytes, sink));
@@ -97,7 +97,7 @@ fn read_file(
     let text = decode_utf8(bytes).map_err(|why| refuse(format!("`{display}`: {why}")))?;
     let offset = input.offset.unwrap_or(1).max(1);
     let limit = input.limit.unwrap_or(LINES_DEFAULT).max(1);
-    let page = render_page(&text, offset, limit).map_err(|lines| {
+    let page = render_file_page(&text, offset, limit).map_err(|lines| {
         let lines = line_count_text(lines);
         refuse(format!("`{display}` has {lines}, so there is no line {offset}"))
     })?;
@@ -120,7 +120,7 @@ fn image_output(
 
 /// Returns the lines from `offset` on, followed by a line that says how much is left. The error is
 /// the number of lines in the file if `offset` is beyond them.
-fn render_page(text: &str, offset: usize, limit: usize) -> Result<String, usize> {
+fn render_file_page(text: &str, offset: usize, limit: usize) -> Result<String, usize> {
     let lines = text.lines().count();
     if lines == 0 && offset == 1 {
         return Ok("[The file is empty.]".into());
@@ -173,11 +173,11 @@ fn line_count_text(lines: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{NUMBER_MAX, ReadFileTool, SHOWN_BYTES_MAX, Workspace, render_page};
+    use super::{NUMBER_MAX, ReadFileTool, SHOWN_BYTES_MAX, Workspace, render_file_page};
     use crate::typed::typed;
 
-    fn check_page(text: &str, (offset, limit): (usize, usize), expected: Result<&str, usize>) {
-        let page = render_page(text, offset, limit);
+    fn check_file_page(text: &str, (offset, limit): (usize, usize), expected: Result<&str, usize>) {
+        let page = render_file_page(text, offset, limit);
         assert_eq!(page.as_deref().map_err(|lines| *lines), expected, "{text:?}");
     }
 
@@ -194,28 +194,32 @@ mod tests {
 
     #[test]
     fn a_file_is_read_in_pages() {
-        check_page("", (1, 9), Ok("[The file is empty.]"));
-        check_page("", (2, 9), Err(0));
-        check_page("a", (1, 9), Ok("1\ta\n[The whole file: 1 line.]"));
-        check_page("a\r\n\nb\n", (1, 9), Ok("1\ta\n2\t\n3\tb\n[The whole file: 3 lines.]"));
-        check_page(
+        check_file_page("", (1, 9), Ok("[The file is empty.]"));
+        check_file_page("", (2, 9), Err(0));
+        check_file_page("a", (1, 9), Ok("1\ta\n[The whole file: 1 line.]"));
+        check_file_page("a\r\n\nb\n", (1, 9), Ok("1\ta\n2\t\n3\tb\n[The whole file: 3 lines.]"));
+        check_file_page(
             "a\nb\nc",
             (1, 2),
             Ok("1\ta\n2\tb\n[Lines 1 to 2 of 3. Continue with offset 3.]"),
         );
-        check_page("a\nb\nc", (3, 2), Ok("3\tc\n[Lines 3 to 3, the end: the file has 3 lines.]"));
-        check_page("a\nb\nc", (4, 2), Err(3));
-        check_page("a\nb\nc", (usize::MAX, usize::MAX), Err(3));
+        check_file_page(
+            "a\nb\nc",
+            (3, 2),
+            Ok("3\tc\n[Lines 3 to 3, the end: the file has 3 lines.]"),
+        );
+        check_file_page("a\nb\nc", (4, 2), Err(3));
+        check_file_page("a\nb\nc", (usize::MAX, usize::MAX), Err(3));
     }
 
     #[test]
     fn long_and_many_lines_are_truncated() {
         let long = format!("{}\nend", "ü".repeat(SHOWN_BYTES_MAX));
-        let first = render_page(&long, 1, 9).unwrap();
+        let first = render_file_page(&long, 1, 9).unwrap();
         assert!(first.len() < SHOWN_BYTES_MAX + 200);
         assert!(first.ends_with("around it.]\n[Lines 1 to 1 of 2. Continue with offset 2.]"));
         let many = "0123456789\n".repeat(100_000);
-        let second = render_page(&many, 1, usize::MAX).unwrap();
+        let second = render_file_page(&many, 1, usize::MAX).unwrap();
         assert!(second.len() < SHOWN_BYTES_MAX + 200);
         assert!(second.contains("of 100000. Continue with offset"));
     }

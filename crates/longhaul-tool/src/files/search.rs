@@ -20,11 +20,11 @@ use longhaul_core::time::{Clock, Millis};
 use crate::files::glob::Glob;
 use crate::files::path::join_path_parts;
 use crate::files::protected::PathAccess;
-use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_size_error};
+use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_too_long_error};
 use crate::files::walk::{Walk, WalkControl, WalkEntry};
-use crate::files::workspace::{Workspace, error_hint};
+use crate::files::workspace::{Workspace, file_error_hint};
 use crate::safe_dir::{FsError, OpenFile};
-use crate::tool_support::{TIMEOUT, run_blocking};
+use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
 use crate::typed::TypedTool;
 
 /// Maximum number of matching lines that are shown.
@@ -89,7 +89,7 @@ impl TypedTool for SearchFilesTool {
         _ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure> {
         let (workspace, clock) = (self.workspace.clone(), Arc::clone(&self.clock));
-        run_blocking(move || search_files(&workspace, &input, clock)).await
+        run_on_blocking_thread(move || search_files(&workspace, &input, clock)).await
     }
 }
 
@@ -99,9 +99,9 @@ fn search_files(
     clock: Arc<dyn Clock>,
 ) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("Nothing was searched: {why}."));
-    let (pattern, plain) = compile_pattern(&input.pattern).map_err(refuse)?;
+    let (pattern, plain) = compile_search_pattern(&input.pattern).map_err(refuse)?;
     let start = input.path.as_deref().unwrap_or_default();
-    let parts = workspace.parse_path(start, PathAccess::Read);
+    let parts = workspace.parse_accessible_path(start, PathAccess::Read);
     let parts = parts.map_err(|bad| refuse(bad.to_string()))?;
     // Models send an empty text for fields they leave out.
     let glob = input.glob.as_deref().filter(|glob| !glob.is_empty());
@@ -116,11 +116,11 @@ fn search_files(
         is_timed_out: false,
     };
     let mut walk = Walk::new(workspace, glob.as_ref(), clock);
-    let walked = walk.run(&parts, true, &mut |walk, entry| hunt.visit_entry(walk, entry));
+    let walked = walk.visit_entries(&parts, true, &mut |walk, entry| hunt.visit_entry(walk, entry));
     let walked = match walked {
         // Not a folder: a single file is searched whatever the glob is.
         Err(FsError::NotRegular) if !parts.is_empty() => workspace
-            .file_target(start, PathAccess::Read)
+            .checked_file_path(start, PathAccess::Read)
             .map_err(|bad| refuse(bad.to_string()))
             .map(|target| workspace.open_file(&target))?
             .map(|file| {
@@ -129,15 +129,15 @@ fn search_files(
         walked => walked,
     };
     let display = join_path_parts(&parts);
-    walked.map_err(|error| refuse(format!("`{display}`: {error}{}", error_hint(&error))))?;
+    walked.map_err(|error| refuse(format!("`{display}`: {error}{}", file_error_hint(&error))))?;
     let mut notes = walk.omission_notes();
     notes.extend(plain);
-    Ok(ToolOutput::text(hunt.into_text(notes)))
+    Ok(ToolOutput::text(hunt.into_result_text(notes)))
 }
 
 /// Compiles the search pattern. A pattern that is not a valid regular expression is searched as
 /// plain text, and a note says so.
-fn compile_pattern(text: &str) -> Result<(SearchPattern, Option<String>), String> {
+fn compile_search_pattern(text: &str) -> Result<(SearchPattern, Option<String>), String> {
     if text.is_empty() {
         return Err("the pattern is empty".into());
     }
@@ -183,7 +183,7 @@ impl SearchPattern {
     }
 
     /// Returns how many bytes of this line are searched with the pattern.
-    fn searched_len(&self, line: &str) -> usize {
+    fn searched_byte_count(&self, line: &str) -> usize {
         match self.is_small {
             true => line.len(),
             false => line.floor_char_boundary(LINE_BYTES_MAX),
@@ -192,7 +192,7 @@ impl SearchPattern {
 
     /// Returns the position of the first match at or after byte `start_byte` of the line.
     fn find_match(&self, line: &str, start_byte: usize) -> Option<usize> {
-        let reach = self.searched_len(line);
+        let reach = self.searched_byte_count(line);
         let found = self.regex.find_at(&line[..reach], start_byte.min(reach))?;
         // A match that ends at the cut may be wrong: `$` would match there.
         let is_sure = found.end() < reach || reach == line.len();
@@ -229,8 +229,8 @@ impl SearchState {
     }
 
     fn search_file(&mut self, walk: &Walk<'_>, path: &str, file: OpenFile) -> WalkControl {
-        let long = file_size_error(&file).is_some();
-        let taken = (!long).then(|| file.read(FILE_BYTES_MAX).ok()).flatten();
+        let long = file_too_long_error(&file).is_some();
+        let taken = (!long).then(|| file.read_snapshot(FILE_BYTES_MAX).ok()).flatten();
         let Some(held) = taken.and_then(|taken| decode_utf8(taken.bytes).ok()) else {
             self.skipped_files += 1;
             return WalkControl::Continue;
@@ -248,7 +248,8 @@ impl SearchState {
                 return WalkControl::Stop;
             }
             let Some(found) = self.pattern.find_match(line, 0) else {
-                self.partial_lines += usize::from(self.pattern.searched_len(line) < line.len());
+                self.partial_lines +=
+                    usize::from(self.pattern.searched_byte_count(line) < line.len());
                 continue;
             };
             if self.lines.len() == SHOWN_MAX {
@@ -256,14 +257,14 @@ impl SearchState {
                 return WalkControl::Stop;
             }
             let (text, end) = match_excerpt(line, found);
-            let again = end < line.len() && self.pattern.find_match(line, end).is_some();
-            let again = if again { MORE_MATCHES } else { "" };
-            self.lines.push(format!("{path}:{}: {text}{again}", index + 1));
+            let has_more = end < line.len() && self.pattern.find_match(line, end).is_some();
+            let more_note = if has_more { MORE_MATCHES } else { "" };
+            self.lines.push(format!("{path}:{}: {text}{more_note}", index + 1));
         }
         WalkControl::Continue
     }
 
-    fn into_text(self, notes: Vec<String>) -> String {
+    fn into_result_text(self, notes: Vec<String>) -> String {
         let mut lines = self.lines;
         let files = self.searched_files;
         if lines.is_empty() {
@@ -313,12 +314,12 @@ fn match_excerpt(line: &str, match_start: usize) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{LINE_BYTES_MAX, compile_pattern, match_excerpt};
+    use super::{LINE_BYTES_MAX, compile_search_pattern, match_excerpt};
 
     #[test]
     fn search_patterns_match_lines() {
         let check = |text: &str, line: &str, expected: &str| {
-            let result = match compile_pattern(text) {
+            let result = match compile_search_pattern(text) {
                 Ok((pattern, note)) => {
                     format!("{} {note:?}", pattern.find_match(line, 0).is_some())
                 }
@@ -350,7 +351,7 @@ mod tests {
     fn a_large_pattern_is_matched_across_chunks() {
         let far = "b".repeat(LINE_BYTES_MAX) + "needle";
         let check = |text: &str, line: &str, lean: bool, expected: Option<usize>| {
-            let (pattern, _) = compile_pattern(text).unwrap();
+            let (pattern, _) = compile_search_pattern(text).unwrap();
             assert_eq!(pattern.is_small, lean, "{text}");
             assert_eq!(pattern.find_match(line, 0), expected, "{text}");
         };

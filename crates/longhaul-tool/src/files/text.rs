@@ -26,7 +26,7 @@ pub(crate) fn is_text(bytes: &[u8]) -> bool {
 }
 
 /// Returns why this file is too long to be read. `None` if the file is short enough.
-pub(crate) fn file_size_error(file: &OpenFile) -> Option<String> {
+pub(crate) fn file_too_long_error(file: &OpenFile) -> Option<String> {
     let size = file.size;
     (size > FILE_BYTES_MAX as u64)
         .then(|| format!("the file has {size} bytes, but the maximum is {FILE_BYTES_MAX} bytes"))

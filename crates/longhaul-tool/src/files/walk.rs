@@ -95,7 +95,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Visits the entries of this folder, or all files below the folder if the walk is deep.
-    pub(crate) fn run(
+    pub(crate) fn visit_entries(
         &mut self,
         parts: &[String],
         deep: bool,
@@ -142,7 +142,7 @@ impl<'a> Walk<'a> {
         visit: &mut dyn FnMut(&Self, &WalkEntry<'_>) -> WalkControl,
     ) -> Result<WalkControl, FsError> {
         let remaining = ENTRIES_MAX.saturating_sub(self.entry_count);
-        let mut entries = folder.entries(remaining.saturating_add(1))?;
+        let mut entries = folder.entries_with_types(remaining.saturating_add(1))?;
         if entries.len() > remaining {
             entries.truncate(remaining);
             self.stop_reason = Some("after 100000 entries");
@@ -161,19 +161,20 @@ impl<'a> Walk<'a> {
                 self.unreadable_count += 1;
                 continue;
             }
-            if self.workspace.protected_reason(&parts, PathAccess::Read).is_some() {
+            if self.workspace.workspace_protection_reason(&parts, PathAccess::Read).is_some() {
                 self.protected_count += 1;
                 continue;
             }
             let path = parts.join("/");
             let entry = WalkEntry { folder, name, path, kind: *kind };
             let is_folder = *kind == FileType::Directory;
-            if self.is_match(&entry, &parts, deep) && visit(self, &entry) == WalkControl::Stop {
+            if self.is_entry_match(&entry, &parts, deep) && visit(self, &entry) == WalkControl::Stop
+            {
                 return Ok(WalkControl::Stop);
             }
             if is_folder
                 && deep
-                && self.walk_child((folder, name), &parts, visit) == WalkControl::Stop
+                && self.walk_child_folder((folder, name), &parts, visit) == WalkControl::Stop
             {
                 return Ok(WalkControl::Stop);
             }
@@ -181,7 +182,7 @@ impl<'a> Walk<'a> {
         Ok(if self.stop_reason.is_some() { WalkControl::Stop } else { WalkControl::Continue })
     }
 
-    fn is_match(&self, entry: &WalkEntry<'_>, parts: &[String], deep: bool) -> bool {
+    fn is_entry_match(&self, entry: &WalkEntry<'_>, parts: &[String], deep: bool) -> bool {
         if deep && entry.kind == FileType::Directory {
             return false;
         }
@@ -189,7 +190,7 @@ impl<'a> Walk<'a> {
         self.glob.is_none_or(|glob| glob.is_match(&entry.path, &from_start()))
     }
 
-    fn walk_child(
+    fn walk_child_folder(
         &mut self,
         (folder, name): (&DirHandle, &str),
         parts: &[String],
@@ -205,7 +206,7 @@ impl<'a> Walk<'a> {
             return WalkControl::Continue;
         }
         let result = folder
-            .open_listed_child(name)
+            .open_listed_child_folder(name)
             .and_then(|below| self.walk_dir((&below, parts), true, visit));
         match result {
             Ok(control) => control,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::atomic_write::AtomicWriter;
-use crate::filename_fold::fold_case;
+use crate::filename_fold::fold_file_name_case;
 use crate::files::path::{self, PathError};
 use crate::files::protected::{self, PathAccess};
 use crate::safe_dir::{DirHandle, FsError, OpenFile, SafeDir};
@@ -25,7 +25,7 @@ pub(crate) struct Workspace {
 
 /// Path of a workspace file that passed the checks for the requested access.
 #[derive(Debug, Clone)]
-pub(crate) struct FileTarget {
+pub(crate) struct CheckedFilePath {
     folders: Vec<String>,
     file: String,
     /// The path in normal form, for messages.
@@ -40,7 +40,7 @@ impl Workspace {
         roots.extend(root.canonicalize());
         let in_root = |path: &PathBuf| {
             let below = roots.iter().find_map(|root| path.strip_prefix(root).ok());
-            below.map(case_folded_parts).filter(|parts| !parts.is_empty())
+            below.map(case_folded_path_parts).filter(|parts| !parts.is_empty())
         };
         Self {
             protected: protected.iter().filter_map(in_root).collect(),
@@ -51,14 +51,14 @@ impl Workspace {
 
     /// Parses a path of the workspace and checks the requested access. Returns the path's
     /// components.
-    pub(crate) fn parse_path(
+    pub(crate) fn parse_accessible_path(
         &self,
         text: &str,
         access: PathAccess,
     ) -> Result<Vec<String>, PathError> {
         let parts = path::parse_path_parts(&self.roots, text)?;
         let other = "work without it, or ask a person";
-        if let Some(why) = self.protected_reason(&parts, access) {
+        if let Some(why) = self.workspace_protection_reason(&parts, access) {
             return Err(PathError::new(text, why, other));
         }
         if access == PathAccess::Write
@@ -70,30 +70,30 @@ impl Workspace {
     }
 
     /// Returns why agents can't access this path. `None` if the path is not protected.
-    pub(crate) fn protected_reason(
+    pub(crate) fn workspace_protection_reason(
         &self,
         parts: &[String],
         access: PathAccess,
     ) -> Option<&'static str> {
-        let folds: Vec<String> = parts.iter().map(|part| fold_case(part)).collect();
+        let folds: Vec<String> = parts.iter().map(|part| fold_file_name_case(part)).collect();
         let is_kept = self.protected.iter().any(|protected| folds.starts_with(protected));
         let why = is_kept.then_some("is the runtime's own data and is not accessible to agents");
-        why.or_else(|| protected::protected_reason(parts, access))
+        why.or_else(|| protected::protected_path_reason(parts, access))
     }
 
     /// Returns the file at this path, if the requested access is allowed.
-    pub(crate) fn file_target(
+    pub(crate) fn checked_file_path(
         &self,
         text: &str,
         access: PathAccess,
-    ) -> Result<FileTarget, PathError> {
-        let mut parts = self.parse_path(text, access)?;
+    ) -> Result<CheckedFilePath, PathError> {
+        let mut parts = self.parse_accessible_path(text, access)?;
         let display = path::join_path_parts(&parts);
         let Some(file) = parts.pop() else {
             let hint = "name a file in it, such as `src/main.rs`";
             return Err(PathError::new(text, "is the workspace itself", hint));
         };
-        Ok(FileTarget { folders: parts, file, display })
+        Ok(CheckedFilePath { folders: parts, file, display })
     }
 
     /// Opens the folder with these path components, which have passed the access checks.
@@ -102,13 +102,13 @@ impl Workspace {
     }
 
     /// Opens a file for reading.
-    pub(crate) fn open_file(&self, target: &FileTarget) -> Result<OpenFile, FsError> {
+    pub(crate) fn open_file(&self, target: &CheckedFilePath) -> Result<OpenFile, FsError> {
         self.dir.open_dir(&target.folders)?.open_file(&target.file)
     }
 
     /// Opens a writer for this file and locks out other writers. Missing folders are created.
-    pub(crate) fn open_writer(&self, target: &FileTarget) -> Result<AtomicWriter, FsError> {
-        AtomicWriter::open(&self.dir, &target.folders)
+    pub(crate) fn open_writer(&self, target: &CheckedFilePath) -> Result<AtomicWriter, FsError> {
+        AtomicWriter::open_and_lock_dir(&self.dir, &target.folders)
     }
 
     /// Returns the path in a tool's input in the normal form that approval rules match. An invalid
@@ -126,7 +126,7 @@ impl Workspace {
     }
 }
 
-impl FileTarget {
+impl CheckedFilePath {
     /// Returns the name of the file, without its folders.
     pub(crate) fn file_name(&self) -> &str {
         &self.file
@@ -134,7 +134,7 @@ impl FileTarget {
 }
 
 /// Returns a hint for the model about a file that can't be accessed.
-pub(crate) fn error_hint(error: &FsError) -> &'static str {
+pub(crate) fn file_error_hint(error: &FsError) -> &'static str {
     if matches!(error, FsError::NotFound) {
         "; use list_files to see which files exist"
     } else if matches!(error, FsError::IsDirectory) {
@@ -144,10 +144,10 @@ pub(crate) fn error_hint(error: &FsError) -> &'static str {
     }
 }
 
-fn case_folded_parts(path: &Path) -> Vec<String> {
+fn case_folded_path_parts(path: &Path) -> Vec<String> {
     let parts = path.components();
     parts
-        .map(|part| fold_case(&part.as_os_str().to_string_lossy()))
+        .map(|part| fold_file_name_case(&part.as_os_str().to_string_lossy()))
         .filter(|part| part != ".")
         .collect()
 }

@@ -14,8 +14,8 @@ use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
 use crate::files::protected::PathAccess;
-use crate::files::workspace::{Workspace, error_hint};
-use crate::tool_support::{TIMEOUT, run_blocking};
+use crate::files::workspace::{Workspace, file_error_hint};
+use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
 use crate::typed::TypedTool;
 
 /// Maximum length of the content of a written file in bytes.
@@ -54,7 +54,7 @@ impl TypedTool for WriteFileTool {
         _ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure> {
         let workspace = self.0.clone();
-        run_blocking(move || write_file(&workspace, &input)).await
+        run_on_blocking_thread(move || write_file(&workspace, &input)).await
     }
 }
 
@@ -68,12 +68,12 @@ fn write_file(workspace: &Workspace, input: &WriteFileInput) -> Result<ToolOutpu
         );
         return Err(refuse(why));
     }
-    let target = workspace.file_target(&input.path, PathAccess::Write);
+    let target = workspace.checked_file_path(&input.path, PathAccess::Write);
     let target = target.map_err(|bad| refuse(bad.to_string()))?;
     let display = &target.display;
-    let error = |error| refuse(format!("`{display}`: {error}{}", error_hint(&error)));
+    let error = |error| refuse(format!("`{display}`: {error}{}", file_error_hint(&error)));
     let writer = workspace.open_writer(&target).map_err(error)?;
-    let before = writer.read(target.file_name(), CONTENT_BYTES_MAX);
+    let before = writer.read_current_file(target.file_name(), CONTENT_BYTES_MAX);
     let before = before.map_err(error)?;
     let count = bytes.len();
     let verb = match &before {
@@ -87,7 +87,7 @@ fn write_file(workspace: &Workspace, input: &WriteFileInput) -> Result<ToolOutpu
         }
         Some(_) => "Replaced",
     };
-    let put = writer.write(target.file_name(), bytes, before.as_ref());
+    let put = writer.replace_file(target.file_name(), bytes, before.as_ref());
     put.map_err(error)?;
     Ok(ToolOutput::text(format!("{verb} `{display}` ({count} bytes).")))
 }

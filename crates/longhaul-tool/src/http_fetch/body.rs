@@ -40,8 +40,8 @@ pub(super) fn body_to_text(content_type: &str, body: &[u8], url: &Url) -> Option
     }
     Some(match kind {
         BodyKind::Html => html_to_text(&decoded, url),
-        BodyKind::Json => truncate_text(indent_json(&decoded)),
-        BodyKind::Text | BodyKind::Unknown | BodyKind::Bytes => truncate_text(decoded),
+        BodyKind::Json => truncate_body_text(indent_json(&decoded)),
+        BodyKind::Text | BodyKind::Unknown | BodyKind::Bytes => truncate_body_text(decoded),
     })
 }
 
@@ -165,7 +165,7 @@ fn indent_json(text: &str) -> String {
     out
 }
 
-fn truncate_text(mut text: String) -> String {
+fn truncate_body_text(mut text: String) -> String {
     if text.len() > TEXT_BYTES_MAX {
         text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
         text.push_str("\n\n[The response is longer; the rest is left out.]");

@@ -24,19 +24,19 @@ const COLUMNS_MAX: usize = 32;
 
 /// Returns the text of a page. Relative links are resolved against `base`.
 pub(super) fn html_to_text(html: &str, base: &Url) -> String {
-    let page = parse_page(html, base, true);
+    let page = parse_html_page(html, base, true);
     match page.skipped.is_some() || page.writer.len() == 0 {
         // An element was never closed, or the page has only noise elements. Then everything is
         // shown.
-        true => parse_page(html, base, false).finish(),
-        false => page.finish(),
+        true => parse_html_page(html, base, false).into_page_text(),
+        false => page.into_page_text(),
     }
 }
 
-fn parse_page<'a>(html: &str, base: &'a Url, skip_noise: bool) -> PageReader<'a> {
+fn parse_html_page<'a>(html: &str, base: &'a Url, skip_noise: bool) -> HtmlPageReader<'a> {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
-    let mut page = PageReader::new(base, skip_noise);
+    let mut page = HtmlPageReader::new(base, skip_noise);
     for token in Tokenizer::new_with_emitter(html, emitter) {
         let Ok(token) = token;
         match token {
@@ -55,7 +55,7 @@ fn parse_page<'a>(html: &str, base: &'a Url, skip_noise: bool) -> PageReader<'a>
 }
 
 #[derive(Debug)]
-struct PageReader<'a> {
+struct HtmlPageReader<'a> {
     base: &'a Url,
     /// Base URL from the page's `base` element.
     base_override: Option<Url>,
@@ -80,7 +80,7 @@ struct TableState {
     is_head: bool,
 }
 
-impl<'a> PageReader<'a> {
+impl<'a> HtmlPageReader<'a> {
     fn new(base: &'a Url, skip_noise: bool) -> Self {
         Self {
             base,
@@ -118,16 +118,16 @@ impl<'a> PageReader<'a> {
             b"title" => self.in_title = self.title.is_empty() && !tag.self_closing,
             b"base" => self.set_base_url(tag),
             b"a" => self.begin_link(tag),
-            b"img" => self.add_image(tag),
+            b"img" => self.add_image_alt_text(tag),
             b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => {
                 self.request_line_breaks(2);
                 let level = usize::from(name[1] - b'0');
-                self.writer.add_mark(&format!("{} ", "#".repeat(level)));
+                self.writer.add_markdown_mark(&format!("{} ", "#".repeat(level)));
             }
             b"ul" | b"ol" | b"menu" => self.begin_list(name == b"ol"),
             b"li" => self.begin_list_item(),
             b"table" => {
-                self.writer.end_line(2);
+                self.writer.require_line_breaks(2);
                 if self.tables.len() < NESTED_MAX {
                     self.tables.push(TableState::default());
                 }
@@ -135,18 +135,18 @@ impl<'a> PageReader<'a> {
             b"tr" => self.start_table_row(),
             b"td" | b"th" => self.start_table_cell(name == b"th"),
             b"pre" if !self.verbatim => {
-                self.writer.end_line(2);
-                self.writer.add_markup("```\n");
+                self.writer.require_line_breaks(2);
+                self.writer.add_standalone_markup("```\n");
                 self.verbatim = true;
             }
-            b"code" if !self.verbatim => self.writer.add_markup("`"),
+            b"code" if !self.verbatim => self.writer.add_standalone_markup("`"),
             b"blockquote" => {
                 self.request_line_breaks(2);
-                self.writer.add_mark("> ");
+                self.writer.add_markdown_mark("> ");
             }
             b"hr" => {
                 self.request_line_breaks(2);
-                self.writer.add_markup("---");
+                self.writer.add_standalone_markup("---");
                 self.request_line_breaks(2);
             }
             _ => self.request_line_breaks(line_break_count(name)),
@@ -165,24 +165,24 @@ impl<'a> PageReader<'a> {
             b"title" => self.in_title = false,
             b"a" => self.end_link(),
             b"ul" | b"ol" | b"menu" => {
-                self.writer.remove_mark_without_text();
+                self.writer.remove_textless_markdown_mark();
                 self.lists.pop();
                 self.writer.set_indent(self.lists.len());
-                self.writer.end_line(if self.lists.is_empty() { 2 } else { 1 });
+                self.writer.require_line_breaks(if self.lists.is_empty() { 2 } else { 1 });
             }
             b"table" => {
                 self.end_table_row();
                 self.tables.pop();
-                self.writer.end_line(2);
+                self.writer.require_line_breaks(2);
             }
             b"tr" => self.end_table_row(),
             b"pre" if self.verbatim => {
                 self.verbatim = false;
-                self.writer.end_line(1);
-                self.writer.add_markup("```");
-                self.writer.end_line(2);
+                self.writer.require_line_breaks(1);
+                self.writer.add_standalone_markup("```");
+                self.writer.require_line_breaks(2);
             }
-            b"code" if !self.verbatim => self.writer.append_markup("`"),
+            b"code" if !self.verbatim => self.writer.append_closing_markup("`"),
             _ => self.request_line_breaks(line_break_count(name)),
         }
     }
@@ -208,14 +208,14 @@ impl<'a> PageReader<'a> {
         let breaks = if self.lists.is_empty() { breaks } else { breaks.min(1) };
         match (in_cell, breaks) {
             (_, 0) => {}
-            (true, 1) => self.writer.add_space(),
-            (true, _) => self.writer.end_line(1),
-            (false, _) => self.writer.end_line(breaks),
+            (true, 1) => self.writer.request_space(),
+            (true, _) => self.writer.require_line_breaks(1),
+            (false, _) => self.writer.require_line_breaks(breaks),
         }
     }
 
     fn begin_list(&mut self, numbered: bool) {
-        self.writer.end_line(if self.lists.is_empty() { 2 } else { 1 });
+        self.writer.require_line_breaks(if self.lists.is_empty() { 2 } else { 1 });
         if self.lists.len() < NESTED_MAX {
             self.lists.push(numbered.then_some(1));
         }
@@ -230,17 +230,17 @@ impl<'a> PageReader<'a> {
             }
             Some(None) | None => "- ".to_owned(),
         };
-        self.writer.add_list_mark(&mark);
+        self.writer.add_list_item_mark(&mark);
     }
 
     fn start_table_row(&mut self) {
         self.end_table_row();
-        self.writer.end_line(1);
+        self.writer.require_line_breaks(1);
     }
 
     fn start_table_cell(&mut self, is_head: bool) {
         let Some(table) = self.tables.last_mut() else {
-            self.writer.add_space();
+            self.writer.request_space();
             return;
         };
         match table.cells {
@@ -262,22 +262,23 @@ impl<'a> PageReader<'a> {
             return;
         }
         table.rows += 1;
-        self.writer.end_line(1);
+        self.writer.require_line_breaks(1);
         if is_head && is_first && (2..=COLUMNS_MAX).contains(&cells) {
-            self.writer.add_markup(&vec!["---"; cells].join(" | "));
-            self.writer.end_line(1);
+            self.writer.add_standalone_markup(&vec!["---"; cells].join(" | "));
+            self.writer.require_line_breaks(1);
         }
     }
 
     fn set_base_url(&mut self, tag: &StartTag<()>) {
         if self.base_override.is_none() {
-            self.base_override = attribute(tag, b"href").and_then(|to| self.base.join(&to).ok());
+            self.base_override =
+                tag_attribute(tag, b"href").and_then(|to| self.base.join(&to).ok());
         }
     }
 
     fn begin_link(&mut self, tag: &StartTag<()>) {
         self.end_link();
-        let Some(to) = attribute(tag, b"href") else {
+        let Some(to) = tag_attribute(tag, b"href") else {
             return;
         };
         if to.len() > LINK_BYTES_MAX || to.trim_start().starts_with('#') {
@@ -287,7 +288,7 @@ impl<'a> PageReader<'a> {
             return;
         };
         if matches!(to.scheme(), "http" | "https" | "mailto" | "tel" | "ftp") {
-            let at = self.writer.add_mark("[");
+            let at = self.writer.add_markdown_mark("[");
             self.link = Some((at, to.into()));
         }
     }
@@ -296,27 +297,27 @@ impl<'a> PageReader<'a> {
         let Some((at, to)) = self.link.take() else {
             return;
         };
-        let text = self.writer.text_from(at);
+        let text = self.writer.text_from_byte(at);
         match text.strip_prefix('[') {
             // The link's mark was removed together with other pending marks.
             None => {}
             Some("") => self.writer.truncate(at),
             Some(text) if text == to => self.writer.remove_char(at),
-            Some(_) => self.writer.append_markup(&format!("]({to})")),
+            Some(_) => self.writer.append_closing_markup(&format!("]({to})")),
         }
     }
 
-    fn add_image(&mut self, tag: &StartTag<()>) {
-        if let Some(alt) = attribute(tag, b"alt")
+    fn add_image_alt_text(&mut self, tag: &StartTag<()>) {
+        if let Some(alt) = tag_attribute(tag, b"alt")
             && !alt.trim().is_empty()
         {
             self.writer.add_text(&format!("[image: {}]", alt.trim()));
         }
     }
 
-    fn finish(mut self) -> String {
+    fn into_page_text(mut self) -> String {
         self.end_link();
-        let text = self.writer.finish();
+        let text = self.writer.into_written_text();
         let title = self.title.split_whitespace().collect::<Vec<_>>().join(" ");
         let mut page = String::new();
         if !title.is_empty() {
@@ -330,7 +331,7 @@ impl<'a> PageReader<'a> {
     }
 }
 
-fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
+fn tag_attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
     let found = tag.attributes.get(name)?;
     Some(String::from_utf8_lossy(&found.value).into_owned())
 }
@@ -345,74 +346,74 @@ mod tests {
     /// is shown with its full URL.
     const GROWTH_MAX: usize = 10;
 
-    fn base_url() -> Url {
+    fn test_base_url() -> Url {
         Url::parse("https://site.example/a/b?c").unwrap()
     }
 
-    fn check_page_text(html: &str, expected: &str) {
-        assert_eq!(html_to_text(html, &base_url()), expected, "{html}");
+    fn check_html_text(html: &str, expected: &str) {
+        assert_eq!(html_to_text(html, &test_base_url()), expected, "{html}");
     }
 
     #[test]
     fn html_is_converted_to_text() {
-        check_page_text("", "");
-        check_page_text("just  \n words", "just words");
-        check_page_text(
+        check_html_text("", "");
+        check_html_text("just  \n words", "just words");
+        check_html_text(
             "<!doctype html><title> A\n title</title><h1>Head</h1><p>One &amp; two<p>three<br>four",
             "Title: A title\n\n# Head\n\nOne & two\n\nthree\nfour",
         );
-        check_page_text(
+        check_html_text(
             "<p>See <a href='../x?y#z'>this</a>, <a href=//far.example>that</a>.",
             "See [this](https://site.example/x?y#z), [that](https://far.example/).",
         );
-        check_page_text(
+        check_html_text(
             "<a href=#top>up</a> <a href='javascript:x()'>run</a> <a>none</a> <a href=/e></a>end",
             "up run none end",
         );
-        check_page_text(
+        check_html_text(
             "<a href='https://a.example/'>https://a.example/</a>",
             "https://a.example/",
         );
-        check_page_text("<base href=/deep/><a href=x>x</a>", "[x](https://site.example/deep/x)");
-        check_page_text(
+        check_html_text("<base href=/deep/><a href=x>x</a>", "[x](https://site.example/deep/x)");
+        check_html_text(
             "<ul><li>one<li><p>two</p><ol><li>first</li><li></li><li>third</ol></ul>after",
             "- one\n- two\n  1. first\n  3. third\n\nafter",
         );
-        check_page_text(
+        check_html_text(
             "<table><tr><th>Name<th>Size</tr><tr><td>a</td><td></td></tr><tr><td><div>b</div><td>2</table>end",
             "Name | Size\n--- | ---\na |\nb | 2\n\nend",
         );
-        check_page_text("<pre>a\n  b</pre>c", "```\na\n  b\n```\n\nc");
-        check_page_text("use <code>x  y</code> now", "use `x y` now");
-        check_page_text("a<blockquote><p>said</blockquote>b", "a\n\n> said\n\nb");
-        check_page_text("<h2></h2><p>x", "## x");
-        check_page_text("a<hr>b<img alt='a cat' src=x><img src=y>", "a\n\n---\n\nb[image: a cat]");
-        check_page_text("ze\u{200b}ro\u{202e}&#xE0041;&nbsp;wide", "zero wide");
+        check_html_text("<pre>a\n  b</pre>c", "```\na\n  b\n```\n\nc");
+        check_html_text("use <code>x  y</code> now", "use `x y` now");
+        check_html_text("a<blockquote><p>said</blockquote>b", "a\n\n> said\n\nb");
+        check_html_text("<h2></h2><p>x", "## x");
+        check_html_text("a<hr>b<img alt='a cat' src=x><img src=y>", "a\n\n---\n\nb[image: a cat]");
+        check_html_text("ze\u{200b}ro\u{202e}&#xE0041;&nbsp;wide", "zero wide");
     }
 
     #[test]
     fn scripts_and_styles_are_dropped() {
-        check_page_text(
+        check_html_text(
             "<style>p{}</style><script>if (a</p>b) '<p>'</script><nav><a href=/>Home</a></nav>\
              <svg><title>no</title></svg><noscript><p>x</noscript><p>text<!-- not -->",
             "text",
         );
         // The menu is not closed, so it ends where the main content starts.
-        check_page_text("<nav>menu<main>text", "text");
+        check_html_text("<nav>menu<main>text", "text");
         // The menu is not closed and there is no main content, so everything is shown.
-        check_page_text("<nav>menu<p>text", "menu\n\ntext");
-        check_page_text("<nav>only</nav>", "only");
-        check_page_text("<script>never closed", "");
+        check_html_text("<nav>menu<p>text", "menu\n\ntext");
+        check_html_text("<nav>only</nav>", "only");
+        check_html_text("<script>never closed", "");
     }
 
     #[test]
     fn deep_and_long_pages_are_limited() {
         let check = |tag: &str, count: usize| {
             let deep = format!("<{tag}>").repeat(count);
-            let text = html_to_text(&format!("{deep}core"), &base_url());
+            let text = html_to_text(&format!("{deep}core"), &test_base_url());
             assert!(text.contains("core"), "{tag}");
             let closed = format!("{deep}core{}", format!("</{tag}>").repeat(count));
-            assert!(html_to_text(&closed, &base_url()).len() < 40 * count + 100, "{tag}");
+            assert!(html_to_text(&closed, &test_base_url()).len() < 40 * count + 100, "{tag}");
         };
         check("div", 100_000);
         for tag in [
@@ -432,7 +433,7 @@ mod tests {
         ] {
             check(tag, 1_000);
         }
-        let long = html_to_text(&"<p>words and words".repeat(70_000), &base_url());
+        let long = html_to_text(&"<p>words and words".repeat(70_000), &test_base_url());
         assert!(long.len() < TEXT_BYTES_MAX + 1_000);
         assert!(long.ends_with("[The page is longer; the rest is left out.]"));
     }
@@ -446,13 +447,13 @@ mod tests {
                 "</h2>", "<p>", "<nav>", "</nav>", "word", " ü ", "<title>", "</title>", "<svg/>",
             ];
             let html: String = parts.into_iter().map(|part| pieces[part]).collect();
-            let text = html_to_text(&html, &base_url());
+            let text = html_to_text(&html, &test_base_url());
             prop_assert!(text.len() <= GROWTH_MAX * html.len(), "{html}: {text}");
         }
 
         #[test]
         fn output_length_is_bounded_for_any_html(html in "\\PC{0,200}") {
-            let text = html_to_text(&html, &base_url());
+            let text = html_to_text(&html, &test_base_url());
             prop_assert!(text.len() <= GROWTH_MAX * html.len(), "{html}: {text}");
         }
     }

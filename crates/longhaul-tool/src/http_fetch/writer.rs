@@ -24,7 +24,7 @@ impl TextWriter {
     }
 
     /// Returns the text from byte `start` on.
-    pub(super) fn text_from(&self, start: usize) -> &str {
+    pub(super) fn text_from_byte(&self, start: usize) -> &str {
         self.out.get(start..).unwrap_or_default()
     }
 
@@ -34,21 +34,21 @@ impl TextWriter {
     }
 
     /// Requests line breaks before the next text, unless a mark such as `- ` waits for its text.
-    pub(super) fn end_line(&mut self, breaks: usize) {
+    pub(super) fn require_line_breaks(&mut self, breaks: usize) {
         if self.pending_mark.is_none() {
             self.pending_breaks = self.pending_breaks.max(breaks);
         }
     }
 
     /// Removes marks, such as `# ` or `- `, that have no text after them.
-    pub(super) fn remove_mark_without_text(&mut self) {
+    pub(super) fn remove_textless_markdown_mark(&mut self) {
         if let Some(at) = self.pending_mark.take() {
             self.out.truncate(at);
             self.pending_breaks = self.pending_breaks.max(1);
         }
     }
 
-    pub(super) fn add_space(&mut self) {
+    pub(super) fn request_space(&mut self) {
         self.pending_space = true;
     }
 
@@ -74,7 +74,7 @@ impl TextWriter {
     }
 
     /// Adds a mark, such as `# `, before the next text. Returns the position of the mark.
-    pub(super) fn add_mark(&mut self, mark: &str) -> usize {
+    pub(super) fn add_markdown_mark(&mut self, mark: &str) -> usize {
         self.flush_pending_whitespace(self.indent);
         let at = self.out.len();
         self.pending_mark.get_or_insert(at);
@@ -83,24 +83,24 @@ impl TextWriter {
     }
 
     /// Adds the mark of a list item, such as `- `.
-    pub(super) fn add_list_mark(&mut self, mark: &str) {
-        self.remove_mark_without_text();
-        self.end_line(1);
+    pub(super) fn add_list_item_mark(&mut self, mark: &str) {
+        self.remove_textless_markdown_mark();
+        self.require_line_breaks(1);
         self.flush_pending_whitespace(self.indent.saturating_sub(1));
         self.pending_mark.get_or_insert(self.out.len());
         self.out.push_str(mark);
     }
 
     /// Appends markup, such as a closing backtick, directly after the text before it.
-    pub(super) fn append_markup(&mut self, markup: &str) {
+    pub(super) fn append_closing_markup(&mut self, markup: &str) {
         self.pending_mark = None;
         self.out.push_str(markup);
     }
 
     /// Adds markup that counts as text, such as `---`.
-    pub(super) fn add_markup(&mut self, markup: &str) {
+    pub(super) fn add_standalone_markup(&mut self, markup: &str) {
         self.flush_pending_whitespace(self.indent);
-        self.append_markup(markup);
+        self.append_closing_markup(markup);
     }
 
     /// Adds the separator between two cells of a table row.
@@ -114,8 +114,8 @@ impl TextWriter {
 
     /// Starts a line now, even if it stays empty.
     pub(super) fn begin_line(&mut self) {
-        self.remove_mark_without_text();
-        self.end_line(1);
+        self.remove_textless_markdown_mark();
+        self.require_line_breaks(1);
         self.flush_pending_whitespace(self.indent);
     }
 
@@ -132,8 +132,8 @@ impl TextWriter {
         }
     }
 
-    pub(super) fn finish(mut self) -> String {
-        self.remove_mark_without_text();
+    pub(super) fn into_written_text(mut self) -> String {
+        self.remove_textless_markdown_mark();
         self.out.truncate(self.out.trim_end().len());
         self.out
     }

@@ -129,7 +129,7 @@ impl<'a> KeyIndex<'a> {
         let is_same = (header.device, header.inode) == (found.dev(), found.ino())
             && header.covered <= found.len()
             && length >= segment_end(header.segment)
-            && header.check_hash == self.checksum(header.covered)?;
+            && header.check_hash == self.covered_tail_checksum(header.covered)?;
         Ok(is_same.then_some(header))
     }
 
@@ -160,7 +160,7 @@ impl<'a> KeyIndex<'a> {
 
     /// Adds the line at this offset to the index. The entry takes effect when the covered bytes
     /// include the line.
-    pub(super) fn add_line(&mut self, key: &str, offset: u64) -> io::Result<()> {
+    pub(super) fn add_line_offset(&mut self, key: &str, offset: u64) -> io::Result<()> {
         if self.header.used_slots >= slots_of(self.header.segment) / 2 {
             self.header.segment += 1;
             self.header.used_slots = 0;
@@ -196,7 +196,7 @@ impl<'a> KeyIndex<'a> {
     pub(super) fn set_indexed_bytes(&mut self, byte_count: u64) -> io::Result<()> {
         self.slots.sync_data()?;
         self.header.covered = byte_count;
-        self.header.check_hash = self.checksum(byte_count)?;
+        self.header.check_hash = self.covered_tail_checksum(byte_count)?;
         self.slots.write_all_at(&self.header.to_bytes(), 0)
     }
 
@@ -225,7 +225,7 @@ impl<'a> KeyIndex<'a> {
         Ok(())
     }
 
-    fn checksum(&self, byte_count: u64) -> io::Result<u64> {
+    fn covered_tail_checksum(&self, byte_count: u64) -> io::Result<u64> {
         let start = byte_count.saturating_sub(CHECK_BYTES);
         let mut bytes = vec![0; usize::try_from(byte_count - start).unwrap_or_default()];
         self.lines.read_exact_at(&mut bytes, start)?;

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::note::{NOTE_BYTES_MAX, NOTE_TAGS_MAX, NOTES_MAX, NewNote, NoteOutcome};
+use longhaul_core::note::{AddNoteOutcome, NOTE_BYTES_MAX, NOTE_TAGS_MAX, NOTES_MAX, NewNote};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
@@ -56,10 +56,10 @@ impl TypedTool for RememberTool {
         let note = note.map_err(|bad| refuse(bad.to_string()))?;
         let noted = self.0.add_note(&resource, note).await;
         match noted.map_err(|error| refuse(error.to_string()))? {
-            NoteOutcome::Stored(id) | NoteOutcome::Existing(id) => {
+            AddNoteOutcome::Stored(id) | AddNoteOutcome::Existing(id) => {
                 Ok(ToolOutput::text(format!("The note was saved as {id}, about {resource}.")))
             }
-            NoteOutcome::Full => Err(refuse(format!(
+            AddNoteOutcome::Full => Err(refuse(format!(
                 "there are already {NOTES_MAX} notes about {resource}, and only people can delete some \
                  (longhaul memory forget)"
             ))),

@@ -20,7 +20,7 @@ use crate::message::envelope::{Envelope, not_delivered_failure};
 use crate::message::target::DeliveryTarget;
 use crate::outbound::{GuardedClient, REQUEST_TIMEOUT_MAX};
 use crate::safe_dir::FsError;
-use crate::tool_support::run_blocking;
+use crate::tool_support::run_on_blocking_thread;
 
 /// Maximum number of bytes of a receiver's response that are logged.
 const RESPONSE_BYTES_MAX: usize = 1_000;
@@ -52,7 +52,7 @@ pub(super) struct DeliveryError {
 
 impl DeliveryChannel {
     /// Delivers the message through the configured channel. Returns the response of the receiver.
-    pub(super) async fn send(
+    pub(super) async fn deliver_message(
         &self,
         envelope: &Envelope,
         record: &DeliveryLog,
@@ -61,7 +61,7 @@ impl DeliveryChannel {
         match &self.target {
             DeliveryTarget::File(path) => {
                 let outbox = OutboxFile(JsonLinesFile::new(path.clone()));
-                outbox.deliver(envelope.clone(), record.clone(), epoch).await
+                outbox.append_on_blocking_thread(envelope.clone(), record.clone(), epoch).await
             }
             DeliveryTarget::Command(argv) => self.run_command(argv.clone(), envelope).await,
             DeliveryTarget::Webhook(url) => self.post_webhook(url, envelope).await,
@@ -143,14 +143,16 @@ struct OutboxFile(JsonLinesFile);
 
 impl OutboxFile {
     /// Appends a message to the outbox on a blocking thread.
-    async fn deliver(
+    async fn append_on_blocking_thread(
         self,
         envelope: Envelope,
         record: DeliveryLog,
         epoch: Epoch,
     ) -> Result<String, DeliveryError> {
         let path = self.0.display_path();
-        let added = run_blocking(move || Ok(self.append(&envelope, &record, epoch)));
+        let added = run_on_blocking_thread(move || {
+            Ok(self.append_unless_present(&envelope, &record, epoch))
+        });
         let (why, sure) = match added.await {
             Ok(Ok(answer)) => return Ok(answer.to_owned()),
             Ok(Err(OutboxError::Superseded)) => (TAKEN_OVER.to_owned(), true),
@@ -163,7 +165,7 @@ impl OutboxFile {
     /// Appends the message to the outbox, unless the outbox already has it or a worker that has
     /// taken the run over is sending it. The file is locked, so no other process can append the
     /// message in between.
-    fn append(
+    fn append_unless_present(
         &self,
         envelope: &Envelope,
         record: &DeliveryLog,
@@ -171,12 +173,12 @@ impl OutboxFile {
     ) -> Result<&'static str, OutboxError> {
         // If reading failed, nothing was written; if writing failed, something may have been.
         let read_error = |why| OutboxError::Fs(why, true);
-        let held = self.0.lock().map_err(read_error)?;
+        let held = self.0.lock_or_create().map_err(read_error)?;
         let found = held.find_lines_by_key(&envelope.key).map_err(read_error)?;
         if !found.lines.is_empty() {
             return Ok("already in the outbox");
         }
-        match record.state(&envelope.key).map_err(read_error)? {
+        match record.read_delivery_state(&envelope.key).map_err(read_error)? {
             DeliveryState::Started { epoch: its, .. } if its > epoch.0 => {
                 return Err(OutboxError::Superseded);
             }
@@ -186,7 +188,7 @@ impl OutboxFile {
             | DeliveryState::Started { .. }
             | DeliveryState::Failed => {}
         }
-        let added = held.append(&envelope.to_json());
+        let added = held.append_json_line(&envelope.to_json());
         added.map(|()| "").map_err(|why| OutboxError::Fs(why, false))
     }
 }

@@ -45,12 +45,12 @@ pub(super) struct DeliveryLog(pub(super) JsonLinesFile);
 
 impl DeliveryLog {
     /// Returns the state of the delivery with this idempotency key.
-    pub(super) fn state(&self, key: &str) -> Result<DeliveryState, FsError> {
+    pub(super) fn read_delivery_state(&self, key: &str) -> Result<DeliveryState, FsError> {
         match self.0.lock_existing()? {
             Some(log) => {
-                let recorded = delivery_state(&log, key)?;
+                let recorded = logged_delivery_state(&log, key)?;
                 let is_elsewhere =
-                    recorded == DeliveryState::NotStarted && !is_from_this_host(&log)?;
+                    recorded == DeliveryState::NotStarted && !is_log_from_this_host(&log)?;
                 Ok(if is_elsewhere { DeliveryState::NoRecord } else { recorded })
             }
             None => Ok(DeliveryState::NoRecord),
@@ -64,18 +64,18 @@ impl DeliveryLog {
         intent: &PendingDelivery<'_>,
     ) -> Result<DeliveryState, FsError> {
         let ctx = intent.ctx;
-        let log = self.0.lock()?;
+        let log = self.0.lock_or_create()?;
         if log.is_empty()? {
-            log.append(&json!({ "kind": "host", "host": host_name() }))?;
+            log.append_json_line(&json!({ "kind": "host", "host": host_name() }))?;
         }
-        let before = delivery_state(&log, &ctx.idempotency_key)?;
+        let before = logged_delivery_state(&log, &ctx.idempotency_key)?;
         let is_past = match &before {
             DeliveryState::Delivered => true,
             DeliveryState::Started { epoch, .. } => *epoch > ctx.epoch.0,
             DeliveryState::NotStarted | DeliveryState::NoRecord | DeliveryState::Failed => false,
         };
         if !is_past {
-            log.append(&json!({
+            log.append_json_line(&json!({
                 "kind": "intent",
                 "key": ctx.idempotency_key,
                 "run": ctx.run,
@@ -98,7 +98,7 @@ impl DeliveryLog {
         answer: &str,
     ) -> Result<(), FsError> {
         let line = json!({ "kind": "receipt", "key": key, "at": at, "answer": answer });
-        self.0.lock()?.append(&line)
+        self.0.lock_or_create()?.append_json_line(&line)
     }
 
     /// Logs that a delivery failed. For an uncertain failure, the message may have been delivered.
@@ -115,7 +115,7 @@ impl DeliveryLog {
             "at": at,
             "certain": sure,
         });
-        self.0.lock()?.append(&line)
+        self.0.lock_or_create()?.append_json_line(&line)
     }
 }
 
@@ -127,14 +127,14 @@ fn host_name() -> String {
 
 /// Returns whether the log was created on this machine. A log copied from another machine lacks the
 /// deliveries that were started here before the copy, or there after it.
-fn is_from_this_host(log: &LockedJsonLines) -> Result<bool, FsError> {
+fn is_log_from_this_host(log: &LockedJsonLines) -> Result<bool, FsError> {
     let first = log.first_line()?.unwrap_or_default();
     Ok(first["kind"] == "host" && first["host"] == host_name())
 }
 
 /// Returns the state of the delivery with this key: the last line with the key counts, but a
 /// receipt is final.
-fn delivery_state(log: &LockedJsonLines, key: &str) -> Result<DeliveryState, FsError> {
+fn logged_delivery_state(log: &LockedJsonLines, key: &str) -> Result<DeliveryState, FsError> {
     let mut state = DeliveryState::NotStarted;
     for line in &log.find_lines_by_key(key)?.lines {
         match line["kind"].as_str() {
@@ -145,7 +145,8 @@ fn delivery_state(log: &LockedJsonLines, key: &str) -> Result<DeliveryState, FsE
                 };
             }
             Some("failure")
-                if line["certain"] == Value::Bool(true) && is_latest_attempt(&state, line) =>
+                if line["certain"] == Value::Bool(true)
+                    && is_failure_of_latest_attempt(&state, line) =>
             {
                 state = DeliveryState::Failed;
             }
@@ -158,7 +159,7 @@ fn delivery_state(log: &LockedJsonLines, key: &str) -> Result<DeliveryState, FsE
 
 /// Returns whether a logged failure belongs to the latest delivery attempt. An earlier driver knows
 /// only about its own attempt.
-fn is_latest_attempt(state: &DeliveryState, failure: &Value) -> bool {
+fn is_failure_of_latest_attempt(state: &DeliveryState, failure: &Value) -> bool {
     match (state, failure["epoch"].as_u64()) {
         (DeliveryState::Started { epoch, .. }, Some(its)) => its >= *epoch,
         (

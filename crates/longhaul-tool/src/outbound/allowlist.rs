@@ -73,7 +73,7 @@ impl Allowlist {
         port: u16,
         private: bool,
     ) -> Result<AddressGrant, String> {
-        let fits = self.rules.iter().filter(|rule| rule.matches(host, port));
+        let fits = self.rules.iter().filter(|rule| rule.matches_host_and_port(host, port));
         let mut fits = fits.peekable();
         let is_open = fits.peek().is_some();
         if fits.any(|rule| matches!(rule.host, HostPattern::Name(_) | HostPattern::Address(_))) {
@@ -116,7 +116,7 @@ impl AllowRule {
         Ok(Self { host: HostPattern::parse(host).ok_or_else(bad)?, ports })
     }
 
-    fn matches(&self, host: &Host<&str>, port: u16) -> bool {
+    fn matches_host_and_port(&self, host: &Host<&str>, port: u16) -> bool {
         let at_port = match self.ports {
             PortPattern::Default => DEFAULT_PORTS.contains(&port),
             PortPattern::Single(open) => open == port,

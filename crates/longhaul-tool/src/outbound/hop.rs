@@ -49,7 +49,7 @@ impl RequestHop {
     /// Creates the first hop of a request.
     pub(super) fn from_request(request: &OutboundRequest) -> Result<Self, OutboundError> {
         let url = parse_url(&request.url)?;
-        let reject = |why: &str| forbidden_error(&url, why);
+        let reject = |why: &str| forbidden_request_error(&url, why);
         let method = request.method.to_ascii_uppercase();
         if !METHODS.contains(&method.as_str()) {
             return Err(reject("unsupported method"));
@@ -87,11 +87,11 @@ impl RequestHop {
         let Some(target) = head.get(LOCATION) else {
             return Ok(None);
         };
-        let reject = |why: &str| forbidden_error(&self.url, why);
+        let reject = |why: &str| forbidden_request_error(&self.url, why);
         let target = String::from_utf8_lossy(target.as_bytes());
         let target = self.url.join(&target);
         let target = target.map_err(|_| reject("the redirect target is not a valid URL"))?;
-        let url = check_url(target)?;
+        let url = validate_outbound_url(target)?;
         if self.url.scheme() == "https" && url.scheme() == "http" {
             return Err(reject("the redirect leads from https to http, which is not encrypted"));
         }
@@ -130,27 +130,27 @@ pub(crate) fn parse_url(text: &str) -> Result<Url, OutboundError> {
     }
     let url = Url::parse(text.trim());
     let url = url.map_err(|why| nameless(&format!("the URL is invalid ({why})")))?;
-    check_url(url)
+    validate_outbound_url(url)
 }
 
-fn check_url(mut url: Url) -> Result<Url, OutboundError> {
+fn validate_outbound_url(mut url: Url) -> Result<Url, OutboundError> {
     if !matches!(url.scheme(), "http" | "https") {
         let why = "only http:// and https:// are supported";
-        return Err(forbidden_error(&url, why));
+        return Err(forbidden_request_error(&url, why));
     }
     if !url.username().is_empty() || url.password().is_some() {
         let why = "the URL must not contain a user name or password; use a header";
-        return Err(forbidden_error(&url, why));
+        return Err(forbidden_request_error(&url, why));
     }
     if url.as_str().len() > URL_BYTES_MAX {
-        return Err(forbidden_error(&url, "the URL is too long"));
+        return Err(forbidden_request_error(&url, "the URL is too long"));
     }
     match url.host() {
         Some(Host::Domain(name)) if name.trim_matches('.').is_empty() => {
-            return Err(forbidden_error(&url, "the URL has no host"));
+            return Err(forbidden_request_error(&url, "the URL has no host"));
         }
         Some(_) => {}
-        None => return Err(forbidden_error(&url, "the URL has no host")),
+        None => return Err(forbidden_request_error(&url, "the URL has no host")),
     }
     url.set_fragment(None);
     Ok(url)
@@ -166,7 +166,7 @@ pub(crate) fn redacted_url(url: &Url) -> String {
 }
 
 /// Creates the error of a request that the guarded client does not send.
-pub(super) fn forbidden_error(url: &Url, why: &str) -> OutboundError {
+pub(super) fn forbidden_request_error(url: &Url, why: &str) -> OutboundError {
     OutboundError::Forbidden { url: redacted_url(url), why: why.into() }
 }
 
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    fn request(method: &str, url: &str) -> OutboundRequest {
+    fn test_request(method: &str, url: &str) -> OutboundRequest {
         OutboundRequest {
             method: method.into(),
             url: url.into(),
@@ -198,14 +198,14 @@ mod tests {
     }
 
     /// Returns the redirected request as `METHOD url, body BYTES, headers NAME,NAME`.
-    fn redirected_request(
+    fn redirected_request_summary(
         status: u16,
         method: &str,
         (from, to): (&str, &str),
     ) -> Result<String, String> {
         let mut head = HeaderMap::new();
         head.insert(LOCATION, HeaderValue::from_str(to).unwrap());
-        let hop = RequestHop::from_request(&request(method, from)).unwrap();
+        let hop = RequestHop::from_request(&test_request(method, from)).unwrap();
         let next = hop.next_hop(status, &head).map_err(|why| why.to_string())?;
         let Some(next) = next else {
             return Ok("no redirect".into());
@@ -224,7 +224,7 @@ mod tests {
         };
         let check = |status, method, redirect, expected: &str| {
             assert_eq!(
-                redirected_request(status, method, redirect).as_deref(),
+                redirected_request_summary(status, method, redirect).as_deref(),
                 Ok(expected),
                 "{status} {method}"
             );
@@ -251,11 +251,12 @@ mod tests {
     fn sensitive_headers_are_dropped_for_another_origin() {
         // Another port, another scheme, another host: each is another origin.
         for to in ["https://a.example:444/", "https://b.example/", "//b.a.example/"] {
-            let summary = redirected_request(302, "GET", ("https://a.example/", to)).unwrap();
+            let summary =
+                redirected_request_summary(302, "GET", ("https://a.example/", to)).unwrap();
             assert!(summary.ends_with(", body 0, headers accept,content-type"), "{summary}");
         }
         let up = ("http://a.example/", "https://a.example/");
-        let summary = redirected_request(308, "POST", up).unwrap();
+        let summary = redirected_request_summary(308, "POST", up).unwrap();
         assert_eq!(summary, "POST https://a.example/, body 5, headers accept,content-type");
     }
 
@@ -269,7 +270,7 @@ mod tests {
             (302, "GET", "https://a.example/", "https://", "not a valid URL"),
             (307, "POST", "https://a.example/", "https://b.example/", "another server"),
         ] {
-            let error = redirected_request(status, method, (from, to)).unwrap_err();
+            let error = redirected_request_summary(status, method, (from, to)).unwrap_err();
             assert!(error.contains(why) && !error.contains("pw"), "{to}: {error}");
         }
     }
@@ -277,7 +278,7 @@ mod tests {
     #[test]
     fn forbidden_request_headers_are_rejected() {
         for name in CLIENT_HEADERS {
-            let mut request = request("GET", "https://a.example/secret?key=hush");
+            let mut request = test_request("GET", "https://a.example/secret?key=hush");
             request.headers = vec![(name.to_uppercase(), "x".into())];
             let error = RequestHop::from_request(&request).unwrap_err().to_string();
             assert!(
@@ -286,13 +287,13 @@ mod tests {
             );
         }
         for (name, value) in [("a b", "x"), ("", "x"), ("a", "x\r\nhost: y"), ("a\n", "x")] {
-            let mut request = request("GET", "https://a.example/");
+            let mut request = test_request("GET", "https://a.example/");
             request.headers = vec![(name.into(), value.into())];
             assert!(RequestHop::from_request(&request).is_err(), "{name:?} {value:?}");
         }
         for method in ["CONNECT", "TRACE", "GET ", "", "G\r\nX"] {
             assert!(
-                RequestHop::from_request(&request(method, "https://a.example/")).is_err(),
+                RequestHop::from_request(&test_request(method, "https://a.example/")).is_err(),
                 "{method:?}"
             );
         }

@@ -38,7 +38,7 @@ pub(super) struct FilteringResolver {
 }
 
 impl FilteringResolver {
-    async fn allowed_addresses(self, name: String) -> Result<Vec<SocketAddr>, ResolveError> {
+    async fn lookup_allowed_addresses(self, name: String) -> Result<Vec<SocketAddr>, ResolveError> {
         let found = self.resolver.lookup(&name).await.map_err(ResolveError::LookupFailed)?;
         let count = found.len();
         let may = |ip: &IpAddr| match zone(*ip) {
@@ -58,7 +58,7 @@ impl FilteringResolver {
 
 impl Resolve for FilteringResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let lookup = self.clone().allowed_addresses(name.as_str().to_owned());
+        let lookup = self.clone().lookup_allowed_addresses(name.as_str().to_owned());
         Box::pin(async move {
             let addresses: Addrs = Box::new(lookup.await?.into_iter());
             Ok(addresses)

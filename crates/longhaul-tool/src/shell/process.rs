@@ -12,7 +12,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::port::tool::{PartialOutput, Progress, ToolContext, ToolFailure};
+use longhaul_core::port::tool::{PartialToolOutput, Progress, ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis};
 
 use crate::command::{CapturedOutput, ProcessGroup, ProgramExit};
@@ -37,7 +37,7 @@ pub(super) struct ShellProcess {
     child: Child,
     pipe: Receiver,
     output: CapturedOutput,
-    partial_output: Option<PartialOutput>,
+    partial_output: Option<PartialToolOutput>,
     progress: Arc<dyn Progress>,
     /// Process group of the command. It is the last field, so that the output is still there when
     /// the group is dropped.
@@ -55,7 +55,7 @@ enum ProcessEvent {
 
 impl ShellProcess {
     /// Starts the command. Stdout and stderr share one pipe, so that their lines stay in order.
-    pub(super) fn start(mut command: Command, ctx: &ToolContext) -> io::Result<Self> {
+    pub(super) fn start_command(mut command: Command, ctx: &ToolContext) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         command
             .stdin(Stdio::null())
@@ -77,7 +77,10 @@ impl ShellProcess {
     }
 
     /// Reads the output until the command exits. The caller enforces the timeout.
-    pub(super) async fn run(mut self, clock: &dyn Clock) -> Result<ToolOutput, ToolFailure> {
+    pub(super) async fn run_until_exit(
+        mut self,
+        clock: &dyn Clock,
+    ) -> Result<ToolOutput, ToolFailure> {
         let mut buffer = vec![0; 16 * 1024];
         let mut reported = 0;
         let mut is_silent = false;
@@ -96,7 +99,7 @@ impl ShellProcess {
                 () = tell.as_mut() => ProcessEvent::ReportDue,
             };
             match next {
-                ProcessEvent::Printed(count) => self.output.push(&buffer[..count]),
+                ProcessEvent::Printed(count) => self.output.push_bytes(&buffer[..count]),
                 ProcessEvent::Eof => is_silent = true,
                 ProcessEvent::Exited(exit) => break exit,
                 ProcessEvent::ReportDue => {
@@ -110,21 +113,21 @@ impl ShellProcess {
         };
         self.group.kill();
         if !is_silent {
-            self.drain_pipe(clock, &mut buffer).await;
+            self.drain_output_pipe(clock, &mut buffer).await;
         }
         self.partial_output = None;
-        Ok(ToolOutput::text(result_text(&self.output, exit)))
+        Ok(ToolOutput::text(command_result_text(&self.output, exit)))
     }
 
     /// Reads what is left in the output pipe, for a limited time.
-    async fn drain_pipe(&mut self, clock: &dyn Clock, buffer: &mut [u8]) {
+    async fn drain_output_pipe(&mut self, clock: &dyn Clock, buffer: &mut [u8]) {
         let mut over = clock.sleep(PIPE_GRACE);
         loop {
             tokio::select! {
                 biased;
                 () = over.as_mut() => return,
                 read = self.pipe.read(buffer) => match read {
-                    Ok(count @ 1..) => self.output.push(&buffer[..count]),
+                    Ok(count @ 1..) => self.output.push_bytes(&buffer[..count]),
                     Ok(0) | Err(_) => return,
                 },
             }
@@ -135,7 +138,7 @@ impl ShellProcess {
     fn drain_available_output(&mut self) {
         let mut buffer = vec![0; PIPE_BYTES];
         if let Ok(count) = rustix::io::read(&self.pipe, &mut buffer) {
-            self.output.push(&buffer[..count]);
+            self.output.push_bytes(&buffer[..count]);
         }
     }
 
@@ -152,15 +155,15 @@ impl Drop for ShellProcess {
         self.group.kill();
         if let Some(so_far) = self.partial_output.take() {
             self.drain_available_output();
-            so_far.set_text(output_text(&self.output));
+            so_far.set_text(output_text_with_loss_note(&self.output));
         }
     }
 }
 
 /// Returns the output as text. If some of it was dropped, the last line says so, because a model is
 /// shown the end of a long result and not the place where something is missing.
-fn output_text(output: &CapturedOutput) -> String {
-    let mut text = output.text();
+fn output_text_with_loss_note(output: &CapturedOutput) -> String {
+    let mut text = output.text_with_gap_note();
     if let Some(parts) = output.kept_sizes() {
         if !text.ends_with('\n') {
             text.push('\n');
@@ -178,8 +181,8 @@ fn output_text(output: &CapturedOutput) -> String {
 }
 
 /// Returns the output as text, with a note about how the command ended.
-fn result_text(output: &CapturedOutput, exit: ProgramExit) -> String {
-    let mut text = output_text(output);
+fn command_result_text(output: &CapturedOutput, exit: ProgramExit) -> String {
+    let mut text = output_text_with_loss_note(output);
     if text.is_empty() {
         text.push_str("[The command printed nothing.]");
     }

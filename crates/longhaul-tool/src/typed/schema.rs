@@ -16,7 +16,7 @@ pub(super) fn input_schema<T: JsonSchema>() -> Result<Value, &'static str> {
         settings.meta_schema = None;
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    simplify_schema(&mut schema);
+    remove_unsupported_keywords(&mut schema);
     let Value::Object(mut schema) = schema.to_value() else {
         return Err("anything");
     };
@@ -35,8 +35,8 @@ pub(super) fn input_schema<T: JsonSchema>() -> Result<Value, &'static str> {
 }
 
 /// Removes schema keywords that some model providers reject and no model needs.
-fn simplify_schema(schema: &mut Schema) {
-    transform_subschemas(&mut simplify_schema, schema);
+fn remove_unsupported_keywords(schema: &mut Schema) {
+    transform_subschemas(&mut remove_unsupported_keywords, schema);
     let Some(schema) = schema.as_object_mut() else {
         return;
     };
@@ -60,7 +60,7 @@ fn simplify_schema(schema: &mut Schema) {
         if let Value::Object(property) = property
             && !is_required(name)
         {
-            remove_null_type(property);
+            remove_null_from_property(property);
         }
     }
 }
@@ -78,7 +78,7 @@ fn type_predicate(fits: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
 
 /// Removes `null` from the schema of an optional property, because a model leaves the property out
 /// instead. Providers differ most in how they treat lists of types.
-fn remove_null_type(property: &mut Map<String, Value>) {
+fn remove_null_from_property(property: &mut Map<String, Value>) {
     let is_null = |value: &Value| value.is_null() || value == "null" || value["type"] == "null";
     for list in ["type", "enum", "anyOf"] {
         let Some(Value::Array(values)) = property.get_mut(list) else {

@@ -20,7 +20,7 @@ pub(crate) enum FrontMatter {
 }
 
 /// Splits a note into front matter and body. Invalid front matter stays in the body.
-pub(crate) fn split(text: &str) -> (FrontMatter, &str) {
+pub(crate) fn split_front_matter(text: &str) -> (FrontMatter, &str) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.split_inclusive('\n');
     let first_line = lines.next().unwrap_or_default();
@@ -31,8 +31,8 @@ pub(crate) fn split(text: &str) -> (FrontMatter, &str) {
     for line in lines {
         if line.trim_end() == "---" {
             let body = &text[end + line.len()..];
-            return match parse_fields(&text[first_line.len()..end]) {
-                Ok(fields) => (FrontMatter::Parsed(fields), strip_blank_line(body)),
+            return match parse_yaml_fields(&text[first_line.len()..end]) {
+                Ok(fields) => (FrontMatter::Parsed(fields), strip_leading_blank_line(body)),
                 Err(why) => (FrontMatter::Invalid(why), text),
             };
         }
@@ -49,7 +49,7 @@ pub(crate) fn split(text: &str) -> (FrontMatter, &str) {
 
 /// Renders front matter without the `---` lines. A text that some YAML parser would read as another
 /// type is quoted.
-pub(crate) fn render_fields(fields: &Map<String, Value>) -> String {
+pub(crate) fn render_yaml_fields(fields: &Map<String, Value>) -> String {
     let options = serde_saphyr::ser_options! {
         compact_list_indent: false,
         prefer_block_scalars: false,
@@ -59,12 +59,12 @@ pub(crate) fn render_fields(fields: &Map<String, Value>) -> String {
     serde_saphyr::to_string_with_options(fields, options).unwrap_or_default()
 }
 
-fn strip_blank_line(body: &str) -> &str {
+fn strip_leading_blank_line(body: &str) -> &str {
     let rest = body.strip_prefix("\r\n").or_else(|| body.strip_prefix('\n'));
     rest.unwrap_or(body)
 }
 
-fn parse_fields(text: &str) -> Result<Map<String, Value>, String> {
+fn parse_yaml_fields(text: &str) -> Result<Map<String, Value>, String> {
     if text.len() > FRONT_MATTER_BYTES_MAX {
         return Err(format!("the front matter exceeds {FRONT_MATTER_BYTES_MAX} bytes"));
     }
@@ -87,10 +87,10 @@ mod tests {
     use proptest::prelude::{any, prop, prop_assert_eq, proptest};
     use serde_json::{Map, Value, json};
 
-    use super::{FrontMatter, render_fields, split};
+    use super::{FrontMatter, render_yaml_fields, split_front_matter};
 
-    fn check_split(text: &str, head: &str, body: &str) {
-        let (found, rest) = split(text);
+    fn check_front_matter_split(text: &str, head: &str, body: &str) {
+        let (found, rest) = split_front_matter(text);
         let found = match found {
             FrontMatter::Absent => "absent".into(),
             FrontMatter::Parsed(fields) => Value::Object(fields).to_string(),
@@ -102,25 +102,29 @@ mod tests {
 
     #[test]
     fn front_matter_is_split_from_the_body() {
-        check_split("", "absent", "");
-        check_split("# Hi\n---\n", "absent", "# Hi\n---\n");
-        check_split("---\n---\nx", "{}", "x");
-        check_split("---\r\na: yes\r\n---\r\n\r\nx", r#"{"a":"yes"}"#, "x");
-        check_split("\u{feff}---\na: 1\n---\n\n\nx", r#"{"a":1}"#, "\nx");
-        check_split("---\na: 2026-01-02\n---", r#"{"a":"2026-01-02"}"#, "");
-        check_split("---\na: 1\na: 2\n---\nx", "invalid", "---\na: 1\na: 2\n---\nx");
-        check_split("---\n- a\n---\nx", "invalid: the text is not", "---\n- a\n---\nx");
-        check_split("---\na: [\n---\nx", "invalid", "---\na: [\n---\nx");
-        check_split("---\na: 1\n", "invalid: there is no closing", "---\na: 1\n");
+        check_front_matter_split("", "absent", "");
+        check_front_matter_split("# Hi\n---\n", "absent", "# Hi\n---\n");
+        check_front_matter_split("---\n---\nx", "{}", "x");
+        check_front_matter_split("---\r\na: yes\r\n---\r\n\r\nx", r#"{"a":"yes"}"#, "x");
+        check_front_matter_split("\u{feff}---\na: 1\n---\n\n\nx", r#"{"a":1}"#, "\nx");
+        check_front_matter_split("---\na: 2026-01-02\n---", r#"{"a":"2026-01-02"}"#, "");
+        check_front_matter_split("---\na: 1\na: 2\n---\nx", "invalid", "---\na: 1\na: 2\n---\nx");
+        check_front_matter_split(
+            "---\n- a\n---\nx",
+            "invalid: the text is not",
+            "---\n- a\n---\nx",
+        );
+        check_front_matter_split("---\na: [\n---\nx", "invalid", "---\na: [\n---\nx");
+        check_front_matter_split("---\na: 1\n", "invalid: there is no closing", "---\na: 1\n");
         let long = format!("---\na: {}\n---\nx", "b".repeat(20_000));
-        check_split(&long, "invalid: the front matter exceeds", &long);
+        check_front_matter_split(&long, "invalid: the front matter exceeds", &long);
     }
 
     #[test]
-    fn ambiguous_scalars_are_quoted() {
+    fn ambiguous_yaml_strings_are_quoted() {
         let check = |text: &str, expected: &str| {
             let fields = Map::from_iter([("k".to_owned(), json!(text))]);
-            assert_eq!(render_fields(&fields), format!("k: {expected}\n"));
+            assert_eq!(render_yaml_fields(&fields), format!("k: {expected}\n"));
         };
         check("Buy milk", "Buy milk");
         check("No", "\"No\"");
@@ -144,8 +148,8 @@ mod tests {
                 .collect();
             expected.insert("list".into(), json!(list));
             expected.insert("deep".into(), json!({ "a": [list, null, true, number] }));
-            let text = format!("---\n{}---\n\nbody", render_fields(&expected));
-            prop_assert_eq!(split(&text), (FrontMatter::Parsed(expected), "body"));
+            let text = format!("---\n{}---\n\nbody", render_yaml_fields(&expected));
+            prop_assert_eq!(split_front_matter(&text), (FrontMatter::Parsed(expected), "body"));
         }
     }
 }

@@ -13,9 +13,9 @@ use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
 use crate::safe_dir::{DirHandle, FileSnapshot, FsError, SafeDir};
-use crate::tool_support::{TIMEOUT, run_blocking};
+use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
 use crate::typed::TypedTool;
-use crate::vault::note::{ParsedNote, replacement_error};
+use crate::vault::note::{ParsedNote, note_replacement_error};
 use crate::vault::read::READ_BYTES_MAX;
 use crate::vault::{front_matter, locate, name, note_input};
 
@@ -64,14 +64,14 @@ impl TypedTool for VaultListTool {
         _ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure> {
         let dir = self.0.clone();
-        run_blocking(move || list_notes(&dir, input)).await
+        run_on_blocking_thread(move || list_notes(&dir, input)).await
     }
 }
 
 fn list_notes(dir: &SafeDir, input: VaultListInput) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("Nothing was listed: {why}."));
     let folder_path = input.folder.unwrap_or_default();
-    let parts = name::parse_folder(&folder_path).map_err(|bad| refuse(bad.to_string()))?;
+    let parts = name::parse_note_folder(&folder_path).map_err(|bad| refuse(bad.to_string()))?;
     // Models send an empty text for fields they leave out.
     let tag = input.tag.as_deref().filter(|tag| !tag.is_empty());
     let tag = tag.map(name::parse_tag).transpose();
@@ -83,7 +83,7 @@ fn list_notes(dir: &SafeDir, input: VaultListInput) -> Result<ToolOutput, ToolFa
         skipped_count: 0,
         is_stopped: false,
     };
-    match locate::resolve_parts_on_disk(dir, &parts).and_then(|parts| dir.open_dir(&parts)) {
+    match locate::path_parts_as_stored_on_disk(dir, &parts).and_then(|parts| dir.open_dir(&parts)) {
         Ok(folder) => walk
             .visit_folder(&folder, &parts)
             .map_err(|error| refuse(format!("the vault can't be read: {error}")))?,
@@ -110,7 +110,7 @@ impl NoteFile<'_> {
         let twin = "the name differs only in code points from that of another note, which is the one \
                     that is read and written; a person has to rename one of them";
         let twin = self.is_shadowed.then(|| twin.to_owned());
-        twin.or_else(|| replacement_error(snapshot))
+        twin.or_else(|| note_replacement_error(snapshot))
     }
 }
 
@@ -145,14 +145,14 @@ impl NoteLister {
                 let found = NoteFile { file: found, title: &title, is_shadowed: is_hidden };
                 self.visit_note(folder, parts, found);
             } else {
-                self.visit_child(folder, parts, found);
+                self.visit_child_folder(folder, parts, found);
             }
         }
         Ok(())
     }
 
-    fn visit_child(&mut self, folder: &DirHandle, parts: &[String], entry_name: &str) {
-        let below = match folder.open_listed_child(entry_name) {
+    fn visit_child_folder(&mut self, folder: &DirHandle, parts: &[String], entry_name: &str) {
+        let below = match folder.open_listed_child_folder(entry_name) {
             Ok(below) => below,
             Err(error) => {
                 // Another kind of file, a symbolic link, or removed since.
@@ -165,7 +165,7 @@ impl NoteLister {
         let mut parts = parts.to_vec();
         parts.push(name::normalize_nfc(entry_name));
         // Too deep, not readable, or with a name that no call could use.
-        let is_named = name::parse_folder(&parts.join("/")).is_ok();
+        let is_named = name::parse_note_folder(&parts.join("/")).is_ok();
         if !is_named || self.visit_folder(&below, &parts).is_err() {
             self.skipped_count += 1;
         }
@@ -189,13 +189,13 @@ impl NoteLister {
                 return;
             }
         };
-        let text = snapshot.text();
+        let text = snapshot.lossy_text();
         let note = ParsedNote::parse(&text);
         if self.tag.as_deref().is_some_and(|tag| !note.has_tag(tag)) {
             return;
         }
         let line = match &self.text {
-            Some(text) => match matching_line(text, title, note.body) {
+            Some(text) => match first_matching_line(text, title, note.body) {
                 Some(line) => Some(line),
                 None => return,
             },
@@ -252,7 +252,7 @@ impl NoteLister {
 
 /// Returns the line of the note that contains the searched text, or the title if the title contains
 /// it.
-fn matching_line(text: &str, title: &str, body: &str) -> Option<String> {
+fn first_matching_line(text: &str, title: &str, body: &str) -> Option<String> {
     let has = |line: &str| line.to_lowercase().contains(text);
     let line = body.lines().find(|line| has(line));
     let line = line.or_else(|| has(title).then_some(title));

@@ -4,13 +4,13 @@
 //! Invariant: a name never matches one that looks different. A name that differs only in case is an
 //! error.
 
-use crate::filename_fold::fold_case;
+use crate::filename_fold::fold_file_name_case;
 use crate::safe_dir::{DirHandle, FsError, SafeDir};
 use crate::vault::name::normalize_nfc;
 
 /// Returns these path components as they are spelled on disk. Components that don't exist stay as
 /// given.
-pub(crate) fn resolve_parts_on_disk(
+pub(crate) fn path_parts_as_stored_on_disk(
     dir: &SafeDir,
     parts: &[String],
 ) -> Result<Vec<String>, FsError> {
@@ -21,8 +21,8 @@ pub(crate) fn resolve_parts_on_disk(
         Err(error) => return Err(error),
     };
     for part in parts {
-        let name = resolve_name_on_disk(&folder, part)?;
-        folder = match folder.open_listed_child(&name) {
+        let name = entry_name_as_stored_on_disk(&folder, part)?;
+        folder = match folder.open_listed_child_folder(&name) {
             Ok(below) => below,
             Err(FsError::NotFound) => {
                 found.extend(parts.iter().skip(found.len()).cloned());
@@ -37,7 +37,10 @@ pub(crate) fn resolve_parts_on_disk(
 
 /// Returns a name as it is spelled on disk in this folder. A name that doesn't exist stays as
 /// given.
-pub(crate) fn resolve_name_on_disk(folder: &DirHandle, name: &str) -> Result<String, FsError> {
+pub(crate) fn entry_name_as_stored_on_disk(
+    folder: &DirHandle,
+    name: &str,
+) -> Result<String, FsError> {
     let names = folder.all_entry_names()?;
     if names.iter().any(|found| found == name) {
         return Ok(name.to_owned());
@@ -45,9 +48,9 @@ pub(crate) fn resolve_name_on_disk(folder: &DirHandle, name: &str) -> Result<Str
     if let Some(found) = names.iter().find(|found| normalize_nfc(found) == name) {
         return Ok(found.clone());
     }
-    let folded = fold_case(name);
+    let folded = fold_file_name_case(name);
     let mut normalized = names.iter().map(|found| normalize_nfc(found));
-    match normalized.find(|found| fold_case(found) == folded) {
+    match normalized.find(|found| fold_file_name_case(found) == folded) {
         Some(found) => Err(FsError::WrongSpelling(found)),
         None => Ok(name.to_owned()),
     }

@@ -6,7 +6,9 @@
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 
-use crate::filename_fold::{escape_for_message, fold_case, is_device_name, is_invisible};
+use crate::filename_fold::{
+    escape_for_message, fold_file_name_case, is_device_name, is_invisible_char,
+};
 
 /// Maximum length of a path component in bytes. Every file system allows that length plus `.md`.
 const PART_BYTES_MAX: usize = 200;
@@ -19,7 +21,7 @@ const FORBIDDEN: &[char] = &['/', '\\', ':', '*', '?', '"', '<', '>', '|', '#', 
 /// What is wrong with the name of a note, folder or tag, and what to use instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} `{display}` {problem}; {hint}")]
-pub(crate) struct NameError {
+pub(crate) struct VaultNameError {
     what: &'static str,
     display: String,
     problem: &'static str,
@@ -33,7 +35,7 @@ pub(crate) fn normalize_nfc(text: &str) -> String {
 }
 
 /// Returns the components of a folder path such as `Projects/Alpha`, empty for the vault itself.
-pub(crate) fn parse_folder(text: &str) -> Result<Vec<String>, NameError> {
+pub(crate) fn parse_note_folder(text: &str) -> Result<Vec<String>, VaultNameError> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
@@ -41,23 +43,23 @@ pub(crate) fn parse_folder(text: &str) -> Result<Vec<String>, NameError> {
     let parts: Vec<&str> = text.split('/').collect();
     if parts.len() > DEPTH_MAX {
         let hint = format!("use at most {DEPTH_MAX} nested folders");
-        return Err(name_error("folder", text, "is too deep", hint));
+        return Err(new_name_error("folder", text, "is too deep", hint));
     }
     for part in &parts {
-        check_name_part("folder", part)?;
+        check_name_component("folder", part)?;
     }
     Ok(parts.into_iter().map(str::to_owned).collect())
 }
 
 /// Returns the file name of the note with this title.
-pub(crate) fn note_file_name(title: &str) -> Result<String, NameError> {
+pub(crate) fn note_file_name(title: &str) -> Result<String, VaultNameError> {
     let title = normalize_nfc(title);
-    check_name_part("title", &title)?;
+    check_name_component("title", &title)?;
     Ok(format!("{title}.md"))
 }
 
 /// Returns a tag in the form in which it is stored, without a leading `#`.
-pub(crate) fn parse_tag(text: &str) -> Result<String, NameError> {
+pub(crate) fn parse_tag(text: &str) -> Result<String, VaultNameError> {
     let tag = text.strip_prefix('#').unwrap_or(text);
     let wrong = if tag.is_empty() {
         "is empty"
@@ -71,32 +73,32 @@ pub(crate) fn parse_tag(text: &str) -> Result<String, NameError> {
         return Ok(tag.to_owned());
     };
     let hint = "use letters, digits, `-`, `_` and `/` without spaces, such as `to-do`".into();
-    Err(name_error("tag", text, wrong, hint))
+    Err(new_name_error("tag", text, wrong, hint))
 }
 
 fn is_tag_char(c: char) -> bool {
     let is_separator = matches!(c, '-' | '_' | '/');
     is_separator
         || c.is_ascii_alphanumeric()
-        || !(c.is_ascii() || c.is_whitespace() || is_invisible(c))
+        || !(c.is_ascii() || c.is_whitespace() || is_invisible_char(c))
 }
 
-fn check_name_part(name_kind: &'static str, text: &str) -> Result<(), NameError> {
-    if fold_case(text).ends_with(".md") {
+fn check_name_component(name_kind: &'static str, text: &str) -> Result<(), VaultNameError> {
+    if fold_file_name_case(text).ends_with(".md") {
         let hint = "leave `.md` out, the vault adds it to notes".into();
-        return Err(name_error(name_kind, text, "has a file extension", hint));
+        return Err(new_name_error(name_kind, text, "has a file extension", hint));
     }
-    let Some(wrong) = name_part_error(text) else {
+    let Some(wrong) = name_component_problem(text) else {
         return Ok(());
     };
-    let hint = match suggest_name(text) {
+    let hint = match suggest_valid_name(text) {
         Some(better) => format!("use for example `{better}`"),
         None => "use another name".into(),
     };
-    Err(name_error(name_kind, text, wrong, hint))
+    Err(new_name_error(name_kind, text, wrong, hint))
 }
 
-fn name_part_error(text: &str) -> Option<&'static str> {
+fn name_component_problem(text: &str) -> Option<&'static str> {
     if text.is_empty() {
         Some("has an empty component")
     } else if text.len() > PART_BYTES_MAX {
@@ -109,7 +111,7 @@ fn name_part_error(text: &str) -> Option<&'static str> {
         Some("starts or ends with a space")
     } else if text.chars().any(|c| FORBIDDEN.contains(&c)) {
         Some("contains one of / \\ : * ? \" < > | # ^ [ ]")
-    } else if text.chars().any(is_invisible) {
+    } else if text.chars().any(is_invisible_char) {
         Some("contains a control or invisible character")
     } else if is_device_name(text) {
         Some("is a name that Windows reserves for a device")
@@ -118,11 +120,11 @@ fn name_part_error(text: &str) -> Option<&'static str> {
     }
 }
 
-fn suggest_name(text: &str) -> Option<String> {
+fn suggest_valid_name(text: &str) -> Option<String> {
     let mut better = String::new();
     for c in text.chars() {
         let c = match c {
-            c if is_invisible(c) => continue,
+            c if is_invisible_char(c) => continue,
             c if FORBIDDEN.contains(&c) => '-',
             c => c,
         };
@@ -136,22 +138,22 @@ fn suggest_name(text: &str) -> Option<String> {
     }
     let better =
         better.trim_matches(|edge: char| edge == '.' || edge == '-' || edge.is_whitespace());
-    name_part_error(better).is_none().then(|| better.to_owned())
+    name_component_problem(better).is_none().then(|| better.to_owned())
 }
 
-fn name_error(
+fn new_name_error(
     name_kind: &'static str,
     text: &str,
     problem: &'static str,
     hint: String,
-) -> NameError {
-    NameError { what: name_kind, display: escape_for_message(text), problem, hint }
+) -> VaultNameError {
+    VaultNameError { what: name_kind, display: escape_for_message(text), problem, hint }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{note_file_name, parse_folder, parse_tag};
-    use crate::filename_fold::fold_case;
+    use super::{note_file_name, parse_note_folder, parse_tag};
+    use crate::filename_fold::fold_file_name_case;
 
     fn check_note_title(title: &str, expected: &str) {
         let result = note_file_name(title).unwrap_or_else(|bad| bad.to_string());
@@ -184,7 +186,7 @@ mod tests {
     #[test]
     fn note_folders_are_validated_by_segment() {
         let check = |text: &str, expected: Option<usize>| {
-            let parts = parse_folder(text).ok().map(|parts| parts.len());
+            let parts = parse_note_folder(text).ok().map(|parts| parts.len());
             assert_eq!(parts, expected, "{text:?}");
         };
         check("", Some(0));
@@ -201,6 +203,6 @@ mod tests {
         for text in ["", "#", "to do", "2026", "a,b", "a#b", "a\u{200b}"] {
             assert!(parse_tag(text).is_err(), "{text:?}");
         }
-        assert_eq!(fold_case("STRASSE ſ"), fold_case("straße S"));
+        assert_eq!(fold_file_name_case("STRASSE ſ"), fold_file_name_case("straße S"));
     }
 }

@@ -29,8 +29,13 @@ pub(crate) struct NoteDraft {
 impl NoteDraft {
     /// Returns the new text of the note, given its text before. `None` if the note already has this
     /// content from the same run.
-    pub(crate) fn render_update(&self, before: Option<&str>, now: Timestamp) -> Option<String> {
-        let (head, body) = before.map_or((FrontMatter::Absent, ""), front_matter::split);
+    pub(crate) fn render_updated_note(
+        &self,
+        before: Option<&str>,
+        now: Timestamp,
+    ) -> Option<String> {
+        let (head, body) =
+            before.map_or((FrontMatter::Absent, ""), front_matter::split_front_matter);
         let before = match head {
             FrontMatter::Parsed(fields) => fields,
             FrontMatter::Absent | FrontMatter::Invalid(_) => Map::new(),
@@ -54,7 +59,7 @@ impl NoteDraft {
             return None;
         }
         fields.insert("updated".into(), json!(now.to_string()));
-        let head = front_matter::render_fields(&fields);
+        let head = front_matter::render_yaml_fields(&fields);
         Some(format!("---\n{head}---\n\n{}", self.content))
     }
 
@@ -67,12 +72,12 @@ impl NoteDraft {
 }
 
 /// Returns why replacing a note would lose data. `None` if the note can be replaced.
-pub(crate) fn replacement_error(snapshot: &FileSnapshot) -> Option<String> {
+pub(crate) fn note_replacement_error(snapshot: &FileSnapshot) -> Option<String> {
     let text = match std::str::from_utf8(&snapshot.bytes) {
         Ok(text) => text,
         // Only the last character is incomplete, because the size limit split it.
         Err(error) if snapshot.is_truncated && error.error_len().is_none() => {
-            return front_matter_error(&snapshot.text());
+            return front_matter_error(&snapshot.lossy_text());
         }
         Err(_) => return Some("the note is not UTF-8 text".to_owned()),
     };
@@ -80,7 +85,7 @@ pub(crate) fn replacement_error(snapshot: &FileSnapshot) -> Option<String> {
 }
 
 fn front_matter_error(text: &str) -> Option<String> {
-    match front_matter::split(text).0 {
+    match front_matter::split_front_matter(text).0 {
         FrontMatter::Invalid(why) => Some(format!("the front matter can't be parsed ({why})")),
         FrontMatter::Absent | FrontMatter::Parsed(_) => None,
     }
@@ -99,7 +104,7 @@ pub(crate) struct ParsedNote<'a> {
 impl<'a> ParsedNote<'a> {
     /// Parses a note. Invalid front matter is reported in `problem`.
     pub(crate) fn parse(text: &'a str) -> Self {
-        let (head, body) = front_matter::split(text);
+        let (head, body) = front_matter::split_front_matter(text);
         let (fields, problem) = match head {
             FrontMatter::Absent => (Map::new(), None),
             FrontMatter::Parsed(fields) => (fields, None),
@@ -178,18 +183,18 @@ mod tests {
 
     #[test]
     fn a_new_note_has_front_matter() {
-        let text = new_note("Two litres.").render_update(None, NOW).unwrap();
+        let text = new_note("Two litres.").render_updated_note(None, NOW).unwrap();
         let expected = "---\ntitle: \"Buy: milk\"\nfolder: Tasks\ntags:\n  - home\nconfidence: 90\n\
             created: \"2026-01-01T00:00:00.000000Z\"\nupdated: \"2026-01-01T00:00:00.000000Z\"\n\
             run: run_00000000000000000000000001\n---\n\nTwo litres.";
         assert_eq!(text, expected);
-        assert_eq!(new_note("Two litres.").render_update(Some(&text), LATER), None);
+        assert_eq!(new_note("Two litres.").render_updated_note(Some(&text), LATER), None);
     }
 
     #[test]
     fn an_update_keeps_created_and_manual_fields() {
         let before = "---\naliases: [M, 'a: b']\ncreated: 2020-05-05\nconfidence: 1\n---\nold";
-        let text = new_note("new").render_update(Some(before), LATER).unwrap();
+        let text = new_note("new").render_updated_note(Some(before), LATER).unwrap();
         let lines = [
             "created: \"2020-05-05\"\n",
             "updated: \"2026-01-01T00:01:40.000000Z\"\n",
@@ -224,9 +229,9 @@ mod tests {
         ) {
             let tags = tags.iter().filter_map(|tag| name::parse_tag(tag).ok()).collect();
             let draft = NoteDraft { title, tags, confidence, ..new_note(&content) };
-            let text = draft.render_update(None, NOW).unwrap();
+            let text = draft.render_updated_note(None, NOW).unwrap();
             prop_assert!(draft.matches_parsed_text(&text));
-            prop_assert_eq!(draft.render_update(Some(&text), LATER), None);
+            prop_assert_eq!(draft.render_updated_note(Some(&text), LATER), None);
         }
     }
 }

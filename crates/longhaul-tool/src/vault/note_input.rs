@@ -12,7 +12,7 @@ pub(crate) fn note_rule_subject(folder: &str, title: &str) -> String {
 
 /// Returns the text that approval rules match: `folder/title` if the input names a note, or else
 /// the whole input.
-pub(crate) fn input_rule_subjects(input: &Value) -> Vec<String> {
+pub(crate) fn note_input_rule_subjects(input: &Value) -> Vec<String> {
     match (input["folder"].as_str(), input["title"].as_str()) {
         (Some(folder), Some(title)) => vec![normalize_nfc(&note_rule_subject(folder, title))],
         (_, _) => vec![longhaul_core::raw::canonical_json(input)],

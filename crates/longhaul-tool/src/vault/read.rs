@@ -11,9 +11,9 @@ use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
 use crate::safe_dir::{FsError, SafeDir};
-use crate::tool_support::{TIMEOUT, run_blocking};
+use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
 use crate::typed::TypedTool;
-use crate::vault::note::replacement_error;
+use crate::vault::note::note_replacement_error;
 use crate::vault::{locate, name, note_input};
 
 /// Maximum number of bytes read of a note.
@@ -44,7 +44,7 @@ impl TypedTool for VaultReadTool {
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
     fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
-        note_input::input_rule_subjects(input)
+        note_input::note_input_rule_subjects(input)
     }
 
     async fn call(
@@ -53,18 +53,18 @@ impl TypedTool for VaultReadTool {
         _ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure> {
         let dir = self.0.clone();
-        run_blocking(move || read_note(&dir, &input)).await
+        run_on_blocking_thread(move || read_note(&dir, &input)).await
     }
 }
 
 fn read_note(dir: &SafeDir, input: &VaultReadInput) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("The note was not read: {why}."));
-    let parts = name::parse_folder(&input.folder).map_err(|bad| refuse(bad.to_string()))?;
+    let parts = name::parse_note_folder(&input.folder).map_err(|bad| refuse(bad.to_string()))?;
     let file = name::note_file_name(&input.title).map_err(|bad| refuse(bad.to_string()))?;
-    let found = locate::resolve_parts_on_disk(dir, &parts)
+    let found = locate::path_parts_as_stored_on_disk(dir, &parts)
         .and_then(|parts| dir.open_dir(&parts))
         .and_then(|folder| {
-            folder.read_file(&locate::resolve_name_on_disk(&folder, &file)?, READ_BYTES_MAX)
+            folder.read_file(&locate::entry_name_as_stored_on_disk(&folder, &file)?, READ_BYTES_MAX)
         });
     let snapshot = found.map_err(|error| {
         let subject =
@@ -77,13 +77,13 @@ fn read_note(dir: &SafeDir, input: &VaultReadInput) -> Result<ToolOutput, ToolFa
         let error = note_input::replace_file_name_by_title(error);
         refuse(format!("`{subject}`: {error}{hint}"))
     })?;
-    let mut text = snapshot.text();
+    let mut text = snapshot.lossy_text();
     if snapshot.is_truncated {
         text.push_str(&format!(
             "\n\n[The note is longer: only its first {READ_BYTES_MAX} bytes are shown.]"
         ));
     }
-    if let Some(reason) = replacement_error(&snapshot) {
+    if let Some(reason) = note_replacement_error(&snapshot) {
         text.push_str(&format!(
             "\n\n[vault_write does not replace this note, because {reason}: {REPLACE_HINT}.]"
         ));

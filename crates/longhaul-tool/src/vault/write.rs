@@ -17,11 +17,11 @@ use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis, Timestamp};
 
 use crate::atomic_write::AtomicWriter;
-use crate::filename_fold::fold_case;
+use crate::filename_fold::fold_file_name_case;
 use crate::safe_dir::{FileSnapshot, SafeDir};
-use crate::tool_support::{TIMEOUT, run_blocking};
+use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
 use crate::typed::TypedTool;
-use crate::vault::note::{NoteDraft, TAGS_MAX, replacement_error};
+use crate::vault::note::{NoteDraft, TAGS_MAX, note_replacement_error};
 use crate::vault::read::{READ_BYTES_MAX, REPLACE_HINT};
 use crate::vault::{locate, name, note_input};
 
@@ -64,7 +64,7 @@ impl TypedTool for VaultWriteTool {
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
     fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
-        note_input::input_rule_subjects(input)
+        note_input::note_input_rule_subjects(input)
     }
 
     async fn call(
@@ -74,7 +74,7 @@ impl TypedTool for VaultWriteTool {
     ) -> Result<ToolOutput, ToolFailure> {
         let draft = parse_draft(input, ctx.run)?;
         let (dir, now) = (self.dir.clone(), self.clock.now());
-        run_blocking(move || write_note(&dir, &draft, now)).await
+        run_on_blocking_thread(move || write_note(&dir, &draft, now)).await
     }
 }
 
@@ -93,8 +93,8 @@ fn parse_draft(input: VaultWriteInput, run: RunId) -> Result<NoteDraft, ToolFail
     let mut tags: Vec<String> = Vec::new();
     for tag in &input.tags {
         let tag = name::parse_tag(tag).map_err(note_write_failure)?;
-        let folded = fold_case(&tag);
-        if !tags.iter().any(|other| fold_case(other) == folded) {
+        let folded = fold_file_name_case(&tag);
+        if !tags.iter().any(|other| fold_file_name_case(other) == folded) {
             tags.push(tag);
         }
     }
@@ -114,11 +114,11 @@ fn parse_draft(input: VaultWriteInput, run: RunId) -> Result<NoteDraft, ToolFail
 
 fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOutput, ToolFailure> {
     let subject = note_input::note_rule_subject(&draft.folder, &draft.title);
-    let parts = name::parse_folder(&draft.folder).map_err(note_write_failure)?;
+    let parts = name::parse_note_folder(&draft.folder).map_err(note_write_failure)?;
     let file = name::note_file_name(&draft.title).map_err(note_write_failure)?;
     let closed = |error| note_write_failure(format!("the folder `{}`: {error}", draft.folder));
-    let parts = locate::resolve_parts_on_disk(dir, &parts).map_err(closed)?;
-    let writer = AtomicWriter::open(dir, &parts).map_err(closed)?;
+    let parts = locate::path_parts_as_stored_on_disk(dir, &parts).map_err(closed)?;
+    let writer = AtomicWriter::open_and_lock_dir(dir, &parts).map_err(closed)?;
     let error = |error| {
         note_write_failure(format!(
             "`{subject}`: {}",
@@ -127,15 +127,15 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
     };
     let file = dir
         .open_dir(&parts)
-        .and_then(|folder| locate::resolve_name_on_disk(&folder, &file))
+        .and_then(|folder| locate::entry_name_as_stored_on_disk(&folder, &file))
         .map_err(error)?;
-    let before = writer.read(&file, READ_BYTES_MAX).map_err(error)?;
+    let before = writer.read_current_file(&file, READ_BYTES_MAX).map_err(error)?;
     if let Some(reason) = before.as_ref().and_then(data_loss_reason) {
         let why = format!("`{subject}` can't be replaced: {reason}; a person's text would be lost");
         return Err(note_write_failure(format!("{why}: {REPLACE_HINT}")));
     }
-    let content = before.as_ref().map(FileSnapshot::text);
-    let text = draft.render_update(content.as_deref(), now);
+    let content = before.as_ref().map(FileSnapshot::lossy_text);
+    let text = draft.render_updated_note(content.as_deref(), now);
     let Some(text) = text else {
         let content = format!("`{subject}` already has exactly this content.");
         return Ok(ToolOutput::text(content));
@@ -144,7 +144,7 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
         let why = "the front matter would be too long; use another title";
         return Err(note_write_failure(why));
     }
-    writer.write(&file, text.as_bytes(), before.as_ref()).map_err(error)?;
+    writer.replace_file(&file, text.as_bytes(), before.as_ref()).map_err(error)?;
     let verb = if before.is_some() { "Updated" } else { "Created" };
     Ok(ToolOutput::text(format!("{verb} the note `{subject}`.")))
 }
@@ -152,7 +152,7 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
 /// Returns why replacing the existing note would lose data. `None` if nothing would be lost.
 fn data_loss_reason(before: &FileSnapshot) -> Option<String> {
     let long = || format!("the note is longer than the {READ_BYTES_MAX} bytes vault_read shows");
-    replacement_error(before).or_else(|| before.is_truncated.then(long))
+    note_replacement_error(before).or_else(|| before.is_truncated.then(long))
 }
 
 fn note_write_failure(why: impl std::fmt::Display) -> ToolFailure {

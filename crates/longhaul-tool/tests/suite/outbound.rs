@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
 use longhaul_core::port::outbound::{
-    NetworkScope, OutboundClient as _, OutboundError, OutboundRequest, OutboundResponse,
+    NetworkScope, OutboundError, OutboundHttpClient as _, OutboundRequest, OutboundResponse,
 };
 use longhaul_core::time::{Clock, Millis};
 use longhaul_testkit::clock::SimClock;

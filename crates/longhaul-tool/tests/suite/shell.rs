@@ -238,8 +238,8 @@ fn shell_calls_have_subjects_and_opacity() {
     let input = json!({ "command": "cargo test && rm -rf x" });
     assert_eq!(shell.class(&input), EffectClass::Once);
     assert_eq!(shell.rule_subjects(&input), ["cargo test", "rm -rf x"]);
-    assert!(!shell.has_unknown_subjects(&input));
-    assert!(shell.has_unknown_subjects(&json!({ "command": "ls $(x)" })));
+    assert!(!shell.has_unknown_rule_subjects(&input));
+    assert!(shell.has_unknown_rule_subjects(&json!({ "command": "ls $(x)" })));
     assert_eq!(shell.spec().in_doubt, None);
     for (timeout, seconds) in
         [(Value::Null, 120), (json!(7), 7), (json!(0), 1), (json!(999_999), 1_800)]

@@ -52,7 +52,7 @@ pub(crate) fn parse_claude_agent(
             return Some(None);
         }
     };
-    let fields = ClaudeFields(parse_entries(diagnostics, &parts.front_matter));
+    let fields = ClaudeFields(parse_front_matter_entries(diagnostics, &parts.front_matter));
     let (position, named) = fields.agent_name(stem);
     let name = match files::parse_agent_name(&named) {
         Ok(name) => name,
@@ -63,9 +63,9 @@ pub(crate) fn parse_claude_agent(
     };
     let mut agent = Agent::new(name);
     agent.prompt = escape::escape_template_syntax(&parts.body);
-    fields.apply_to_agent(diagnostics, &mut agent, ctx);
+    fields.set_agent_fields(diagnostics, &mut agent, ctx);
     agent.tools = fields.granted_tools(diagnostics, &agent, ctx);
-    fields.note_unknown_fields(diagnostics);
+    fields.add_unknown_field_notes(diagnostics);
     Some(Some(agent))
 }
 
@@ -73,40 +73,40 @@ pub(crate) fn parse_claude_agent(
 struct ClaudeFields(Vec<TableEntry>);
 
 impl ClaudeFields {
-    fn get(&self, key: &str) -> Option<&TableEntry> {
+    fn find_field(&self, key: &str) -> Option<&TableEntry> {
         self.0.iter().find(|entry| entry.key == key)
     }
 
     /// Returns the agent's name and the position of the name. Without a `name` field the agent is
     /// named like the file.
     fn agent_name(&self, file_stem: &str) -> (Position, String) {
-        let named = self.get("name");
-        let named = named.map(|entry| (entry.node.position, node_text(&entry.node)));
+        let named = self.find_field("name");
+        let named = named.map(|entry| (entry.node.position, node_to_text(&entry.node)));
         named
             .filter(|(_, name)| !name.is_empty())
             .unwrap_or((Position::START, file_stem.to_owned()))
     }
 
     /// Sets all fields of the agent except name, tools and prompt.
-    fn apply_to_agent(
+    fn set_agent_fields(
         &self,
         diagnostics: &mut Diagnostics,
         agent: &mut Agent,
         ctx: &LoadContext<'_>,
     ) {
-        if let Some(entry) = self.get("description") {
-            agent.description = node_text(&entry.node);
+        if let Some(entry) = self.find_field("description") {
+            agent.description = node_to_text(&entry.node);
         }
-        if let Some(entry) = self.get("model") {
-            agent.models = parse_model(diagnostics, &node_text(&entry.node), ctx);
+        if let Some(entry) = self.find_field("model") {
+            agent.models = convert_claude_model(diagnostics, &node_to_text(&entry.node), ctx);
         }
-        if let Some(entry) = self.get("maxTurns").or_else(|| self.get("max_turns")) {
+        if let Some(entry) = self.find_field("maxTurns").or_else(|| self.find_field("max_turns")) {
             agent.max_turns = parse_max_turns(diagnostics, entry);
         }
-        if let Some(entry) = self.get("sandbox") {
-            parse_sandbox(diagnostics, agent, entry);
+        if let Some(entry) = self.find_field("sandbox") {
+            set_agent_sandbox(diagnostics, agent, entry);
         }
-        let skills = self.get("skills").map(|entry| node_items(&entry.node));
+        let skills = self.find_field("skills").map(|entry| node_to_text_items(&entry.node));
         for name in skills.into_iter().flatten() {
             match runtime_fields::find_skill(&name, ctx) {
                 Ok(skill) => agent.skills.push(skill),
@@ -124,13 +124,15 @@ impl ClaudeFields {
         agent: &Agent,
         ctx: &LoadContext<'_>,
     ) -> Vec<String> {
-        let mut granted = resolve_listed_tools(diagnostics, agent, self.get("tools"), ctx);
-        if let Some(entry) = self.get("disallowedTools") {
-            let disallowed = node_items(&entry.node);
+        let mut granted = resolve_listed_tools(diagnostics, agent, self.find_field("tools"), ctx);
+        if let Some(entry) = self.find_field("disallowedTools") {
+            let disallowed = node_to_text_items(&entry.node);
             // A tool is removed even if only some of its calls are disallowed: approval rules
             // express such limits better.
-            let forbidden: Vec<_> =
-                disallowed.iter().map(|name| ClaudeTool::parse(name).native_name).collect();
+            let forbidden: Vec<_> = disallowed
+                .iter()
+                .map(|name| ClaudeTool::parse_listed_tool(name).native_name)
+                .collect();
             granted.retain(|tool| {
                 !forbidden.iter().flatten().any(|forbidden_tool| forbidden_tool == tool)
             });
@@ -140,7 +142,7 @@ impl ClaudeFields {
         granted
     }
 
-    fn note_unknown_fields(&self, diagnostics: &mut Diagnostics) {
+    fn add_unknown_field_notes(&self, diagnostics: &mut Diagnostics) {
         let keys = self.0.iter().map(|entry| entry.key.as_str());
         let unknown = keys.filter(|key| !KNOWN_FIELDS.contains(key));
         let unknown: Vec<String> = unknown.map(|key| format!("`{key}`")).collect();
@@ -152,23 +154,26 @@ impl ClaudeFields {
 }
 
 /// Parses the front matter as YAML, or line by line if it is not valid YAML.
-fn parse_entries(diagnostics: &mut Diagnostics, front_matter: &str) -> Vec<TableEntry> {
+fn parse_front_matter_entries(
+    diagnostics: &mut Diagnostics,
+    front_matter: &str,
+) -> Vec<TableEntry> {
     match yaml::parse(front_matter) {
         Ok(node) => match node.as_table() {
             Some(entries) => entries.to_vec(),
-            None => lenient::parse_leniently(front_matter),
+            None => lenient::parse_fields_leniently(front_matter),
         },
         Err(malformed) => {
             let position = malformed.position;
             diagnostics.add_note(format!(
                 "its front matter is not valid YAML at {position} and was parsed line by line"
             ));
-            lenient::parse_leniently(front_matter)
+            lenient::parse_fields_leniently(front_matter)
         }
     }
 }
 
-fn parse_model(
+fn convert_claude_model(
     diagnostics: &mut Diagnostics,
     model_name: &str,
     ctx: &LoadContext<'_>,
@@ -180,8 +185,9 @@ fn parse_model(
     } else if model_name.contains('/') {
         return vec![model_name.to_owned()];
     } else if model_name.starts_with("claude-") {
-        let full = format!("anthropic/{model_name}");
-        (vec![full.clone()], format!("`{full}` is used"))
+        let model = format!("anthropic/{model_name}");
+        let note = format!("the model `{model}` is used");
+        (vec![model], note)
     } else {
         let note =
             format!("`[models]` has no `{model_name}`, so the project's default model is used");
@@ -192,7 +198,7 @@ fn parse_model(
 }
 
 fn parse_max_turns(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<u32> {
-    let text = node_text(&entry.node);
+    let text = node_to_text(&entry.node);
     let turns = text.parse().ok().filter(|turns| *turns > 0);
     if turns.is_none() {
         diagnostics.add_note(format!(
@@ -204,7 +210,7 @@ fn parse_max_turns(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<
 }
 
 /// Parses the field `sandbox`. Claude Code has no such field, so Longhaul's field is meant.
-fn parse_sandbox(diagnostics: &mut Diagnostics, agent: &mut Agent, entry: &TableEntry) {
+fn set_agent_sandbox(diagnostics: &mut Diagnostics, agent: &mut Agent, entry: &TableEntry) {
     let mut own = Diagnostics::default();
     let read = runtime_fields::parse_sandbox(&mut own, entry);
     match own.problems.first() {
@@ -221,7 +227,7 @@ struct ClaudeTool {
 }
 
 impl ClaudeTool {
-    fn parse(text: &str) -> Self {
+    fn parse_listed_tool(text: &str) -> Self {
         let (name, limit) = text.split_once('(').unwrap_or((text, ""));
         let name = name.trim();
         let own_name = tools::longhaul_tool_name(name).map(str::to_owned);
@@ -240,7 +246,7 @@ fn resolve_listed_tools(
     ctx: &LoadContext<'_>,
 ) -> Vec<String> {
     let named = entry.filter(|entry| entry.node.value != NodeValue::Null);
-    let named = named.map(|entry| node_items(&entry.node));
+    let named = named.map(|entry| node_to_text_items(&entry.node));
     let Some(named) = named.filter(|items| !items.iter().any(|name| name == "*")) else {
         let readers = READ_ONLY_TOOLS.iter().filter(|tool| ctx.tools.contains(tool));
         let readers: Vec<String> = readers.map(|tool| (*tool).to_owned()).collect();
@@ -258,7 +264,7 @@ fn resolve_listed_tools(
                     mappings.push(format!("`{name}` maps to {tool}"));
                 }
                 if let (Some(message), Some(entry)) =
-                    (tools::missing_server_message(&tool, ctx), entry)
+                    (tools::missing_mcp_server_message(&tool, ctx), entry)
                 {
                     diagnostics.report_missing(entry.node.position, message);
                 }
@@ -276,13 +282,13 @@ fn resolve_listed_tools(
 }
 
 fn resolve_tool_name(name: &str, agent: &Agent, ctx: &LoadContext<'_>) -> Result<String, String> {
-    let named = ClaudeTool::parse(name);
+    let named = ClaudeTool::parse_listed_tool(name);
     let own_name = named.native_name.unwrap_or_else(|| name.to_owned());
     if named.is_limited {
         return Err("such limits are not supported; define the agent with rules in agents/NAME.md"
             .to_owned());
     }
-    match tools::mcp_name_error(&own_name, ctx.servers) {
+    match tools::mcp_tool_name_error(&own_name, ctx.servers) {
         Some(None) => return Ok(own_name),
         Some(Some(why)) => return Err(why),
         None => {}
@@ -300,11 +306,11 @@ fn resolve_tool_name(name: &str, agent: &Agent, ctx: &LoadContext<'_>) -> Result
 }
 
 /// Converts a YAML value to one text.
-fn node_text(node: &Node) -> String {
+fn node_to_text(node: &Node) -> String {
     match &node.value {
         NodeValue::Null => String::new(),
         NodeValue::Text(text) => text.trim().to_owned(),
-        NodeValue::List(_) | NodeValue::Table(_) => node_items(node).join(", "),
+        NodeValue::List(_) | NodeValue::Table(_) => node_to_text_items(node).join(", "),
         NodeValue::Boolean(flag) => flag.to_string(),
         NodeValue::Integer(whole) => whole.to_string(),
         NodeValue::Float(real) => real.to_string(),
@@ -312,13 +318,13 @@ fn node_text(node: &Node) -> String {
 }
 
 /// Splits a YAML value into items: the elements of a list, or the parts of a text between commas.
-fn node_items(node: &Node) -> Vec<String> {
+fn node_to_text_items(node: &Node) -> Vec<String> {
     let items = match &node.value {
-        NodeValue::List(list) => list.iter().map(node_text).collect(),
+        NodeValue::List(list) => list.iter().map(node_to_text).collect(),
         NodeValue::Table(entries) => entries.iter().map(|entry| entry.key.clone()).collect(),
-        NodeValue::Text(text) => lenient::split_commas(text),
+        NodeValue::Text(text) => lenient::split_at_outer_commas(text),
         NodeValue::Null | NodeValue::Boolean(_) | NodeValue::Integer(_) | NodeValue::Float(_) => {
-            vec![node_text(node)]
+            vec![node_to_text(node)]
         }
     };
     items.into_iter().filter(|item: &String| !item.is_empty()).collect()

@@ -82,7 +82,7 @@ impl<'s, 'a> FieldReader<'s, 'a> {
 
     /// Parses the field with this key by calling `read`. `None` means that the field is missing or
     /// invalid.
-    pub(crate) fn parse<T>(
+    pub(crate) fn parse_field_with<T>(
         &mut self,
         key: &'static str,
         read: impl FnOnce(&mut Diagnostics, &'a TableEntry) -> Option<T>,
@@ -155,7 +155,7 @@ impl Diagnostics {
 
     /// Parses a list. The returned entries have the key of the list with an index, such as
     /// `tools[0]`.
-    pub(crate) fn parse_list(&mut self, entry: &TableEntry) -> Option<Vec<TableEntry>> {
+    pub(crate) fn parse_list_entries(&mut self, entry: &TableEntry) -> Option<Vec<TableEntry>> {
         let Some(nodes) = entry.node.as_list() else {
             let right = format!("a list such as `{}: [...]`", entry.key);
             return self.report_type_mismatch(entry, &right);
@@ -174,13 +174,13 @@ impl Diagnostics {
         entry: &TableEntry,
         read: impl Fn(&mut Self, &TableEntry) -> Option<T>,
     ) -> Option<Vec<T>> {
-        let elements = self.parse_list(entry)?;
+        let elements = self.parse_list_entries(entry)?;
         let read = elements.iter().filter_map(|element| read(self, element));
         Some(read.collect())
     }
 
     /// Parses a text that is not empty.
-    pub(crate) fn parse_text(&mut self, entry: &TableEntry) -> Option<String> {
+    pub(crate) fn parse_nonempty_text(&mut self, entry: &TableEntry) -> Option<String> {
         match &entry.node.value {
             NodeValue::Text(text) if !text.trim().is_empty() => Some(text.clone()),
             NodeValue::Integer(_) | NodeValue::Float(_) | NodeValue::Boolean(_) => {
@@ -193,13 +193,10 @@ impl Diagnostics {
     }
 
     /// Parses a list of texts without duplicates, with the position of each text.
-    pub(crate) fn parse_texts_with_positions(
-        &mut self,
-        entry: &TableEntry,
-    ) -> Vec<(Position, String)> {
+    pub(crate) fn parse_positioned_texts(&mut self, entry: &TableEntry) -> Vec<(Position, String)> {
         let mut texts: Vec<(Position, String)> = Vec::new();
-        for element in self.parse_list(entry).unwrap_or_default() {
-            let Some(text) = self.parse_text(&element) else {
+        for element in self.parse_list_entries(entry).unwrap_or_default() {
+            let Some(text) = self.parse_nonempty_text(&element) else {
                 continue;
             };
             if texts.iter().any(|(_, seen_text)| *seen_text == text) {
@@ -213,8 +210,8 @@ impl Diagnostics {
     }
 
     /// Parses a list of texts without duplicates.
-    pub(crate) fn parse_texts(&mut self, entry: &TableEntry) -> Option<Vec<String>> {
-        let texts = self.parse_texts_with_positions(entry);
+    pub(crate) fn parse_unique_texts(&mut self, entry: &TableEntry) -> Option<Vec<String>> {
+        let texts = self.parse_positioned_texts(entry);
         Some(texts.into_iter().map(|(_, text)| text).collect())
     }
 
@@ -250,7 +247,7 @@ impl Diagnostics {
 
     /// Parses a duration greater than zero.
     pub(crate) fn parse_duration(&mut self, entry: &TableEntry) -> Option<Millis> {
-        let value = entry.node.as_text().and_then(duration::parse);
+        let value = entry.node.as_text().and_then(duration::parse_duration);
         let value = value.filter(|value| value.0 > 0);
         value.or_else(|| {
             self.report_type_mismatch(entry, &format!("a duration such as {DURATION_EXAMPLES}"))
@@ -263,7 +260,7 @@ impl Diagnostics {
         entry: &TableEntry,
         choices: &[(&str, T)],
     ) -> Option<T> {
-        let text = self.parse_text(entry)?;
+        let text = self.parse_nonempty_text(entry)?;
         let found = choices.iter().find(|(name, _)| *name == text);
         if found.is_none() {
             let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
@@ -282,7 +279,7 @@ impl Diagnostics {
         entry: &TableEntry,
         names: AllowedVariables<'_>,
     ) -> Option<String> {
-        let text = self.parse_text(entry)?;
+        let text = self.parse_nonempty_text(entry)?;
         if let Some(error) = template::find_template_error(&text, names) {
             // A text of several lines starts below its key with its own indentation, so its
             // position is only known by line.

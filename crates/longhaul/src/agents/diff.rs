@@ -44,8 +44,8 @@ pub fn compare_agents(before: &LoadedAgents, now: &LoadedAgents) -> AgentChanges
     for one in &now.agents {
         match find_agent(before, one.agent.name.as_str()) {
             None => messages.push(describe_agent_change(one, "is ready")),
-            Some(old) if old.agent.version() == one.agent.version() => {}
-            Some(old) if ruled && differs_only_in_rules(old, one) => {}
+            Some(old) if old.agent.definition_hash() == one.agent.definition_hash() => {}
+            Some(old) if ruled && differs_only_in_project_rules(old, one) => {}
             Some(_) => messages.push(format!(
                 "{}; existing runs keep the old version",
                 describe_agent_change(one, "changed")
@@ -71,11 +71,11 @@ fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> Option<&'a LoadedAgen
 }
 
 fn describe_agent_change(agent: &LoadedAgent, change: &str) -> String {
-    let (path, version) = (agent.path.display(), short_version(&agent.agent.version()));
+    let (path, version) = (agent.path.display(), short_version(&agent.agent.definition_hash()));
     format!("{path} {change}: version {version}")
 }
 
-fn differs_only_in_rules(old: &LoadedAgent, new: &LoadedAgent) -> bool {
+fn differs_only_in_project_rules(old: &LoadedAgent, new: &LoadedAgent) -> bool {
     let mut ruled = old.agent.clone();
     ruled.project_rules.clone_from(&new.agent.project_rules);
     ruled == new.agent

@@ -11,7 +11,7 @@ use crate::spanned::Position;
 /// Checks that a program exists and can be executed. A program inside the project is reported as
 /// missing; for other programs a note is enough, since they may exist on the machine that runs the
 /// agent.
-pub(crate) fn check_program(
+pub(crate) fn check_program_executable(
     diagnostics: &mut Diagnostics,
     position: Position,
     program: &str,

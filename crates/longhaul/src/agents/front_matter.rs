@@ -4,7 +4,7 @@
 
 use longhaul_core::id::AgentName;
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::policy::gate::{GATE_TIMEOUT, ResultGate, TimeoutAction};
+use longhaul_core::policy::gate::{GATE_TIMEOUT, GateTimeoutAction, ResultApprovalGate};
 use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy};
 use longhaul_engine::agent::{Agent, BudgetPatch, RetryPatch};
 
@@ -49,18 +49,18 @@ pub(crate) fn parse_project_agent(
         }
     };
     let perceives = match yaml::parse(&parts.front_matter) {
-        Ok(node) => parse_fields(diagnostics, &mut agent, node, ctx),
+        Ok(node) => parse_agent_fields(diagnostics, &mut agent, node, ctx),
         Err(malformed) => {
             diagnostics.report_invalid(malformed.position, malformed.message);
             true
         }
     };
-    parse_body(diagnostics, &mut agent, parts, &prompt_variable_names(perceives));
+    parse_prompt_body(diagnostics, &mut agent, parts, &prompt_variable_names(perceives));
     agent
 }
 
 /// Parses all fields of the front matter. Returns whether it has the field `perception`.
-fn parse_fields(
+fn parse_agent_fields(
     diagnostics: &mut Diagnostics,
     agent: &mut Agent,
     node: Node,
@@ -75,14 +75,17 @@ fn parse_fields(
     };
     parse_name_and_models(&mut fields, agent);
     agent.tools = fields
-        .parse("tools", |diagnostics, entry| tools::parse_tools(diagnostics, entry, ctx))
+        .parse_field_with("tools", |diagnostics, entry| {
+            tools::parse_tools_field(diagnostics, entry, ctx)
+        })
         .unwrap_or_default();
-    parse_limits(&mut fields, agent);
+    parse_limit_fields(&mut fields, agent);
     parse_approval_rules(&mut fields, agent);
     parse_lane_fields(&mut fields, agent);
     runtime_fields::parse_runtime_fields(&mut fields, agent, ctx);
-    agent.output =
-        fields.parse("output", |diagnostics, entry| output::parse_output(diagnostics, entry, ctx));
+    agent.output = fields.parse_field_with("output", |diagnostics, entry| {
+        output::parse_output_field(diagnostics, entry, ctx)
+    });
     fields.report_unsupported_fields(&["outcome", "compaction"]);
     let commands = fields.get("sandbox").or_else(|| fields.get("tools"));
     shell_check::check_shell_is_declared_unsandboxed(fields.diagnostics, agent, commands);
@@ -93,7 +96,7 @@ fn parse_fields(
 
 fn parse_name_and_models(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
     if let Some(entry) = fields.get("name")
-        && let Some(name) = fields.diagnostics.parse_text(entry)
+        && let Some(name) = fields.diagnostics.parse_nonempty_text(entry)
         && name != agent.name.as_str()
     {
         let message = format!(
@@ -102,26 +105,29 @@ fn parse_name_and_models(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
         );
         fields.diagnostics.report_invalid(entry.node.position, message);
     }
-    agent.description = fields.parse("description", Diagnostics::parse_text).unwrap_or_default();
-    agent.models = fields.parse("model", parse_models).unwrap_or_default();
-    agent.idle_models = fields.parse("idle_model", parse_models).unwrap_or_default();
-    agent.context = fields.parse("context", Diagnostics::parse_texts).unwrap_or_default();
+    agent.description = fields
+        .parse_field_with("description", Diagnostics::parse_nonempty_text)
+        .unwrap_or_default();
+    agent.models = fields.parse_field_with("model", parse_models).unwrap_or_default();
+    agent.idle_models = fields.parse_field_with("idle_model", parse_models).unwrap_or_default();
+    agent.context =
+        fields.parse_field_with("context", Diagnostics::parse_unique_texts).unwrap_or_default();
 }
 
 /// Parses one model, or a list of models in the order in which they are tried.
 fn parse_models(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Vec<String>> {
     let Some(list) = entry.node.as_list() else {
-        return diagnostics.parse_text(entry).map(|model| vec![model]);
+        return diagnostics.parse_nonempty_text(entry).map(|model| vec![model]);
     };
     if list.is_empty() {
         let key = &entry.key;
         let message = format!("`{key}` is empty: name a model, or remove the line");
         diagnostics.report_invalid(entry.node.position, message);
     }
-    diagnostics.parse_texts(entry)
+    diagnostics.parse_unique_texts(entry)
 }
 
-fn parse_limits(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
+fn parse_limit_fields(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
     let turns = (fields.get("max_turns"), fields.get("maxTurns"));
     if let (Some(_), Some(second)) = turns {
         fields.diagnostics.report_invalid(
@@ -132,19 +138,23 @@ fn parse_limits(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
     if let Some(entry) = turns.0.or(turns.1) {
         agent.max_turns = fields.diagnostics.parse_integer(entry, 1);
     }
-    agent.budget = fields.parse("budget", parse_budget).unwrap_or_default();
-    agent.retry = fields.parse("retry", parse_retry).unwrap_or_default();
-    agent.keep_open = fields.parse("keep_open", Diagnostics::parse_duration);
+    agent.budget = fields.parse_field_with("budget", parse_budget).unwrap_or_default();
+    agent.retry = fields.parse_field_with("retry", parse_retry_patch).unwrap_or_default();
+    agent.keep_open = fields.parse_field_with("keep_open", Diagnostics::parse_duration);
 }
 
 fn parse_budget(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<BudgetPatch> {
     let mut fields = FieldReader::new(diagnostics, entry, "usd")?;
-    let usd = fields.parse("usd", |diagnostics, entry| diagnostics.parse_number(entry, 0.0, 1e9));
-    let active = fields.parse("active_time", Diagnostics::parse_duration);
-    let turns = fields.parse("turns", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
-    let tokens = fields.parse("tokens", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
-    let warn =
-        fields.parse("warn_at", |diagnostics, entry| diagnostics.parse_number(entry, 0.0, 1.0));
+    let usd = fields
+        .parse_field_with("usd", |diagnostics, entry| diagnostics.parse_number(entry, 0.0, 1e9));
+    let active = fields.parse_field_with("active_time", Diagnostics::parse_duration);
+    let turns =
+        fields.parse_field_with("turns", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
+    let tokens =
+        fields.parse_field_with("tokens", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
+    let warn = fields.parse_field_with("warn_at", |diagnostics, entry| {
+        diagnostics.parse_number(entry, 0.0, 1.0)
+    });
     fields.report_unknown_fields();
     Some(BudgetPatch {
         caps: BudgetRaise { micro_usd: usd.map(usd_to_micros), tokens, turns, active },
@@ -152,19 +162,22 @@ fn parse_budget(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Bud
     })
 }
 
-fn parse_retry(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<RetryPatch> {
+fn parse_retry_patch(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<RetryPatch> {
     let mut fields = FieldReader::new(diagnostics, entry, "max_retries")?;
     let multiplier = |diagnostics: &mut Diagnostics, entry: &TableEntry| {
         diagnostics.parse_number(entry, 1.0, 1_000.0)
     };
     let retry = RetryPatch {
-        max_retries: fields
-            .parse("max_retries", |diagnostics, entry| diagnostics.parse_integer(entry, 0)),
-        initial_delay: fields.parse("initial_delay", Diagnostics::parse_duration),
-        max_delay: fields.parse("max_delay", Diagnostics::parse_duration),
-        multiplier_percent: fields.parse("multiplier", multiplier).map(factor_to_percent),
-        soft_timeout: fields.parse("soft_timeout", Diagnostics::parse_duration),
-        hard_timeout: fields.parse("hard_timeout", Diagnostics::parse_duration),
+        max_retries: fields.parse_field_with("max_retries", |diagnostics, entry| {
+            diagnostics.parse_integer(entry, 0)
+        }),
+        initial_delay: fields.parse_field_with("initial_delay", Diagnostics::parse_duration),
+        max_delay: fields.parse_field_with("max_delay", Diagnostics::parse_duration),
+        multiplier_percent: fields
+            .parse_field_with("multiplier", multiplier)
+            .map(factor_to_percent),
+        soft_timeout: fields.parse_field_with("soft_timeout", Diagnostics::parse_duration),
+        hard_timeout: fields.parse_field_with("hard_timeout", Diagnostics::parse_duration),
     };
     fields.report_unknown_fields();
     Some(retry)
@@ -172,37 +185,37 @@ fn parse_retry(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Retr
 
 fn parse_approval_rules(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
     let rules = |diagnostics: &mut Diagnostics, entry: &TableEntry| {
-        diagnostics.parse_list_items(entry, rule::parse_rule)
+        diagnostics.parse_list_items(entry, rule::parse_gate_rule)
     };
-    agent.rules = fields.parse("approve", rules).unwrap_or_default();
+    agent.rules = fields.parse_field_with("approve", rules).unwrap_or_default();
     let effects = |diagnostics: &mut Diagnostics, entry: &TableEntry| {
         diagnostics.parse_list_items(entry, rule::parse_effect_rule)
     };
-    agent.effects = fields.parse("effects", effects).unwrap_or_default();
-    agent.in_doubt = fields.parse("in_doubt", rule::parse_in_doubt_policy);
-    let approve_result = fields.parse("approve_result", Diagnostics::parse_boolean);
-    agent.result_gate = approve_result.unwrap_or_default().then(|| ResultGate {
+    agent.effects = fields.parse_field_with("effects", effects).unwrap_or_default();
+    agent.in_doubt = fields.parse_field_with("in_doubt", rule::parse_in_doubt_policy);
+    let approve_result = fields.parse_field_with("approve_result", Diagnostics::parse_boolean);
+    agent.result_gate = approve_result.unwrap_or_default().then(|| ResultApprovalGate {
         ask: RESULT_GATE_QUESTION.to_owned(),
         timeout: GATE_TIMEOUT,
-        on_timeout: TimeoutAction::default(),
+        on_timeout: GateTimeoutAction::default(),
     });
 }
 
 fn parse_lane_fields(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
-    agent.lane = fields.parse("lane", |diagnostics, entry| {
+    agent.lane = fields.parse_field_with("lane", |diagnostics, entry| {
         diagnostics.parse_template(entry, AllowedVariables::Only(LANE_NAMES))
     });
     let on_park = |diagnostics: &mut Diagnostics, entry: &TableEntry| {
         diagnostics.parse_one_of(entry, LANE_ON_PARK)
     };
-    agent.lane_on_park = fields.parse("lane_on_park", on_park).unwrap_or_default();
+    agent.lane_on_park = fields.parse_field_with("lane_on_park", on_park).unwrap_or_default();
     let when_busy = |diagnostics: &mut Diagnostics, entry: &TableEntry| {
         diagnostics.parse_one_of(entry, LANE_BUSY)
     };
-    agent.lane_busy = fields.parse("lane_busy", when_busy).unwrap_or_default();
+    agent.lane_busy = fields.parse_field_with("lane_busy", when_busy).unwrap_or_default();
 }
 
-fn parse_body(
+fn parse_prompt_body(
     diagnostics: &mut Diagnostics,
     agent: &mut Agent,
     parts: AgentFileParts,

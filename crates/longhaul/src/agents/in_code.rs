@@ -16,7 +16,7 @@ pub(crate) fn find_agent_problems(agent: &mut Agent, ctx: &LoadContext<'_>) -> V
     for tool in &agent.tools {
         // Missing servers are an error here, since they are not checked again later.
         let problem = tools::tool_name_error(tool, tool, ctx)
-            .or_else(|| tools::missing_server_message(tool, ctx));
+            .or_else(|| tools::missing_mcp_server_message(tool, ctx));
         problems.extend(problem);
     }
     problems.extend(shell_check::missing_sandbox_error(agent).map(str::to_owned));
@@ -32,7 +32,7 @@ pub(crate) fn find_agent_problems(agent: &mut Agent, ctx: &LoadContext<'_>) -> V
         }
     }
     if let Some(schema) = &agent.output {
-        match output::validate_schema(schema.to_value()) {
+        match output::validate_output_schema(schema.to_value()) {
             Ok(schema) => agent.output = Some(schema),
             Err(why) => problems.push(format!("`output`: {why}")),
         }

@@ -49,7 +49,7 @@ pub fn load_all_agents(ctx: &LoadContext<'_>) -> LoadedAgents {
         };
         loading.load_file(file, Ok(built_in.file.into()));
     }
-    loading.finish()
+    loading.into_sorted_agents()
 }
 
 /// Returns the paths of all agent files of the project in `root`.
@@ -63,7 +63,7 @@ pub fn agent_file_paths(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the problems that a project agent `name` would have if `text` were its file.
-pub fn check_agent_text(ctx: &LoadContext<'_>, name: &str, text: &str) -> Vec<Problem> {
+pub fn find_agent_text_problems(ctx: &LoadContext<'_>, name: &str, text: &str) -> Vec<Problem> {
     let file = AgentFile {
         stem: name.to_owned(),
         path: ctx.display_root.join(AGENTS_FOLDER).join(format!("{name}.md")),
@@ -71,7 +71,7 @@ pub fn check_agent_text(ctx: &LoadContext<'_>, name: &str, text: &str) -> Vec<Pr
     };
     let mut loading = AgentLoader::new(ctx);
     loading.load_file(file, Ok(text.into()));
-    loading.finish().problems
+    loading.into_sorted_agents().problems
 }
 
 struct AgentLoader<'a> {
@@ -97,7 +97,7 @@ impl<'a> AgentLoader<'a> {
         Self { ctx, loaded, rules, path_by_name: BTreeMap::new() }
     }
 
-    fn finish(mut self) -> LoadedAgents {
+    fn into_sorted_agents(mut self) -> LoadedAgents {
         let loaded = &mut self.loaded;
         loaded.agents.sort_by(|a, b| a.agent.name.cmp(&b.agent.name));
         loaded.broken.sort_by(|a, b| a.name.cmp(&b.name));
@@ -133,7 +133,7 @@ impl<'a> AgentLoader<'a> {
         }
         self.path_by_name.insert(name.clone(), file.path.clone());
         self.loaded.files.append(&mut diagnostics.files);
-        self.add_agent(file, name, agent, diagnostics);
+        self.record_loaded_or_broken(file, name, agent, diagnostics);
     }
 
     /// Parses the agent's name and definition from a file. The outer `None` means that the file
@@ -161,7 +161,7 @@ impl<'a> AgentLoader<'a> {
         Some((file.stem.clone(), agent))
     }
 
-    fn add_agent(
+    fn record_loaded_or_broken(
         &mut self,
         file: AgentFile,
         name: String,

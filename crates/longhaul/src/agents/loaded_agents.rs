@@ -111,7 +111,7 @@ impl LoadedAgents {
     ///
     /// # Errors
     /// There is no agent with this name, or its file has problems.
-    pub fn find(&self, name: &str) -> Result<&LoadedAgent, AgentError> {
+    pub fn find_loaded_agent(&self, name: &str) -> Result<&LoadedAgent, AgentError> {
         let found = self.agents.iter().find(|one| one.agent.name.as_str() == name);
         found.ok_or_else(|| match self.broken.iter().find(|one| one.name == name) {
             Some(broken) => AgentError::Broken {
@@ -134,7 +134,10 @@ impl LoadedAgents {
     }
 
     /// Returns the references of this agent to things that do not exist.
-    pub fn missing_references_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Problem> {
+    pub fn missing_references_of_agent<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> impl Iterator<Item = &'a Problem> {
         let used = self.agents.iter();
         let used = used.map(|one| (one.agent.name.as_str(), &one.path));
         let broken = self.broken.iter().map(|one| (one.name.as_str(), &one.path));
@@ -145,7 +148,7 @@ impl LoadedAgents {
     }
 
     /// Returns a registry of the usable agents, for the engine.
-    pub fn registry(&self) -> AgentRegistry {
+    pub fn to_agent_registry(&self) -> AgentRegistry {
         let mut agents = AgentRegistry::default();
         for one in &self.agents {
             agents.register(one.agent.clone());

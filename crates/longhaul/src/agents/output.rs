@@ -19,7 +19,7 @@ use crate::spanned::TableEntry;
 const SCHEMA_BYTES_MAX: usize = 256 << 10;
 
 /// Parses the field `output` of an agent file: the JSON Schema of the agent's result.
-pub(crate) fn parse_output(
+pub(crate) fn parse_output_field(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
     ctx: &LoadContext<'_>,
@@ -33,9 +33,9 @@ pub(crate) fn parse_output(
         return None;
     };
     let read = if schema.node.as_table().is_some() {
-        validate_schema(schema.node.to_json()).map_err(|why| format!("`schema`: {why}"))
+        validate_output_schema(schema.node.to_json()).map_err(|why| format!("`schema`: {why}"))
     } else {
-        let name = diagnostics.parse_text(schema)?;
+        let name = diagnostics.parse_nonempty_text(schema)?;
         let plain = Path::new(&name).components().filter(|part| *part != Component::CurDir);
         diagnostics.files.push(ctx.root.join(plain.collect::<PathBuf>()));
         load_schema_file(&name, ctx)
@@ -57,11 +57,11 @@ fn load_schema_file(name: &str, ctx: &LoadContext<'_>) -> Result<RawJson, String
         let (line, column) = (error.line(), error.column());
         format!("the schema `{name}` is not valid JSON: {name}:{line}:{column}")
     })?;
-    validate_schema(value).map_err(|why| format!("the schema `{name}` can't be used: {why}"))
+    validate_output_schema(value).map_err(|why| format!("the schema `{name}` can't be used: {why}"))
 }
 
 /// Checks an output schema and returns its canonical form.
-pub(crate) fn validate_schema(value: Value) -> Result<RawJson, String> {
+pub(crate) fn validate_output_schema(value: Value) -> Result<RawJson, String> {
     if !value.is_object() {
         return Err(
             "this is not a schema: write an object, such as {\"type\": \"object\"}".to_owned()

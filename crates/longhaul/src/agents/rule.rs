@@ -3,7 +3,7 @@
 
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, GATE_TIMEOUT, GateRule, RuleAction, TimeoutAction,
+    ApprovalRequirement, GATE_TIMEOUT, GateRule, GateRuleAction, GateTimeoutAction,
 };
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::EffectRule;
@@ -15,11 +15,11 @@ use crate::spanned::TableEntry;
 const IN_DOUBT: &[(&str, InDoubtPolicy)] =
     &[("tell", InDoubtPolicy::Tell), ("ask", InDoubtPolicy::Ask), ("fail", InDoubtPolicy::Fail)];
 
-const ON_TIMEOUT: &[(&str, TimeoutAction)] = &[
-    ("reject", TimeoutAction::Reject),
-    ("approve", TimeoutAction::Approve),
-    ("fail", TimeoutAction::Fail),
-    ("pause", TimeoutAction::Pause),
+const ON_TIMEOUT: &[(&str, GateTimeoutAction)] = &[
+    ("reject", GateTimeoutAction::Reject),
+    ("approve", GateTimeoutAction::Approve),
+    ("fail", GateTimeoutAction::Fail),
+    ("pause", GateTimeoutAction::Pause),
 ];
 
 const CLASSES: &[(&str, EffectClass)] = &[
@@ -39,18 +39,22 @@ pub(crate) fn parse_in_doubt_policy(
 }
 
 /// Parses one element of `approve:`, a rule for tool calls.
-pub(crate) fn parse_rule(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<GateRule> {
+pub(crate) fn parse_gate_rule(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<GateRule> {
     let mut fields = FieldReader::new(diagnostics, entry, "tool")?;
-    let tool = parse_tool(&mut fields, entry);
-    let subject = fields.parse("match", Diagnostics::parse_text);
-    let verdict = parse_action(&mut fields, entry);
-    let always = fields.parse("always", Diagnostics::parse_boolean);
-    let timeout = fields.parse("timeout", Diagnostics::parse_duration);
-    let on_timeout = fields
-        .parse("on_timeout", |diagnostics, entry| diagnostics.parse_one_of(entry, ON_TIMEOUT));
-    let in_doubt = fields.parse("in_doubt", parse_in_doubt_policy);
-    let approvers = fields.parse("approvers", parse_approvers);
-    let remind = fields.parse("remind", |diagnostics, entry| {
+    let tool = parse_rule_tool(&mut fields, entry);
+    let subject = fields.parse_field_with("match", Diagnostics::parse_nonempty_text);
+    let verdict = parse_rule_action(&mut fields, entry);
+    let always = fields.parse_field_with("always", Diagnostics::parse_boolean);
+    let timeout = fields.parse_field_with("timeout", Diagnostics::parse_duration);
+    let on_timeout = fields.parse_field_with("on_timeout", |diagnostics, entry| {
+        diagnostics.parse_one_of(entry, ON_TIMEOUT)
+    });
+    let in_doubt = fields.parse_field_with("in_doubt", parse_in_doubt_policy);
+    let approvers = fields.parse_field_with("approvers", parse_approvers);
+    let remind = fields.parse_field_with("remind", |diagnostics, entry| {
         parse_reminder_delay(diagnostics, entry, timeout.unwrap_or(GATE_TIMEOUT))
     });
     fields.report_unsupported_fields(&["paths", "then"]);
@@ -68,25 +72,28 @@ pub(crate) fn parse_rule(diagnostics: &mut Diagnostics, entry: &TableEntry) -> O
     })
 }
 
-fn parse_tool(fields: &mut FieldReader<'_, '_>, entry: &TableEntry) -> Option<String> {
+fn parse_rule_tool(fields: &mut FieldReader<'_, '_>, entry: &TableEntry) -> Option<String> {
     let Some(tool) = fields.get("tool") else {
         let key = &entry.key;
         let message = format!("`{key}` names no tool: write `tool: NAME` or `tool: \"*\"`");
         fields.diagnostics.report_invalid(entry.position, message);
         return None;
     };
-    fields.diagnostics.parse_text(tool)
+    fields.diagnostics.parse_nonempty_text(tool)
 }
 
-fn parse_action(fields: &mut FieldReader<'_, '_>, entry: &TableEntry) -> Option<RuleAction> {
+fn parse_rule_action(
+    fields: &mut FieldReader<'_, '_>,
+    entry: &TableEntry,
+) -> Option<GateRuleAction> {
     let given = ["ask", "allow", "deny"].map(|key| fields.get(key));
     let diagnostics = &mut *fields.diagnostics;
     match given {
-        [Some(ask), None, None] => diagnostics.parse_text(ask).map(RuleAction::Ask),
-        [None, None, Some(deny)] => diagnostics.parse_text(deny).map(RuleAction::Deny),
+        [Some(ask), None, None] => diagnostics.parse_nonempty_text(ask).map(GateRuleAction::Ask),
+        [None, None, Some(deny)] => diagnostics.parse_nonempty_text(deny).map(GateRuleAction::Deny),
         [None, Some(allow), None] => {
             if diagnostics.parse_boolean(allow)? {
-                return Some(RuleAction::Allow);
+                return Some(GateRuleAction::Allow);
             }
             let message = "`allow: false` is not valid: write `deny: \"reason\"`";
             diagnostics.report_invalid(allow.node.position, message);
@@ -122,9 +129,11 @@ fn parse_approvers(
             .map(|count| ApprovalRequirement { count, not_submitter: false });
     }
     let mut fields = FieldReader::new(diagnostics, entry, "count")?;
-    let count = fields.parse("count", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
-    let not = fields
-        .parse("not", |diagnostics, entry| diagnostics.parse_one_of(entry, &[("submitter", ())]));
+    let count =
+        fields.parse_field_with("count", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
+    let not = fields.parse_field_with("not", |diagnostics, entry| {
+        diagnostics.parse_one_of(entry, &[("submitter", ())])
+    });
     fields.report_unknown_fields();
     Some(ApprovalRequirement {
         count: count.unwrap_or(ApprovalRequirement::default().count),
@@ -139,7 +148,7 @@ fn parse_reminder_delay(
 ) -> Option<Millis> {
     let remind = diagnostics.parse_duration(entry)?;
     if remind >= timeout {
-        let timeout = duration::format(timeout);
+        let timeout = duration::format_duration(timeout);
         let message = format!("`remind` never fires: the gate expires after {timeout}");
         diagnostics.report_invalid(entry.node.position, message);
     }
@@ -152,8 +161,8 @@ pub(crate) fn parse_effect_rule(
     entry: &TableEntry,
 ) -> Option<EffectRule> {
     let mut fields = FieldReader::new(diagnostics, entry, "tool")?;
-    let tool = parse_tool(&mut fields, entry);
-    let subject = fields.parse("match", Diagnostics::parse_text);
+    let tool = parse_rule_tool(&mut fields, entry);
+    let subject = fields.parse_field_with("match", Diagnostics::parse_nonempty_text);
     let class = match fields.get("class") {
         Some(class) => fields.diagnostics.parse_one_of(class, CLASSES),
         None => {

@@ -46,13 +46,16 @@ pub(crate) fn parse_runtime_fields(
     ctx: &LoadContext<'_>,
 ) {
     agent.skills = fields
-        .parse("skills", |diagnostics, entry| Some(parse_skills(diagnostics, entry, ctx)))
+        .parse_field_with("skills", |diagnostics, entry| {
+            Some(parse_skills(diagnostics, entry, ctx))
+        })
         .unwrap_or_default();
-    agent.sandbox = fields.parse("sandbox", parse_sandbox);
-    agent.guards = fields.parse("guards", parse_loop_guards);
-    agent.perception =
-        fields.parse("perception", |diagnostics, entry| parse_perception(diagnostics, entry, ctx));
-    agent.events = fields.parse("events", parse_event_templates).unwrap_or_default();
+    agent.sandbox = fields.parse_field_with("sandbox", parse_sandbox);
+    agent.guards = fields.parse_field_with("guards", parse_loop_guards);
+    agent.perception = fields.parse_field_with("perception", |diagnostics, entry| {
+        parse_perception(diagnostics, entry, ctx)
+    });
+    agent.events = fields.parse_field_with("events", parse_event_templates).unwrap_or_default();
 }
 
 fn parse_skills(
@@ -63,7 +66,7 @@ fn parse_skills(
     if entry.node.as_text() == Some(ALL_SKILLS) {
         return ctx.skills.to_vec();
     }
-    let named = diagnostics.parse_texts_with_positions(entry);
+    let named = diagnostics.parse_positioned_texts(entry);
     if named.iter().any(|(_, name)| name == ALL_SKILLS) {
         return ctx.skills.to_vec();
     }
@@ -100,14 +103,14 @@ pub(crate) fn parse_sandbox(
     entry: &TableEntry,
 ) -> Option<SandboxConfig> {
     let mut fields = FieldReader::new(diagnostics, entry, "isolation")?;
-    let isolation = fields.parse("isolation", parse_isolation);
+    let isolation = fields.parse_field_with("isolation", parse_isolation);
     fields.report_unsupported_fields(UNSUPPORTED_SANDBOX_FIELDS);
     fields.report_unknown_fields();
     Some(SandboxConfig { isolation: isolation.unwrap_or_default(), ..SandboxConfig::default() })
 }
 
 fn parse_isolation(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<IsolationLevel> {
-    let text = diagnostics.parse_text(entry)?;
+    let text = diagnostics.parse_nonempty_text(entry)?;
     if text == "none" {
         return Some(IsolationLevel::None);
     }
@@ -156,8 +159,9 @@ fn parse_perception(
             None
         }
     };
-    let every = fields
-        .parse("every", |diagnostics, entry| diagnostics.parse_one_of(entry, PERCEPTION_INTERVALS));
+    let every = fields.parse_field_with("every", |diagnostics, entry| {
+        diagnostics.parse_one_of(entry, PERCEPTION_INTERVALS)
+    });
     fields.report_unknown_fields();
     Some(PerceptionConfig { source: source?, every: every.unwrap_or_default() })
 }
@@ -167,17 +171,17 @@ fn parse_perception_command(
     entry: &TableEntry,
     ctx: &LoadContext<'_>,
 ) -> Option<PerceptionSource> {
-    let elements = diagnostics.parse_list(entry)?;
+    let elements = diagnostics.parse_list_entries(entry)?;
     // All elements are parsed before an invalid one returns, so that every problem is reported.
     let read: Vec<Option<String>> =
-        elements.iter().map(|element| diagnostics.parse_text(element)).collect();
+        elements.iter().map(|element| diagnostics.parse_nonempty_text(element)).collect();
     let command: Vec<String> = read.into_iter().collect::<Option<_>>()?;
     let (Some(first), Some(program)) = (elements.first(), command.first()) else {
         let message = "`command` is empty: write `command: [./look]`";
         diagnostics.report_invalid(entry.node.position, message);
         return None;
     };
-    executable::check_program(diagnostics, first.position, program, ctx.root);
+    executable::check_program_executable(diagnostics, first.position, program, ctx.root);
     Some(PerceptionSource::Command(command))
 }
 
@@ -185,7 +189,7 @@ fn parse_perception_url(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
 ) -> Option<PerceptionSource> {
-    let text = diagnostics.parse_text(entry)?;
+    let text = diagnostics.parse_nonempty_text(entry)?;
     let read = reqwest::Url::parse(&text).ok();
     let right = |url: &reqwest::Url| matches!(url.scheme(), "http" | "https") && url.has_host();
     if !read.as_ref().is_some_and(right) {

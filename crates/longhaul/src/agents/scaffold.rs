@@ -71,7 +71,7 @@ The task is the first message. The prompt may include it as well: {{{{ input }}}
     }
 
     /// Renders a project agent file from an agent of `.claude/agents`.
-    pub fn render_from_claude(&self, claude_agent: &LoadedAgent) -> String {
+    pub fn render_converted_claude_agent(&self, claude_agent: &LoadedAgent) -> String {
         let agent = &claude_agent.agent;
         let mut front = format!("name: {}\n", self.name);
         let mut line = |key: &str, value: String| {
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn setting_a_field_leaves_the_others_unchanged() {
+    fn setting_a_front_matter_field_keeps_the_other_fields() {
         let check = |text: &str, key: &str, expected: &str| {
             assert_eq!(set_front_matter_field(text, key, "x"), expected, "{key}");
         };

@@ -2,7 +2,7 @@
 //! render them.
 
 use longhaul_core::suggest;
-use longhaul_core::template::check_template;
+use longhaul_core::template::check_template_is_bounded;
 use minijinja::{Environment, UndefinedBehavior};
 
 use crate::spanned::Position;
@@ -50,7 +50,7 @@ pub(crate) fn find_template_error(
     }
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    let checked = check_template(source, environment.syntax());
+    let checked = check_template_is_bounded(source, environment.syntax());
     let template = match checked.and_then(|()| environment.template_from_str(source)) {
         Ok(template) => template,
         Err(error) => {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_found_with_their_position() {
+    fn unknown_variables_are_found_with_their_position() {
         assert_template_error("plain", None);
         assert_template_error("{{ input.repo }} {% for i in range(3) %}{{ i }}{% endfor %}", None);
         assert_template_error("an inptu\n{{ inptu }}", Some(("2:4", "did you mean `input`?")));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syntax_error_has_its_line() {
+    fn a_template_syntax_error_reports_its_line() {
         let found = find_template_error("one\n\ntwo {{ input", AllowedVariables::Any).unwrap();
         assert_eq!(found.position.line, 3);
         assert!(found.message.starts_with("invalid template: "), "{found:?}");

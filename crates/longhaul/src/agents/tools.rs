@@ -45,7 +45,7 @@ pub(crate) fn parse_claude_mcp_tool_name(wire_name: &str) -> Option<String> {
 
 /// Checks the name of an MCP server or of one of its tools. The outer `None` means that the name is
 /// not an MCP name; the inner `None` means that it is valid.
-pub(crate) fn mcp_name_error(tool: &str, servers: &[&str]) -> Option<Option<String>> {
+pub(crate) fn mcp_tool_name_error(tool: &str, servers: &[&str]) -> Option<Option<String>> {
     let named = tool.strip_prefix(MCP_PREFIX)?;
     if named == ALL_SERVERS {
         return Some(None);
@@ -69,7 +69,7 @@ pub(crate) fn mcp_name_error(tool: &str, servers: &[&str]) -> Option<Option<Stri
 }
 
 /// Returns the reason why the MCP server of this tool is not available, if known.
-pub(crate) fn missing_server_message(tool: &str, ctx: &LoadContext<'_>) -> Option<String> {
+pub(crate) fn missing_mcp_server_message(tool: &str, ctx: &LoadContext<'_>) -> Option<String> {
     let named = tool.strip_prefix(MCP_PREFIX)?;
     let why = match ctx.servers_unavailable? {
         // `mcp:*` is valid in a project without servers.
@@ -86,7 +86,7 @@ pub(crate) fn tool_name_error(
     written_name: &str,
     ctx: &LoadContext<'_>,
 ) -> Option<String> {
-    match mcp_name_error(tool, ctx.servers) {
+    match mcp_tool_name_error(tool, ctx.servers) {
         Some(error) => error,
         None if ctx.tools.contains(&tool) => None,
         None => Some(suggest::unknown_name_message("tool", written_name, ctx.tools)),
@@ -94,13 +94,13 @@ pub(crate) fn tool_name_error(
 }
 
 /// Parses the list of tools of a project agent.
-pub(crate) fn parse_tools(
+pub(crate) fn parse_tools_field(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
     ctx: &LoadContext<'_>,
 ) -> Option<Vec<String>> {
     let mut tools: Vec<String> = Vec::new();
-    for (position, named) in diagnostics.parse_texts_with_positions(entry) {
+    for (position, named) in diagnostics.parse_positioned_texts(entry) {
         let tool = match longhaul_tool_name(&named) {
             Some(native) => native.to_owned(),
             None => parse_claude_mcp_tool_name(&named).unwrap_or_else(|| named.clone()),
@@ -109,7 +109,7 @@ pub(crate) fn parse_tools(
             Some(message) => diagnostics.report_invalid(position, message),
             None if tools.contains(&tool) => {}
             None => {
-                if let Some(message) = missing_server_message(&tool, ctx) {
+                if let Some(message) = missing_mcp_server_message(&tool, ctx) {
                     diagnostics.report_missing(position, message);
                 }
                 tools.push(tool);
@@ -135,9 +135,9 @@ mod tests {
     }
 
     #[test]
-    fn server_names_are_checked_if_servers_are_known() {
+    fn unknown_servers_are_refused_if_servers_are_known() {
         let check = |tool: &str, servers: &[&str], expected: Option<Option<&str>>| {
-            let error = mcp_name_error(tool, servers);
+            let error = mcp_tool_name_error(tool, servers);
             assert_eq!(error.as_ref().map(Option::as_deref), expected, "{tool}");
         };
         check("read_file", &[], None);

@@ -42,14 +42,14 @@ pub(crate) struct AdapterContext {
 }
 
 /// Creates the adapter of a model. The error is a message for people.
-pub(crate) fn create_adapter(
+pub(crate) fn create_model_adapter(
     spec: ModelSpec<'_>,
     ctx: AdapterContext,
 ) -> Result<Arc<dyn Model>, String> {
     let provider = spec.provider;
     let fields = (!provider.fields.is_empty()).then(|| RawJson::from_serialize(&provider.fields));
     let settings = ModelSettings {
-        headers: provider.headers(),
+        headers: provider.revealed_headers(),
         fields,
         pricing: spec.pricing,
         image_source: ctx.image_source,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_core::raw::Hash;
-use longhaul_engine::services::{ModelError, ModelResolver, ResolvedModel};
+use longhaul_engine::services::{ModelResolver, ResolveModelError, ResolvedModel};
 use longhaul_model::cassette::{Cassette, CassetteModel, CassetteRecorder};
 
 use crate::assemble::redactor::build_redactor;
@@ -28,7 +28,7 @@ const HASH_CHARS: usize = 8;
 ///
 /// # Errors
 /// The name is not valid.
-pub fn cassette_file(config: &Config, name: &str) -> Result<PathBuf, String> {
+pub fn cassette_file_path(config: &Config, name: &str) -> Result<PathBuf, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let fits = (1..=NAME_CHARS_MAX).contains(&name.len()) && !name.starts_with('.');
     if !fits || !name.chars().all(plain) {
@@ -47,13 +47,13 @@ pub fn cassette_file(config: &Config, name: &str) -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// There is no such cassette or file, or the file can't be copied.
-pub fn replay_model_name(
+pub fn replay_model_name_of_cassette(
     config: &Config,
     cassette_or_path: &str,
     is_loose: bool,
 ) -> Result<String, String> {
     let suffix = if is_loose { LOOSE_SUFFIX } else { "" };
-    if let Ok(path) = cassette_file(config, cassette_or_path)
+    if let Ok(path) = cassette_file_path(config, cassette_or_path)
         && path.exists()
     {
         return Ok(format!("{CASSETTE_PROVIDER}/{cassette_or_path}{suffix}"));
@@ -78,7 +78,7 @@ pub fn replay_model_name(
         .collect();
     let hash = Hash::digest(&bytes).to_string();
     let name = format!("{stem}-{}", &hash[..HASH_CHARS]);
-    let path = cassette_file(config, &name)?;
+    let path = cassette_file_path(config, &name)?;
     create_folder_and_reject_symlinks(config, &path).map_err(unreadable)?;
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
@@ -90,7 +90,7 @@ pub fn replay_model_name(
 /// Opens the model that replays the cassette in `model_name`.
 pub(crate) fn open_cassette(config: &Config, model_name: &str) -> Result<CassetteModel, String> {
     let (name, loose) = parse_cassette_model_name(model_name);
-    let path = cassette_file(config, name)?;
+    let path = cassette_file_path(config, name)?;
     create_folder_and_reject_symlinks(config, &path)
         .map_err(|why| format!("The cassette can't be played: {why}."))?;
     let cassette =
@@ -103,7 +103,7 @@ pub(crate) fn open_cassette(config: &Config, model_name: &str) -> Result<Cassett
 /// Creates the cassette folder, and checks that neither the folder nor the cassette file is a
 /// symbolic link made by the project.
 fn create_folder_and_reject_symlinks(config: &Config, file: &Path) -> std::io::Result<()> {
-    config.data_location().join("cassettes").make_folder()?;
+    config.data_location().join("cassettes").create_and_open_folder()?;
     match std::fs::symlink_metadata(file) {
         Ok(found) if !found.is_file() => {
             let message = format!("{} is not a regular file", file.display());
@@ -115,8 +115,8 @@ fn create_folder_and_reject_symlinks(config: &Config, file: &Path) -> std::io::R
 
 /// Returns the path of the cassette file that a model name refers to. `None` means that the name is
 /// invalid.
-pub(crate) fn cassette_file_of_model(config: &Config, model_name: &str) -> Option<PathBuf> {
-    cassette_file(config, parse_cassette_model_name(model_name).0).ok()
+pub(crate) fn cassette_path_of_model(config: &Config, model_name: &str) -> Option<PathBuf> {
+    cassette_file_path(config, parse_cassette_model_name(model_name).0).ok()
 }
 
 /// Splits a model name into the cassette name and whether requests may differ from the recording.
@@ -140,8 +140,8 @@ pub(crate) struct RecordingModelResolver {
 }
 
 impl ModelResolver for RecordingModelResolver {
-    fn resolve(&self, name: Option<&str>) -> Result<ResolvedModel, ModelError> {
-        let ResolvedModel { name, model } = self.models.resolve(name)?;
+    fn resolve_model_name(&self, name: Option<&str>) -> Result<ResolvedModel, ResolveModelError> {
+        let ResolvedModel { name, model } = self.models.resolve_model_name(name)?;
         let model = Arc::new(self.recorder.wrap_model(model));
         Ok(ResolvedModel { name, model })
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longhaul_core::port::context::ContextProvider;
-use longhaul_core::port::outbound::{NetworkScope, OutboundClient};
+use longhaul_core::port::outbound::{NetworkScope, OutboundHttpClient};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::agent::config::PerceptionSource;
 use longhaul_engine::services::ContextProviders;
@@ -27,19 +27,26 @@ const FETCH_TIMEOUT: Millis = Millis::from_secs(30);
 pub struct ProjectContextProviders {
     root: PathBuf,
     decisions: TrustDecisions,
-    outbound: Arc<dyn OutboundClient>,
+    outbound: Arc<dyn OutboundHttpClient>,
     clock: Arc<dyn Clock>,
 }
 
 impl ProjectContextProviders {
     /// Creates the context providers of a project. URLs are fetched through `outbound`.
-    pub fn new(config: &Config, outbound: Arc<dyn OutboundClient>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(
+        config: &Config,
+        outbound: Arc<dyn OutboundHttpClient>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self { root: config.root.clone(), decisions: TrustDecisions::new(config), outbound, clock }
     }
 }
 
 impl ContextProviders for ProjectContextProviders {
-    fn resolve(&self, source: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String> {
+    fn resolve_provider(
+        &self,
+        source: &PerceptionSource,
+    ) -> Result<Arc<dyn ContextProvider>, String> {
         match source {
             PerceptionSource::Command(argv) => {
                 self.decisions
@@ -52,7 +59,7 @@ impl ContextProviders for ProjectContextProviders {
                 }))
             }
             PerceptionSource::Url(url) => {
-                self.decisions.check_trusted(&egress::perception_item(url))?;
+                self.decisions.check_trusted(&egress::perception_url_trust_item(url))?;
                 // A private address is allowed only if `[outbound] allow` lists it.
                 Ok(Arc::new(HttpContextProvider {
                     url: url.clone(),

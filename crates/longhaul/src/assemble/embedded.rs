@@ -19,10 +19,10 @@ use crate::assemble::mcp_servers;
 use crate::assemble::mcp_tools::McpTools;
 use crate::assemble::models::ModelRegistry;
 use crate::assemble::redactor::{ProjectRedactor, build_redactor};
-use crate::assemble::registrations::Registrations;
+use crate::assemble::registrations::RuntimeRegistrations;
 use crate::assemble::{
     AssembleError, IN_MEMORY_URL, ProjectOpenOptions, ProjectRuntime, open_with_store_url,
-    store_url, with_store_tools,
+    register_store_tools, store_url,
 };
 use crate::config;
 use crate::config::error::ConfigError;
@@ -36,11 +36,11 @@ use crate::mcp::file::McpFile;
 pub(crate) fn open_project(
     here: &ProcessEnv,
     store: Option<String>,
-    registered: Registrations,
+    registered: RuntimeRegistrations,
 ) -> Result<ProjectRuntime, AssembleError> {
     // Passed as a setting, so that agents' tools can't access the store's files.
     let named = store.as_deref().map(store_url_override).transpose()?.flatten();
-    let config = config::load::load(here, named.as_slice()).map_err(settings_error)?;
+    let config = config::load::load(here, named.as_slice()).map_err(invalid_settings_error)?;
     let url = match store {
         Some(url) if url == IN_MEMORY_URL => url,
         Some(_) | None => store_url(&config)?,
@@ -82,23 +82,23 @@ fn store_url_override(url: &str) -> Result<Option<SettingOverride>, AssembleErro
 pub(crate) fn open_without_project(
     here: &ProcessEnv,
     store: String,
-    registered: Registrations,
+    registered: RuntimeRegistrations,
 ) -> Result<ProjectRuntime, AssembleError> {
-    let config = config::load::load_from_environment(here).map_err(settings_error)?;
+    let config = config::load::load_from_environment(here).map_err(invalid_settings_error)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = StoreOptions {
         holder: embedded_open_options().holder,
         ..StoreOptions::new(store, OpenMode::Driver, Arc::clone(&clock))
     };
-    let store = Arc::new(longhaul_store::open(store)?);
+    let store = Arc::new(longhaul_store::open_sqlite_store(store)?);
     let counters = EngineCounters::default();
     let handler_tasks = HandlerTasks::new(Arc::clone(&clock), counters.clone());
     let mut registered = registered.with_converted_handlers(&store, &handler_tasks)?;
     let tools =
-        registered.extend_tool_registry(with_store_tools(ToolRegistry::new([])?, &store)?)?;
+        registered.extend_tool_registry(register_store_tools(ToolRegistry::new([])?, &store)?)?;
     let names: Vec<&str> = tools.tools().map(|tool| tool.spec().name.as_str()).collect();
     let why = "only a project has servers: set its folder with `.project(..)`";
-    registered.check_agents(
+    registered.check_registered_agents(
         &config,
         &LoadContext {
             servers_unavailable: Some(McpUnavailableReason::Invalid(why)),
@@ -108,9 +108,9 @@ pub(crate) fn open_without_project(
     let images = StoreImageSource(Arc::clone(&store) as Arc<dyn RecordStore>);
     let registry =
         ModelRegistry::new(&config, Arc::clone(&clock)).with_image_source(Arc::new(images));
-    let models = registered.model_resolver(Arc::new(registry));
+    let models = registered.model_resolver_with_fallback(Arc::new(registry));
     let services = EngineServices {
-        context_providers: registered.context_providers(Arc::new(NoContextProviders)),
+        context_providers: registered.context_providers_with_fallback(Arc::new(NoContextProviders)),
         redact: Arc::new(ProjectRedactor(build_redactor(&config))),
         counters,
         ..EngineServices::from_single_store(Arc::clone(&store), Arc::clone(&clock), models, tools)
@@ -119,7 +119,7 @@ pub(crate) fn open_without_project(
     let file = McpFile::default();
     let line = mcp_servers::create_mcp_client(&config, &file, &clock);
     Ok(ProjectRuntime {
-        longhaul: Longhaul::new(services, agents, config.run_defaults()),
+        longhaul: Longhaul::new(services, agents, config.run_policy_defaults()),
         loaded: LoadedAgents::default(),
         store,
         mcp_tools: Arc::new(McpTools::new(&config, file, line)),
@@ -127,7 +127,7 @@ pub(crate) fn open_without_project(
     })
 }
 
-fn settings_error(error: ConfigError) -> AssembleError {
+fn invalid_settings_error(error: ConfigError) -> AssembleError {
     AssembleError::Setting(format!("invalid settings: {error}"))
 }
 

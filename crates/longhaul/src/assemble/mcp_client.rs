@@ -11,7 +11,7 @@ use longhaul_core::time::Millis;
 #[async_trait]
 pub trait McpClient: Send + Sync + std::fmt::Debug {
     /// Returns the tools of a server, or only the tool with this name. The error is a short reason.
-    async fn server_tools(
+    async fn list_server_tools(
         &self,
         server: &str,
         tool: Option<&str>,
@@ -19,23 +19,23 @@ pub trait McpClient: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<Arc<dyn Tool>>, String>;
 
     /// Connects to a server and returns its description.
-    async fn check_server(&self, server: &str) -> Result<ServerReport, McpCheckError>;
+    async fn check_server(&self, server: &str) -> Result<McpServerReport, McpCheckError>;
 
     /// Closes the connections that were opened only for this claim (a worker's exclusive right to
     /// drive a run).
-    async fn release_claim(&self, claim: ClaimId);
+    async fn close_claim_connections(&self, claim: ClaimId);
 
     /// Closes the connections to all servers.
-    async fn close(&self);
+    async fn close_all_connections(&self);
 
     /// Waits until operations that must not be interrupted, such as token refreshes, have ended.
     /// The wait has a time limit.
-    async fn finish_token_refreshes(&self);
+    async fn wait_for_token_refreshes(&self);
 }
 
 /// Description of an MCP server, as the server reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerReport {
+pub struct McpServerReport {
     /// Name that the MCP server reports.
     pub name: String,
     /// Version that the MCP server reports.

@@ -10,8 +10,8 @@ use longhaul_core::time::Clock;
 use longhaul_mcp::{LoginContext, McpError, ServerCheck, ServerSpec, ServerTransport, Servers};
 pub(crate) use longhaul_mcp::{partial_token_suffix_len, redact_tokens};
 
-use crate::assemble::mcp_client::{McpCheckError, McpClient, ReportedTool, ServerReport};
-use crate::assemble::mcp_tools::resolve_servers;
+use crate::assemble::mcp_client::{McpCheckError, McpClient, McpServerReport, ReportedTool};
+use crate::assemble::mcp_tools::resolve_enabled_servers;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
 use crate::mcp::resolved::ResolvedServer;
@@ -34,7 +34,7 @@ pub fn create_mcp_client(
 
 /// Creates all usable MCP servers of this `.mcp.json`, with their login settings.
 pub fn create_mcp_servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> Servers {
-    let mut ready = resolve_servers(config, file);
+    let mut ready = resolve_enabled_servers(config, file);
     let specs = file.servers.iter().filter_map(|server| {
         let filled = ready.remove(&server.name)?.ok()?;
         let login = |oauth| {
@@ -42,12 +42,12 @@ pub fn create_mcp_servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock
             let folder = state.join(LOGINS_FOLDER);
             Some(LoginContext::new(folder, oauth, Arc::clone(clock)))
         };
-        Some(server_spec(server, filled, login))
+        Some(to_server_spec(server, filled, login))
     });
     Servers::new(specs.collect(), Arc::clone(clock))
 }
 
-fn server_spec(
+fn to_server_spec(
     server: &McpServerConfig,
     filled: ResolvedServer,
     login: impl FnOnce(OAuthConfig) -> Option<LoginContext>,
@@ -56,7 +56,7 @@ fn server_spec(
         name: server.name.clone(),
         transport: match filled.transport {
             server::Transport::Stdio { command, args, env, .. } => ServerTransport::Stdio {
-                command: resolve_command(command, &filled.cwd),
+                command: resolve_command_path(command, &filled.cwd),
                 args,
                 env,
                 cwd: Some(filled.cwd),
@@ -71,7 +71,7 @@ fn server_spec(
 }
 
 /// Resolves a command that is a path relative to the server's working directory.
-fn resolve_command(command: String, cwd: &Path) -> String {
+fn resolve_command_path(command: String, cwd: &Path) -> String {
     match command.contains('/') {
         true => cwd.join(&command).to_string_lossy().into_owned(),
         false => command,
@@ -83,46 +83,46 @@ struct McpServersClient(Servers);
 
 #[async_trait]
 impl McpClient for McpServersClient {
-    async fn server_tools(
+    async fn list_server_tools(
         &self,
         server: &str,
         tool: Option<&str>,
         claim_id: ClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
-        let result = self.0.tools(server, tool, claim_id).await;
+        let result = self.0.server_tools(server, tool, claim_id).await;
         result.map_err(|why| match matches!(why, McpError::LoginRequired { .. }) {
             true => format!("{why} {RESUME_HINT}"),
             false => why.to_string(),
         })
     }
 
-    async fn check_server(&self, server: &str) -> Result<ServerReport, McpCheckError> {
-        let result = self.0.check(server).await;
+    async fn check_server(&self, server: &str) -> Result<McpServerReport, McpCheckError> {
+        let result = self.0.check_server(server).await;
         result.map(to_server_report).map_err(|error| McpCheckError {
             message: error.to_string(),
             needs_login: matches!(error, McpError::LoginRequired { is_transient: false, .. }),
         })
     }
 
-    async fn release_claim(&self, claim_id: ClaimId) {
+    async fn close_claim_connections(&self, claim_id: ClaimId) {
         self.0.close_claim_servers(claim_id).await;
     }
 
-    async fn close(&self) {
-        self.0.close().await;
+    async fn close_all_connections(&self) {
+        self.0.close_all_servers().await;
     }
 
-    async fn finish_token_refreshes(&self) {
+    async fn wait_for_token_refreshes(&self) {
         self.0.finish_token_refreshes().await;
     }
 }
 
-fn to_server_report(checked: ServerCheck) -> ServerReport {
+fn to_server_report(checked: ServerCheck) -> McpServerReport {
     let tools = checked.tools.into_iter().map(|listed| ReportedTool {
         name: listed.spec.name.as_str().to_owned(),
         class: listed.class,
     });
-    ServerReport {
+    McpServerReport {
         name: checked.name,
         version: checked.version,
         protocol: checked.protocol,

@@ -16,10 +16,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::assemble::mcp_client::McpClient;
-use crate::assemble::slow_notice::SlowServerNotice;
+use crate::assemble::slow_notice::SlowServerNotifier;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
-use crate::mcp::name::{ALL_SERVERS, FILE_NAME, parse_tool_name};
+use crate::mcp::name::{ALL_SERVERS, FILE_NAME, parse_mcp_tool_name};
 use crate::mcp::resolved::ResolvedServer;
 use crate::trust::decisions::TrustDecisions;
 use crate::trust::item::TrustItem;
@@ -39,13 +39,13 @@ pub struct McpTools {
     current: Mutex<Arc<McpServerSet>>,
     /// Server sets of earlier versions of `.mcp.json`. Runs that use one of them keep it.
     retired: Mutex<Vec<Arc<McpServerSet>>>,
-    closing: Mutex<ClosingClients>,
-    slow_notice: SlowServerNotice,
+    closing: Mutex<ClosingMcpClients>,
+    slow_notice: SlowServerNotifier,
 }
 
 /// Clients that no run uses any more and that are being closed.
 #[derive(Debug, Default)]
-struct ClosingClients {
+struct ClosingMcpClients {
     clients: Vec<Arc<dyn McpClient>>,
     tasks: JoinSet<()>,
 }
@@ -65,13 +65,13 @@ impl McpServerSet {
         Arc::new(Self { file, resolved: ready, client, claims: Mutex::default() })
     }
 
-    fn claims(&self) -> MutexGuard<'_, BTreeSet<ClaimId>> {
+    fn lock_claims(&self) -> MutexGuard<'_, BTreeSet<ClaimId>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Expands the variables of all MCP servers that are not disabled.
-pub fn resolve_servers(config: &Config, file: &McpFile) -> ResolvedServers {
+pub fn resolve_enabled_servers(config: &Config, file: &McpFile) -> ResolvedServers {
     // Uses the `.env` values that were read together with the file.
     let env = config.env.with_dotenv_values_of(&file.dotenv_values);
     let used = file.servers.iter().filter(|server| !server.disabled);
@@ -85,14 +85,14 @@ pub fn resolve_servers(config: &Config, file: &McpFile) -> ResolvedServers {
 impl McpTools {
     /// Creates the tools of the MCP servers in this file. They are called through this client.
     pub fn new(config: &Config, file: McpFile, client: Arc<dyn McpClient>) -> Self {
-        let ready = resolve_servers(config, &file);
+        let ready = resolve_enabled_servers(config, &file);
         Self {
             config: config.clone(),
             decisions: TrustDecisions::new(config),
             current: Mutex::new(McpServerSet::new(file, ready, client)),
             retired: Mutex::default(),
             closing: Mutex::default(),
-            slow_notice: SlowServerNotice::default(),
+            slow_notice: SlowServerNotifier::default(),
         }
     }
 
@@ -103,10 +103,10 @@ impl McpTools {
 
     /// Returns the version of `.mcp.json` that is in use.
     pub fn current_file(&self) -> McpFile {
-        self.current_set().file.clone()
+        self.current_server_set().file.clone()
     }
 
-    fn current_set(&self) -> Arc<McpServerSet> {
+    fn current_server_set(&self) -> Arc<McpServerSet> {
         let now = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&now)
     }
@@ -115,7 +115,7 @@ impl McpTools {
     /// that the client is not closed as unused when `.mcp.json` changes.
     fn client_for_claim(&self, claim_id: ClaimId) -> Arc<dyn McpClient> {
         let now = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        now.claims().insert(claim_id);
+        now.lock_claims().insert(claim_id);
         Arc::clone(&now.client)
     }
 
@@ -124,7 +124,7 @@ impl McpTools {
     /// # Errors
     /// The server can't be used. The message has the reason and a command that helps.
     pub fn check_server_usable(&self, name: &str) -> Result<(), String> {
-        let state = self.current_set();
+        let state = self.current_server_set();
         if state.file.find_server(name)?.disabled {
             return Err(format!(
                 "The server `{name}` is disabled in `{FILE_NAME}`. \
@@ -137,10 +137,10 @@ impl McpTools {
                  Run `longhaul mcp ls`."
             ));
         }
-        self.check_trust(&state.file)
+        self.check_mcp_file_trusted(&state.file)
     }
 
-    fn check_trust(&self, file: &McpFile) -> Result<(), String> {
+    fn check_mcp_file_trusted(&self, file: &McpFile) -> Result<(), String> {
         let item = TrustItem::for_mcp_servers(file);
         item.map_or(Ok(()), |item| self.decisions.check_trusted(&item))
     }
@@ -149,13 +149,13 @@ impl McpTools {
     /// new version can't be used.
     pub fn read_changed_file(&self) -> Option<Result<McpFile, String>> {
         let file = McpFile::load(&self.config);
-        if file == self.current_set().file {
+        if file == self.current_server_set().file {
             return None;
         }
         if let Some(problem) = file.problems.first() {
             return Some(Err(problem.to_string()));
         }
-        Some(self.check_trust(&file).map(|()| file))
+        Some(self.check_mcp_file_trusted(&file).map(|()| file))
     }
 
     /// Switches to this version of `.mcp.json` and this client. The previous client is closed when
@@ -167,7 +167,7 @@ impl McpTools {
     }
 
     fn install_servers(&self, file: McpFile, client: Arc<dyn McpClient>) {
-        let ready = resolve_servers(&self.config, &file);
+        let ready = resolve_enabled_servers(&self.config, &file);
         let state = McpServerSet::new(file, ready, client);
         // Both locks are held, so that a concurrent release finds the set either in `retired` or in
         // `current`.
@@ -177,8 +177,8 @@ impl McpTools {
     }
 
     /// Starts to close the unused clients, and returns for each a receiver that completes when the
-    /// client is closed. If a receiver is dropped, closing continues, and `close` still waits for
-    /// it.
+    /// client is closed. If a receiver is dropped, closing continues, and
+    /// `close_mcp_clients` still waits for it.
     fn close_unused_clients(&self) -> Vec<oneshot::Receiver<()>> {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         while closing.tasks.try_join_next().is_some() {}
@@ -201,24 +201,24 @@ impl McpTools {
     /// Removes the clients of earlier versions that no run uses any more, and returns them.
     fn take_unused_clients(&self) -> Vec<Arc<dyn McpClient>> {
         let mut before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
-        let unneeded = before.extract_if(.., |state| state.claims().is_empty());
+        let unneeded = before.extract_if(.., |state| state.lock_claims().is_empty());
         unneeded.map(|state| Arc::clone(&state.client)).collect()
     }
 
     /// Returns all server sets whose clients are not closed yet.
-    fn unclosed_sets(&self) -> Vec<Arc<McpServerSet>> {
+    fn unclosed_server_sets(&self) -> Vec<Arc<McpServerSet>> {
         let before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
-        before.iter().cloned().chain([self.current_set()]).collect()
+        before.iter().cloned().chain([self.current_server_set()]).collect()
     }
 
     /// Closes all clients. A server that does not stop in time is abandoned. Operations that must
     /// not be interrupted have their own time limit.
-    pub async fn close(&self) {
+    pub async fn close_mcp_clients(&self) {
         let (closing, states) = {
             // Holding the lock makes sure that a concurrently released client is found in one of
             // the two lists.
             let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-            (std::mem::take(&mut *closing), self.unclosed_sets())
+            (std::mem::take(&mut *closing), self.unclosed_server_sets())
         };
         close_all_clients(closing, &states).await;
     }
@@ -246,7 +246,7 @@ impl McpTools {
         let line = self.client_for_claim(claim_id);
         let result = self
             .slow_notice
-            .wait_for_server(server, line.server_tools(server, tool, claim_id))
+            .wait_for_server(server, line.list_server_tools(server, tool, claim_id))
             .await;
         let tools = result.map_err(|why| {
             let stop = match why.ends_with(['.', '?', '!']) {
@@ -276,8 +276,11 @@ impl McpTools {
     }
 
     /// Returns the tools of all MCP servers that are not disabled.
-    async fn load_all_tools(&self, claim_id: ClaimId) -> Result<Vec<RegisteredTool>, String> {
-        let state = self.current_set();
+    async fn load_tools_of_all_servers(
+        &self,
+        claim_id: ClaimId,
+    ) -> Result<Vec<RegisteredTool>, String> {
+        let state = self.current_server_set();
         // With an invalid file the list of servers is unknown.
         if let Some(why) = state.file.unusable_reason() {
             return Err(format!("{why}."));
@@ -297,39 +300,39 @@ impl ExternalToolSource for McpTools {
         name: &str,
         claim_id: ClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
-        Some(match parse_tool_name(name)? {
-            (ALL_SERVERS, None) => self.load_all_tools(claim_id).await,
+        Some(match parse_mcp_tool_name(name)? {
+            (ALL_SERVERS, None) => self.load_tools_of_all_servers(claim_id).await,
             (server, tool) => self.load_server_tools(server, tool, claim_id).await,
         })
     }
 
     async fn release_tools(&self, claim_id: ClaimId) {
-        let states = self.unclosed_sets();
-        join_all(states.iter().map(|state| state.client.release_claim(claim_id))).await;
+        let states = self.unclosed_server_sets();
+        join_all(states.iter().map(|state| state.client.close_claim_connections(claim_id))).await;
         for state in &states {
-            state.claims().remove(&claim_id);
+            state.lock_claims().remove(&claim_id);
         }
-        // An error means that `close` has taken over the closing.
+        // An error means that `close_mcp_clients` has taken over the closing.
         join_all(self.close_unused_clients()).await;
     }
 }
 
-async fn close_all_clients(closing: ClosingClients, server_sets: &[Arc<McpServerSet>]) {
-    let ClosingClients { clients: mut lines, mut tasks } = closing;
+async fn close_all_clients(closing: ClosingMcpClients, server_sets: &[Arc<McpServerSet>]) {
+    let ClosingMcpClients { clients: mut lines, mut tasks } = closing;
     let all = async {
-        join_all(server_sets.iter().map(|state| state.client.close())).await;
+        join_all(server_sets.iter().map(|state| state.client.close_all_connections())).await;
         while tasks.join_next().await.is_some() {}
     };
     if tokio::time::timeout(CLOSE_TIMEOUT, all).await.is_err() {
         tracing::warn!("MCP servers did not stop in time and were abandoned");
     }
     lines.extend(server_sets.iter().map(|state| Arc::clone(&state.client)));
-    join_all(lines.iter().map(|line| line.finish_token_refreshes())).await;
+    join_all(lines.iter().map(|line| line.wait_for_token_refreshes())).await;
 }
 
 /// Closes the connections of a client, and waits for operations that must not be interrupted. Then
 /// the client can be dropped.
 async fn close_client(client: &dyn McpClient) {
-    client.close().await;
-    client.finish_token_refreshes().await;
+    client.close_all_connections().await;
+    client.wait_for_token_refreshes().await;
 }

@@ -65,7 +65,7 @@ impl ModelSelector {
     /// # Errors
     /// A price of the project is invalid.
     pub fn from_config(config: &Config) -> Result<Self, String> {
-        let prices = config.prices().map_err(|bad| bad.to_string())?;
+        let prices = config.price_table().map_err(|bad| bad.to_string())?;
         let mut names = BTreeMap::new();
         for (name, model) in config.model_aliases().aliases {
             let origin = config.settings.get(&format!("models.{name}"));
@@ -74,7 +74,7 @@ impl ModelSelector {
         }
         let env = config.env.clone();
         if let Some((model, origin)) =
-            moonshot_model(&env, IDLE_MODEL_VAR, || prices.idle_model(MOONSHOT_PROVIDER))
+            choose_moonshot_model(&env, IDLE_MODEL_VAR, || prices.idle_model(MOONSHOT_PROVIDER))
         {
             names.entry(IDLE_ALIAS.to_owned()).or_insert((model, origin));
         }
@@ -84,7 +84,7 @@ impl ModelSelector {
     /// Returns the model that the environment sets for runs that an `idle_tick` event starts. It
     /// overrides the model in the agent's file.
     pub fn idle_model_override(&self) -> Option<String> {
-        moonshot_model(&self.env, IDLE_MODEL_VAR, || None).map(|(model, _)| model)
+        choose_moonshot_model(&self.env, IDLE_MODEL_VAR, || None).map(|(model, _)| model)
     }
 
     /// Returns the idle model of the provider that has this model: the model for runs that an
@@ -95,7 +95,8 @@ impl ModelSelector {
         let (provider, _) = choice.name.split_once('/')?;
         let listed = || self.prices.idle_model(provider);
         if provider == MOONSHOT_PROVIDER {
-            return moonshot_model(&self.env, IDLE_MODEL_VAR, listed).map(|(model, _)| model);
+            return choose_moonshot_model(&self.env, IDLE_MODEL_VAR, listed)
+                .map(|(model, _)| model);
         }
         listed().map(|model| format!("{provider}/{model}"))
     }
@@ -123,20 +124,20 @@ impl ModelSelector {
         if let Some(choice) = self.choose_model_by_api_key() {
             return Ok(choice);
         }
-        let local = self.providers.find("ollama").ok();
+        let local = self.providers.find_provider("ollama").ok();
         match local.and_then(ollama) {
             Some(model) => Ok(ModelChoice {
                 name: format!("ollama/{model}"),
                 reason: ModelChoiceReason::Ollama,
             }),
-            None => Err(self.no_model_message()),
+            None => Err(self.no_model_configured_message()),
         }
     }
 
     /// Selects the default model of the first provider whose API key is set.
     fn choose_model_by_api_key(&self) -> Option<ModelChoice> {
         PROVIDER_ORDER.iter().find_map(|name| {
-            let provider = self.providers.find(name).ok()?;
+            let provider = self.providers.find_provider(name).ok()?;
             let (variable, _) = provider.api_key(&self.env)?;
             Some(ModelChoice {
                 name: self.default_model(name)?,
@@ -149,7 +150,7 @@ impl ModelSelector {
     pub fn default_model(&self, provider: &str) -> Option<String> {
         let listed = || self.prices.default_model(provider);
         if provider == MOONSHOT_PROVIDER {
-            return moonshot_model(&self.env, CONVERSATION_MODEL_VAR, listed)
+            return choose_moonshot_model(&self.env, CONVERSATION_MODEL_VAR, listed)
                 .map(|(model, _)| model);
         }
         listed().map(|model| format!("{provider}/{model}"))
@@ -189,7 +190,7 @@ impl ModelSelector {
     /// Returns the prices and limits of a model. Unknown limits are estimated; an unknown price
     /// stays unknown.
     pub fn pricing(&self, provider: &str, model: &str) -> ModelPricing {
-        let entry = self.prices.find_entry(provider, model);
+        let entry = self.prices.find_model_entry(provider, model);
         entry.map_or_else(ModelPricing::default, |entry| entry.pricing())
     }
 
@@ -223,11 +224,11 @@ impl ModelSelector {
     }
 
     /// Returns the error message that no model is configured. It lists all ways to configure one.
-    fn no_model_message(&self) -> String {
+    fn no_model_configured_message(&self) -> String {
         let with_default = PROVIDER_ORDER.iter().filter(|name| self.default_model(name).is_some());
         let variables: Vec<String> = with_default
-            .filter_map(|name| self.providers.find(name).ok())
-            .filter(|provider| provider.needs_key())
+            .filter_map(|name| self.providers.find_provider(name).ok())
+            .filter(|provider| provider.needs_api_key())
             .map(Provider::joined_key_variables)
             .collect();
         let mut message = format!(
@@ -238,7 +239,7 @@ impl ModelSelector {
         );
         // A provider with many models has no default, so its key alone does not select a model.
         for name in PROVIDER_ORDER {
-            if let Ok(provider) = self.providers.find(name)
+            if let Ok(provider) = self.providers.find_provider(name)
                 && let Some((variable, _)) = provider.api_key(&self.env)
                 && self.default_model(name).is_none()
             {
@@ -253,7 +254,7 @@ impl ModelSelector {
 }
 
 /// Returns a Moonshot model, and where its name comes from: a variable or the price table.
-fn moonshot_model<'a>(
+fn choose_moonshot_model<'a>(
     env: &Env,
     variable: &str,
     listed: impl FnOnce() -> Option<&'a str>,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::port::model::Model;
 use longhaul_core::time::{Clock, Millis};
-use longhaul_engine::services::{ModelError, ModelResolver, ResolvedModel};
+use longhaul_engine::services::{ModelResolver, ResolveModelError, ResolvedModel};
 use longhaul_model::http::HttpClient;
 use longhaul_model::image_source::ImageSource;
 use longhaul_model::scripted::{SCRIPT_BYTES_MAX, Script, ScriptedModel};
@@ -35,7 +35,7 @@ const OPEN_MODELS_MAX: usize = 256;
 
 /// An open model, with the time and size that its script or cassette file had when it was opened.
 #[derive(Debug)]
-struct OpenModel {
+struct OpenedModel {
     model: Arc<dyn Model>,
     stamp: Option<FileStamp>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct ModelRegistry {
     selector: Result<ModelSelector, String>,
     clock: Arc<dyn Clock>,
     image_source: Option<Arc<dyn ImageSource>>,
-    open_models: Mutex<BTreeMap<String, OpenModel>>,
+    open_models: Mutex<BTreeMap<String, OpenedModel>>,
     http_clients: Mutex<BTreeMap<String, HttpClient>>,
     ollama_cache: Mutex<Option<(Millis, Option<String>)>>,
 }
@@ -80,35 +80,37 @@ impl ModelRegistry {
         &self,
         selector: &ModelSelector,
         name: &str,
-    ) -> Result<Arc<dyn Model>, ModelError> {
+    ) -> Result<Arc<dyn Model>, ResolveModelError> {
         let (provider, model) = name.split_once('/').unwrap_or((name, ""));
         if provider == SCRIPTED_PROVIDER {
             if !is_script_name(model) {
-                return Err(ModelError::NotConfigured(format!(
+                return Err(ResolveModelError::NotConfigured(format!(
                     "`{model}` is not a valid script name: use letters, digits, `-`, `_` and `.`."
                 )));
             }
-            let script = load_script(&self.config.root, model).ok_or_else(|| {
-                ModelError::NotConfigured(format!(
+            let script = load_model_script(&self.config.root, model).ok_or_else(|| {
+                ResolveModelError::NotConfigured(format!(
                     "There is no script for the model `scripted/{model}`. Write \
                      scripts/{model}.yaml."
                 ))
             })?;
-            let script = script.map_err(ModelError::InvalidScript)?;
+            let script = script.map_err(ResolveModelError::InvalidScript)?;
             let clock = Arc::clone(&self.clock);
             let played = ScriptedModel::new(model, script, clock);
-            return Ok(Arc::new(match selector.prices.find_entry(SCRIPTED_PROVIDER, model) {
-                Some(own) => played.with_pricing(own),
-                None => played,
-            }));
+            return Ok(Arc::new(
+                match selector.prices.find_model_entry(SCRIPTED_PROVIDER, model) {
+                    Some(own) => played.with_pricing(own),
+                    None => played,
+                },
+            ));
         }
         if provider == CASSETTE_PROVIDER {
             return Ok(Arc::new(cassettes::open_cassette(&self.config, model)?));
         }
-        let provider = selector.providers.find(provider)?;
+        let provider = selector.providers.find_provider(provider)?;
         let key = provider.api_key(&selector.env);
-        if provider.needs_key() && key.is_none() {
-            return Err(ModelError::NotConfigured(format!(
+        if provider.needs_api_key() && key.is_none() {
+            return Err(ResolveModelError::NotConfigured(format!(
                 "There is no key for `{}`: set {}.",
                 provider.name,
                 provider.joined_key_variables()
@@ -121,11 +123,11 @@ impl ModelRegistry {
             pricing: selector.pricing(&provider.name, model),
         };
         let ctx = AdapterContext {
-            http: self.http_client(provider)?,
+            http: self.provider_http_client(provider)?,
             clock: Arc::clone(&self.clock),
             image_source: self.image_source.clone(),
         };
-        Ok(adapter::create_adapter(spec, ctx)?)
+        Ok(adapter::create_model_adapter(spec, ctx)?)
     }
 
     /// Returns the modification time and size of the script or cassette file of a model. `None`
@@ -137,7 +139,7 @@ impl ModelRegistry {
                 folder.join(format!("{script}.yaml"))
             }
             (CASSETTE_PROVIDER, cassette_name) => {
-                cassettes::cassette_file_of_model(&self.config, cassette_name)?
+                cassettes::cassette_path_of_model(&self.config, cassette_name)?
             }
             _ => return None,
         };
@@ -147,8 +149,8 @@ impl ModelRegistry {
 
     /// Returns the HTTP client of a provider. All models of the provider share it and its
     /// connections.
-    fn http_client(&self, provider: &Provider) -> Result<HttpClient, String> {
-        let mut clients = lock(&self.http_clients);
+    fn provider_http_client(&self, provider: &Provider) -> Result<HttpClient, String> {
+        let mut clients = lock_ignoring_poison(&self.http_clients);
         if let Some(client) = clients.get(&provider.name) {
             return Ok(client.clone());
         }
@@ -162,7 +164,7 @@ impl ModelRegistry {
     /// Checks that the user's data may be sent to a provider. Called on every use, so that revoked
     /// trust also affects open models.
     fn check_provider_trust(&self, provider: &str) -> Result<(), String> {
-        let item = egress::provider_item(&self.config, provider);
+        let item = egress::provider_trust_item(&self.config, provider);
         item.map_or(Ok(()), |item| self.decisions.check_trusted(&item))
     }
 
@@ -170,35 +172,37 @@ impl ModelRegistry {
     /// no model.
     fn first_ollama_model(&self, provider: &Provider) -> Option<String> {
         let now = self.clock.monotonic_time();
-        let cached = lock(&self.ollama_cache).clone();
+        let cached = lock_ignoring_poison(&self.ollama_cache).clone();
         if let Some((at, answer)) = cached
-            && now.minus(at) < ollama::cache_ttl(answer.as_deref())
+            && now.minus(at) < ollama::first_model_cache_ttl(answer.as_deref())
         {
             return answer;
         }
         // The lock is not held during the request.
         let answer = ollama::fetch_first_model(provider, self.clock.now());
-        *lock(&self.ollama_cache) = Some((now, answer.clone()));
+        *lock_ignoring_poison(&self.ollama_cache) = Some((now, answer.clone()));
         answer
     }
 }
 
 /// Loads the script `name` of the project or, if the project has none, of the built-in agent.
 /// `None` means that there is neither; the error describes an invalid script.
-pub fn load_script(root: &Path, name: &str) -> Option<Result<Script, String>> {
+pub fn load_model_script(root: &Path, name: &str) -> Option<Result<Script, String>> {
     let path = Path::new(SCRIPTS_FOLDER).join(format!("{name}.yaml"));
     let display_path = path.display();
     let bytes = match project_file::read_file_in_project(root, &path, SCRIPT_BYTES_MAX) {
         Ok(bytes) => bytes,
         Err(ProjectFileError::Missing) => {
             let text = built_in::built_in_script(name)?;
-            let script = Script::parse(&format!("built-in/{name}.yaml"), text);
+            let script = Script::parse_yaml(&format!("built-in/{name}.yaml"), text);
             return Some(script.map_err(|why| why.to_string()));
         }
         Err(error) => return Some(Err(format!("{display_path}: {error}"))),
     };
     Some(match String::from_utf8(bytes) {
-        Ok(text) => Script::parse(&display_path.to_string(), &text).map_err(|why| why.to_string()),
+        Ok(text) => {
+            Script::parse_yaml(&display_path.to_string(), &text).map_err(|why| why.to_string())
+        }
         Err(_) => Err(format!("{display_path} is not UTF-8")),
     })
 }
@@ -209,12 +213,12 @@ fn is_script_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ModelResolver for ModelRegistry {
-    fn resolve(&self, name: Option<&str>) -> Result<ResolvedModel, ModelError> {
+    fn resolve_model_name(&self, name: Option<&str>) -> Result<ResolvedModel, ResolveModelError> {
         let selector = self.selector.as_ref().map_err(Clone::clone)?;
         let choice = selector.choose_model(name, |provider| {
             self.check_provider_trust(&provider.name).ok()?;
@@ -224,20 +228,20 @@ impl ModelResolver for ModelRegistry {
         let provider = name.split_once('/').map_or("", |(provider, _)| provider);
         self.check_provider_trust(provider)?;
         let stamp = self.model_file_stamp(&name);
-        if let Some(cached) = lock(&self.open_models).get(&name)
+        if let Some(cached) = lock_ignoring_poison(&self.open_models).get(&name)
             && cached.stamp == stamp
         {
             let model = Arc::clone(&cached.model);
             return Ok(ResolvedModel { name, model });
         }
         let model = self.open_model(selector, &name)?;
-        let mut open_models = lock(&self.open_models);
+        let mut open_models = lock_ignoring_poison(&self.open_models);
         // Names come from outside, so the cache is bounded. A model in use is kept alive by its
         // users.
         if open_models.len() >= OPEN_MODELS_MAX {
             open_models.clear();
         }
-        let opened_model = OpenModel { model: Arc::clone(&model), stamp };
+        let opened_model = OpenedModel { model: Arc::clone(&model), stamp };
         open_models.insert(name.clone(), opened_model);
         Ok(ResolvedModel { name, model })
     }

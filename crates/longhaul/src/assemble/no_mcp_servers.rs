@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use longhaul_core::port::tool::{ClaimId, Tool};
 use longhaul_core::time::Clock;
 
-use crate::assemble::mcp_client::{McpCheckError, McpClient, ServerReport};
+use crate::assemble::mcp_client::{McpCheckError, McpClient, McpServerReport};
 use crate::config::settings::Config;
 use crate::mcp::file::{McpFile, NO_CLIENT};
 use crate::mcp::name::FILE_NAME;
@@ -41,7 +41,7 @@ struct NoMcpServers;
 
 #[async_trait]
 impl McpClient for NoMcpServers {
-    async fn server_tools(
+    async fn list_server_tools(
         &self,
         _: &str,
         _: Option<&str>,
@@ -50,13 +50,13 @@ impl McpClient for NoMcpServers {
         Err(NO_CLIENT.to_owned())
     }
 
-    async fn check_server(&self, _: &str) -> Result<ServerReport, McpCheckError> {
+    async fn check_server(&self, _: &str) -> Result<McpServerReport, McpCheckError> {
         Err(McpCheckError { message: NO_CLIENT.to_owned(), needs_login: false })
     }
 
-    async fn release_claim(&self, _: ClaimId) {}
+    async fn close_claim_connections(&self, _: ClaimId) {}
 
-    async fn close(&self) {}
+    async fn close_all_connections(&self) {}
 
-    async fn finish_token_refreshes(&self) {}
+    async fn wait_for_token_refreshes(&self) {}
 }

@@ -28,7 +28,7 @@ const FOUND_MODEL_TTL: Millis = Millis::from_secs(5);
 const NO_MODEL_TTL: Millis = Millis::from_secs(30);
 
 /// Returns how long the answer of Ollama is cached.
-pub(crate) fn cache_ttl(model: Option<&str>) -> Millis {
+pub(crate) fn first_model_cache_ttl(model: Option<&str>) -> Millis {
     match model {
         Some(_) => FOUND_MODEL_TTL,
         None => NO_MODEL_TTL,
@@ -45,7 +45,7 @@ pub(crate) fn fetch_first_model(provider: &Provider, now: Timestamp) -> Option<S
         ..provider.limits
     };
     let http = HttpClient::new(&provider.base_url, limits).ok()?;
-    let (name, headers) = (provider.name.clone(), provider.headers());
+    let (name, headers) = (provider.name.clone(), provider.revealed_headers());
     let (tell, receiver) = mpsc::channel();
     let request_models = move || {
         let runtime = tokio::runtime::Builder::new_current_thread();

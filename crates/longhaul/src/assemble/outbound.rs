@@ -11,7 +11,7 @@ use longhaul_core::time::Clock;
 use longhaul_tool::outbound::{Allowlist, GuardedClient};
 use longhaul_tool::{FileLocation, HttpFetch, LogInteraction};
 
-use crate::assemble::trusted_tools::{MessageSender, message_sender};
+use crate::assemble::trusted_tools::{MessageSender, create_message_sender};
 use crate::config::layer::{self, ConfigFileScope};
 use crate::config::schema::LOG_FILE_KEY;
 use crate::config::settings::Config;
@@ -45,7 +45,7 @@ impl OutboundTools {
             allowlist.map_err(|bad| format!("`{ALLOW_KEY}`: {bad}"))
         };
         let mut open = allowlist(&config.text_list(ALLOW_KEY))?;
-        if egress::outbound_item(config)
+        if egress::outbound_trust_item(config)
             .is_some_and(|item| TrustDecisions::new(config).check_trusted(&item).is_err())
         {
             open = allowlist(&user_allowed_hosts(config))?;
@@ -54,7 +54,7 @@ impl OutboundTools {
         let fetch = HttpFetch::new(Arc::clone(&guarded)).map_err(|bad| bad.to_string())?;
         let log = LogInteraction::tool(interaction_log_file(config)?, Arc::clone(clock));
         let log = log.map_err(|bad| bad.to_string())?;
-        let sender = message_sender(config, clock, &guarded)?;
+        let sender = create_message_sender(config, clock, &guarded)?;
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(fetch), log];
         if sender.project_target.is_none() {
             tools.push(Arc::clone(&sender.tool));
@@ -67,7 +67,7 @@ impl OutboundTools {
 /// that of the project.
 fn user_allowed_hosts(config: &Config) -> Vec<String> {
     let file = config.user_file.as_ref();
-    let layer = file.and_then(|file| layer::load_layer(file, file, ConfigFileScope::User));
+    let layer = file.and_then(|file| layer::load_config_layer(file, file, ConfigFileScope::User));
     let allow_value = layer.and_then(|mut layer| layer.values.remove(ALLOW_KEY));
     let Some((SettingValue::TextList(allow), _)) = allow_value else {
         return Vec::new();

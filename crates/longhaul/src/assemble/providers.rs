@@ -51,7 +51,7 @@ impl Provider {
     }
 
     /// Whether the provider needs an API key.
-    pub fn needs_key(&self) -> bool {
+    pub fn needs_api_key(&self) -> bool {
         !self.key_env.is_empty()
     }
 
@@ -61,7 +61,7 @@ impl Provider {
     }
 
     /// Returns the HTTP headers that are added to every request to the provider.
-    pub fn headers(&self) -> Vec<(String, String)> {
+    pub fn revealed_headers(&self) -> Vec<(String, String)> {
         let pairs = self.headers.iter();
         pairs.map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
     }
@@ -69,7 +69,7 @@ impl Provider {
     fn from_config(name: &str, config: &Config) -> Option<Self> {
         let path = |key: &str| format!("providers.{name}.{key}");
         let built_in = built_in_providers::find_built_in_provider(name);
-        let api = config.text(&path("api")).and_then(ApiFormat::parse);
+        let api = config.text(&path("api")).and_then(ApiFormat::from_name);
         let host = (name == "ollama").then(|| config.env.var(ollama_host::HOST_VAR));
         let host = host.flatten().and_then(ollama_host::ollama_base_url);
         let base_url = config.text(&path("base_url")).map(str::to_owned);
@@ -92,8 +92,8 @@ impl Provider {
             is_configured: host.is_some() || config.settings_below(&prefix).next().is_some(),
             base_url: base_url.or(host).or(built_in.map(|built_in| built_in.base_url.to_owned()))?,
             key_env,
-            headers: configured_headers(config, &path("headers")),
-            fields: configured_fields(config, &path("fields")),
+            headers: configured_request_headers(config, &path("headers")),
+            fields: configured_request_fields(config, &path("fields")),
             quirks: config.text_list(&path("quirks")),
             limits: HttpLimits {
                 connect: duration_or("connect_timeout", standard.connect),
@@ -105,7 +105,7 @@ impl Provider {
     }
 }
 
-fn configured_headers(config: &Config, setting_path: &str) -> Vec<(String, SecretText)> {
+fn configured_request_headers(config: &Config, setting_path: &str) -> Vec<(String, SecretText)> {
     let all = config.settings_below(setting_path).filter_map(|(name, setting)| {
         let SettingValue::Secret(value) = &setting.value else {
             return None;
@@ -115,7 +115,7 @@ fn configured_headers(config: &Config, setting_path: &str) -> Vec<(String, Secre
     all.collect()
 }
 
-fn configured_fields(config: &Config, setting_path: &str) -> Map<String, Json> {
+fn configured_request_fields(config: &Config, setting_path: &str) -> Map<String, Json> {
     let all = config.settings_below(setting_path).filter_map(|(name, setting)| {
         let SettingValue::Any(value) = &setting.value else {
             return None;
@@ -145,7 +145,7 @@ impl Providers {
     }
 
     /// Returns all providers that have a server, so not `scripted` and `cassette`.
-    pub fn all(&self) -> &[Provider] {
+    pub fn as_slice(&self) -> &[Provider] {
         &self.0
     }
 
@@ -153,7 +153,7 @@ impl Providers {
     ///
     /// # Errors
     /// The name is unknown. The message has a suggestion and explains how to define a provider.
-    pub fn find(&self, name: &str) -> Result<&Provider, String> {
+    pub fn find_provider(&self, name: &str) -> Result<&Provider, String> {
         let found = self.0.iter().find(|provider| provider.name == name);
         found.ok_or_else(|| self.unknown_provider_message(name))
     }

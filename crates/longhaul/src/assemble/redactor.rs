@@ -12,7 +12,7 @@ use crate::config::settings::Config;
 /// Builds a redactor that replaces the secret values of a project's variables.
 pub fn build_redactor(config: &Config) -> Redactor {
     let keys = Providers::from_config(config);
-    let keys = keys.all().iter().flat_map(|provider| &provider.key_env);
+    let keys = keys.as_slice().iter().flat_map(|provider| &provider.key_env);
     let mut names = config.secret_names();
     names.extend(keys.cloned());
     names.sort_unstable();
@@ -37,8 +37,8 @@ impl Redact for ProjectRedactor {
         }
     }
 
-    fn partial_secret_len(&self, text: &str) -> usize {
-        self.0.partial_secret_len(text).max(partial_token_suffix_len(text))
+    fn partial_secret_suffix_len(&self, text: &str) -> usize {
+        self.0.partial_secret_suffix_len(text).max(partial_token_suffix_len(text))
     }
 }
 
@@ -63,7 +63,7 @@ mod tests {
             ("it is t0ken-of-a", "t0ken-of-a"),
             ("it is nothing", ""),
         ] {
-            assert_eq!(redactor.partial_secret_len(text), partial.len(), "{text}");
+            assert_eq!(redactor.partial_secret_suffix_len(text), partial.len(), "{text}");
         }
         let clean = redactor.redact("t0ken-of-a-login, s3cret-of-a-project");
         assert!(!clean.contains("of-a"), "{clean}");

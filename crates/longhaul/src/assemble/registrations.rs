@@ -15,7 +15,7 @@ use longhaul_engine::agent::config::PerceptionSource;
 use longhaul_engine::agent::{Agent, AgentRegistry};
 use longhaul_engine::context_providers::ContextProviderRegistry;
 use longhaul_engine::services::{
-    ContextProviders, ModelError, ModelResolver, NoContextProviders, ResolvedModel,
+    ContextProviders, ModelResolver, NoContextProviders, ResolveModelError, ResolvedModel,
 };
 use longhaul_engine::tool_registry::{ToolRegistrationError, ToolRegistry};
 
@@ -30,7 +30,7 @@ use crate::handler::tasks::HandlerTasks;
 
 /// Everything that a program registers before it opens a runtime.
 #[derive(Debug, Default)]
-pub(crate) struct Registrations {
+pub(crate) struct RuntimeRegistrations {
     pub(crate) agents: Vec<Agent>,
     pub(crate) handlers: Vec<Handler>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
@@ -39,7 +39,7 @@ pub(crate) struct Registrations {
     first_duplicate: Option<(&'static str, String)>,
 }
 
-impl Registrations {
+impl RuntimeRegistrations {
     pub(crate) fn add_model(&mut self, name: String, model: Arc<dyn Model>) {
         if self.models.insert(name.clone(), model).is_some() {
             self.first_duplicate = Some(("model", name));
@@ -57,7 +57,7 @@ impl Registrations {
     }
 
     /// Returns the kind and the name of the first registration whose name is used twice.
-    pub(crate) fn duplicate_name(&self) -> Option<(&'static str, String)> {
+    pub(crate) fn find_duplicate_name(&self) -> Option<(&'static str, String)> {
         let agents = self.agents.iter().map(|agent| agent.name.as_str());
         let handlers = self.handlers.iter().map(|handler| handler.name.as_str());
         let mut seen = BTreeSet::new();
@@ -70,13 +70,13 @@ impl Registrations {
     /// Checks the registered agents by the rules for agent files, and that the models and context
     /// providers they name exist. The error is the name of an invalid agent and all of its
     /// problems.
-    pub(crate) fn check_agents(
+    pub(crate) fn check_registered_agents(
         &mut self,
         config: &Config,
         ctx: &LoadContext<'_>,
     ) -> Result<(), (String, Vec<String>)> {
         let selector = ModelSelector::from_config(config);
-        let providers = self.context_providers(Arc::new(NoContextProviders));
+        let providers = self.context_providers_with_fallback(Arc::new(NoContextProviders));
         for agent in &mut self.agents {
             let mut problems = in_code::find_agent_problems(agent, ctx);
             for model in agent.models.iter().chain(&agent.idle_models) {
@@ -87,7 +87,7 @@ impl Registrations {
             if let Some(source @ PerceptionSource::Named(_)) =
                 agent.perception.as_ref().map(|perception| &perception.source)
             {
-                problems.extend(providers.resolve(source).err());
+                problems.extend(providers.resolve_provider(source).err());
             }
             if !problems.is_empty() {
                 return Err((agent.name.to_string(), problems));
@@ -139,13 +139,16 @@ impl Registrations {
 
     /// Returns a resolver for the registered models. It passes the names of all other models to
     /// `others`.
-    pub(crate) fn model_resolver(&self, others: Arc<dyn ModelResolver>) -> Arc<dyn ModelResolver> {
+    pub(crate) fn model_resolver_with_fallback(
+        &self,
+        others: Arc<dyn ModelResolver>,
+    ) -> Arc<dyn ModelResolver> {
         Arc::new(RegisteredModelResolver { models: self.models.clone(), fallback: others })
     }
 
     /// Returns the registered context providers. Providers that are not registered are looked up in
     /// `others`.
-    pub(crate) fn context_providers(
+    pub(crate) fn context_providers_with_fallback(
         &self,
         others: Arc<dyn ContextProviders>,
     ) -> Arc<dyn ContextProviders> {
@@ -167,7 +170,7 @@ fn unknown_model_message(selector: Result<&ModelSelector, &String>, name: &str) 
         let choice = selector.choose_model(Some(name), |_| None)?;
         match choice.name.split_once('/') {
             Some((SCRIPTED_PROVIDER | CASSETTE_PROVIDER, _)) | None => Ok(()),
-            Some((provider, _)) => selector.providers.find(provider).map(drop),
+            Some((provider, _)) => selector.providers.find_provider(provider).map(drop),
         }
     });
     choice_result.err()
@@ -181,12 +184,12 @@ struct RegisteredModelResolver {
 }
 
 impl ModelResolver for RegisteredModelResolver {
-    fn resolve(&self, name: Option<&str>) -> Result<ResolvedModel, ModelError> {
+    fn resolve_model_name(&self, name: Option<&str>) -> Result<ResolvedModel, ResolveModelError> {
         match name.and_then(|name| self.models.get_key_value(name)) {
             Some((name, model)) => {
                 Ok(ResolvedModel { name: name.clone(), model: Arc::clone(model) })
             }
-            None => self.fallback.resolve(name),
+            None => self.fallback.resolve_model_name(name),
         }
     }
 

@@ -13,16 +13,16 @@ type NoticeFn = Box<dyn Fn(&str) + Send + Sync>;
 
 /// Reports slow MCP servers to a callback, or to the log if no callback is set.
 #[derive(Default)]
-pub(crate) struct SlowServerNotice(OnceLock<NoticeFn>);
+pub(crate) struct SlowServerNotifier(OnceLock<NoticeFn>);
 
-impl fmt::Debug for SlowServerNotice {
+impl fmt::Debug for SlowServerNotifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_set = self.0.get().is_some();
-        f.debug_tuple("SlowServerNotice").field(&is_set).finish()
+        f.debug_tuple("SlowServerNotifier").field(&is_set).finish()
     }
 }
 
-impl SlowServerNotice {
+impl SlowServerNotifier {
     /// Sets the callback that receives the name of a slow server. Only the first call has an
     /// effect.
     pub(crate) fn set_callback(&self, callback: impl Fn(&str) + Send + Sync + 'static) {

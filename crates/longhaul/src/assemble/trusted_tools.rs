@@ -42,7 +42,7 @@ pub struct MessageSender {
 
 /// Creates the tool `send_message` from the project's settings. The error describes the invalid
 /// setting.
-pub(crate) fn message_sender(
+pub(crate) fn create_message_sender(
     config: &Config,
     clock: &Arc<dyn Clock>,
     out: &Arc<GuardedClient>,
@@ -107,10 +107,10 @@ impl TrustCheckedTools {
     ) -> Option<(&Arc<dyn Tool>, TrustItem)> {
         match name {
             // Only for an agent, since a person approves the agent together with its shell access.
-            SHELL_TOOL => Some((&self.shell, items::shell_item(agent?))),
+            SHELL_TOOL => Some((&self.shell, items::shell_trust_item(agent?))),
             SEND_MESSAGE_TOOL => {
                 let deliver = self.sender.project_target.as_ref()?;
-                let item = egress::delivery_item(&self.root, deliver)?;
+                let item = egress::delivery_trust_item(&self.root, deliver)?;
                 Some((&self.sender.tool, item))
             }
             _ => None,

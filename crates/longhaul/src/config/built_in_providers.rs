@@ -31,7 +31,7 @@ pub enum ApiFormat {
 
 impl ApiFormat {
     /// Parses the name of an API format. `None` means that the name is unknown.
-    pub fn parse(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "anthropic" => Some(Self::Anthropic),
             "responses" => Some(Self::Responses),

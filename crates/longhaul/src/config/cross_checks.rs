@@ -26,8 +26,8 @@ pub(crate) fn check_setting_combinations(
     settings: &BTreeMap<String, Setting>,
 ) -> Vec<SettingError> {
     let mut faults = check_provider_settings(settings);
-    faults.extend(check_aliases(settings));
-    faults.extend(check_prices(settings));
+    faults.extend(check_model_aliases(settings));
+    faults.extend(check_price_overrides(settings));
     faults.extend(check_outbound_settings(settings));
     faults
 }
@@ -36,7 +36,7 @@ pub(crate) fn check_setting_combinations(
 fn check_outbound_settings(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
     let mut faults = Vec::new();
     if let Some(setting) = settings.get("outbound.allow") {
-        let texts = setting.value.texts();
+        let texts = setting.value.to_text_list();
         if let Err(bad) = Allowlist::new(texts.iter().map(String::as_str), false) {
             faults.push(setting_error(setting, &format!("`outbound.allow`: {bad}")));
         }
@@ -51,11 +51,14 @@ fn check_outbound_settings(settings: &BTreeMap<String, Setting>) -> Vec<SettingE
 }
 
 fn setting_error(setting: &Setting, message: &str) -> SettingError {
-    SettingError { location: error_location(&setting.origin), message: escape_to_one_line(message) }
+    SettingError {
+        location: setting_error_location(&setting.origin),
+        message: escape_to_one_line(message),
+    }
 }
 
 /// Returns where a setting with this origin can be corrected.
-pub(crate) fn error_location(origin: &SettingOrigin) -> ErrorLocation {
+pub(crate) fn setting_error_location(origin: &SettingOrigin) -> ErrorLocation {
     let at = |path: &std::path::Path, line| {
         ErrorLocation::File(path.to_path_buf(), Some(Position { line, column: 1 }))
     };
@@ -67,7 +70,9 @@ pub(crate) fn error_location(origin: &SettingOrigin) -> ErrorLocation {
             ErrorLocation::Environment(name.clone())
         }
         SettingOrigin::Flag(name) => ErrorLocation::Flag(name.clone()),
-        SettingOrigin::Merged(all) => all.last().map_or(ErrorLocation::Default, error_location),
+        SettingOrigin::Merged(all) => {
+            all.last().map_or(ErrorLocation::Default, setting_error_location)
+        }
         SettingOrigin::Default => ErrorLocation::Default,
     }
 }
@@ -83,8 +88,11 @@ fn check_provider_settings(settings: &BTreeMap<String, Setting>) -> Vec<SettingE
         let (keys, _) = keys_by_provider.entry(name).or_insert((BTreeSet::new(), setting));
         keys.insert(key);
         let unsaid = || {
-            let why =
-                unsupported_setting_error(provider_api(settings, name)?, key, &setting.value)?;
+            let why = unsupported_setting_error(
+                provider_api_format(settings, name)?,
+                key,
+                &setting.value,
+            )?;
             Some(format!("`{path}`: {why}"))
         };
         if let Some(message) = provider_setting_error(path, key, setting).or_else(unsaid) {
@@ -120,9 +128,9 @@ fn provider_setting_error(setting_path: &str, key: &str, setting: &Setting) -> O
 
 /// Returns the API format of a provider. `None` means that the provider is unknown and sets no
 /// format.
-fn provider_api(settings: &BTreeMap<String, Setting>, name: &str) -> Option<ApiFormat> {
+fn provider_api_format(settings: &BTreeMap<String, Setting>, name: &str) -> Option<ApiFormat> {
     let set = settings.get(&format!("providers.{name}.api"));
-    let set = set.and_then(|setting| ApiFormat::parse(setting.value.texts().first()?));
+    let set = set.and_then(|setting| ApiFormat::from_name(setting.value.to_text_list().first()?));
     set.or_else(|| built_in_providers::find_built_in_provider(name).map(|provider| provider.api))
 }
 
@@ -130,7 +138,7 @@ fn provider_api(settings: &BTreeMap<String, Setting>, name: &str) -> Option<ApiF
 /// fields that the adapter itself sets can't be overridden, and quirks exist only for `chat`.
 fn unsupported_setting_error(api: ApiFormat, key: &str, value: &SettingValue) -> Option<String> {
     if key == "quirks" {
-        let texts = value.texts();
+        let texts = value.to_text_list();
         return match api {
             ApiFormat::Chat => ServerQuirks::from_names(&texts).err(),
             ApiFormat::Anthropic | ApiFormat::Responses => texts.first().map(|quirk| {
@@ -197,7 +205,7 @@ fn is_header_name(name: &str) -> bool {
 
 /// Checks the model aliases. An alias must refer to a model; only `default` may refer to another
 /// alias, so that there are no cycles.
-fn check_aliases(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
+fn check_model_aliases(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
     let is_short =
         |name: &str| name == IDLE_ALIAS || settings.contains_key(&format!("models.{name}"));
     let is_model = |name: &str| {
@@ -224,7 +232,7 @@ fn check_aliases(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
     faults.collect()
 }
 
-fn check_prices(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
+fn check_price_overrides(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
     let own = price_overrides::collect_price_overrides(settings);
     let Ok(mut prices) = PriceTable::load_built_in() else {
         return Vec::new();

@@ -87,7 +87,7 @@ mod tests {
 
     /// Takes hours if the parser starts again at the first line for each line.
     #[test]
-    fn long_files_are_read_in_linear_time() {
+    fn long_dotenv_files_are_read_in_linear_time() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(FILE_NAME);
         let lines: String = (0..80_000).map(|n| format!("A{n:05}=1\n")).collect();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_never_longer_than_the_file() {
+    fn dotenv_values_are_never_longer_than_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let grown = format!("A={}\nB={}\n", "a".repeat(1_000), "$A".repeat(10_000));
         std::fs::write(folder.path().join(FILE_NAME), &grown).unwrap();

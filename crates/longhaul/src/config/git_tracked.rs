@@ -29,7 +29,7 @@ impl GitIndex {
         let top = folder.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok())?;
         let index = FileLocation::from(git_folder(top)?.join("index"));
         Some(Self {
-            index: index.read(INDEX_BYTES_MAX).ok()??,
+            index: index.read_regular_file(INDEX_BYTES_MAX).ok()??,
             folder: folder.strip_prefix(top).ok()?.to_path_buf(),
         })
     }
@@ -57,7 +57,7 @@ fn git_folder(repository_root: &Path) -> Option<PathBuf> {
     if git.is_dir() {
         return Some(git);
     }
-    let text = FileLocation::from(git).read(GIT_FILE_BYTES_MAX).ok()??;
+    let text = FileLocation::from(git).read_regular_file(GIT_FILE_BYTES_MAX).ok()??;
     let named = text.strip_prefix(b"gitdir: ")?.trim_ascii_end();
     Some(repository_root.join(OsStr::from_bytes(named)))
 }

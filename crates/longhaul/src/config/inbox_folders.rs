@@ -28,13 +28,13 @@ pub fn inbox_folders(config: &Config) -> Vec<InboxFolderConfig> {
         let agent = agents.get(&name).cloned();
         Some(InboxFolderConfig { name: InboxName::new(name).ok()?, agent })
     };
-    let mut folders: Vec<_> = folder_names(config).into_iter().filter_map(folder).collect();
+    let mut folders: Vec<_> = inbox_folder_names(config).into_iter().filter_map(folder).collect();
     folders.sort();
     folders.truncate(INBOXES_MAX);
     folders
 }
 
-fn folder_names(config: &Config) -> Vec<String> {
+fn inbox_folder_names(config: &Config) -> Vec<String> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(parent) = sys::open(config.root.join(INBOX_FOLDER), flags, Mode::empty()) else {
         return Vec::new();

@@ -35,7 +35,7 @@ pub(crate) enum ConfigFileScope {
 
 /// Loads the configuration file at `path`, shown as `display_path` in messages. `None` means that
 /// there is no file.
-pub(crate) fn load_layer(
+pub(crate) fn load_config_layer(
     path: &Path,
     display_path: &Path,
     owner: ConfigFileScope,
@@ -45,7 +45,7 @@ pub(crate) fn load_layer(
         message,
     };
     let mut layer = ConfigLayer::default();
-    let text = match read_text(path, owner) {
+    let text = match read_config_file(path, owner) {
         Ok(Some(text)) => text,
         Ok(None) => return None,
         Err(message) => {
@@ -56,7 +56,7 @@ pub(crate) fn load_layer(
     match toml::parse(&text) {
         Ok(node) => {
             let mut walk = LayerParser { layer: &mut layer, display_path };
-            walk.visit_table(&[], &node);
+            walk.collect_table_settings(&[], &node);
         }
         Err(ParseError { position, message }) => {
             layer.errors.push(setting_error(Some(position), message))
@@ -65,7 +65,7 @@ pub(crate) fn load_layer(
     Some(layer)
 }
 
-fn read_text(path: &Path, owner: ConfigFileScope) -> Result<Option<String>, String> {
+fn read_config_file(path: &Path, owner: ConfigFileScope) -> Result<Option<String>, String> {
     let bytes = match (owner, path.parent(), path.file_name()) {
         (ConfigFileScope::Project, Some(root), Some(name)) => {
             project_file::read_file_in_project(root, Path::new(name), FILE_BYTES_MAX)
@@ -89,14 +89,14 @@ struct LayerParser<'a> {
 }
 
 impl LayerParser<'_> {
-    fn add_error(&mut self, position: Position, message: String) {
+    fn add_setting_error(&mut self, position: Position, message: String) {
         self.layer.errors.push(SettingError {
             location: ErrorLocation::File(self.display_path.to_path_buf(), Some(position)),
             message: escape_to_one_line(&message),
         });
     }
 
-    fn visit_table(&mut self, table_path: &[&str], node: &Node) {
+    fn collect_table_settings(&mut self, table_path: &[&str], node: &Node) {
         let Some(entries) = node.as_table() else {
             let siblings = schema::sibling_setting_paths(&[table_path, &["*"]].concat());
             let mut message =
@@ -104,7 +104,7 @@ impl LayerParser<'_> {
             if let Some(one) = siblings.first() {
                 message.push_str(&format!(": write `{one} = ...`"));
             }
-            return self.add_error(node.position, message);
+            return self.add_setting_error(node.position, message);
         };
         for entry in entries {
             if self.layer.errors.len() >= ERRORS_MAX {
@@ -113,16 +113,16 @@ impl LayerParser<'_> {
             let table_path = [table_path, &[entry.key.as_str()]].concat();
             match schema::lookup_setting_path(&table_path) {
                 SettingPathLookup::Unknown => {
-                    self.add_error(entry.position, unknown_key_message(&table_path))
+                    self.add_setting_error(entry.position, unknown_key_message(&table_path))
                 }
-                SettingPathLookup::Table => self.visit_table(&table_path, &entry.node),
-                SettingPathLookup::Key(key) => match key.kind.parse(&entry.node) {
+                SettingPathLookup::Table => self.collect_table_settings(&table_path, &entry.node),
+                SettingPathLookup::Key(key) => match key.kind.parse_node(&entry.node) {
                     Ok(value) => {
                         let setting = (value, entry.position.line);
                         self.layer.values.insert(table_path.join("."), setting);
                     }
                     Err(message) => {
-                        self.add_error(
+                        self.add_setting_error(
                             entry.node.position,
                             format!("`{}`: {message}", table_path.join(".")),
                         );

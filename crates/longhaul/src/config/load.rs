@@ -18,7 +18,7 @@ use crate::config::schema::{
 };
 use crate::config::settings::Config;
 use crate::config::value::{Setting, SettingOrigin, SettingValue};
-use crate::config::value_kind::ValueKind;
+use crate::config::value_kind::SettingValueKind;
 use crate::spanned::{escape_to_one_line, toml};
 use crate::trust::TRUST_VAR;
 
@@ -42,7 +42,7 @@ const TYPO_DISTANCE_MAX: usize = 2;
 /// Some settings are invalid. The error lists those of all files, variables and flags.
 pub fn load(process_env: &ProcessEnv, flags: &[SettingOverride]) -> Result<Config, ConfigError> {
     let mut loader = ConfigLoader::default();
-    loader.add_defaults();
+    loader.add_default_settings();
     let user_file = process_env.user_config_file();
     if let Some(path) = &user_file {
         loader.add_config_file(process_env, path, ConfigFileScope::User);
@@ -57,8 +57,8 @@ pub fn load(process_env: &ProcessEnv, flags: &[SettingOverride]) -> Result<Confi
     if let Some(path) = project_file.as_ref().filter(|path| Some(*path) != user_file.as_ref()) {
         loader.add_config_file(process_env, path, ConfigFileScope::Project);
     }
-    loader.add_environment(process_env);
-    loader.add_flags(flags);
+    loader.add_env_var_settings(process_env);
+    loader.add_flag_settings(flags);
     // Cross-checks run only if all values are valid: otherwise they would report wrong errors.
     if loader.errors.is_empty() {
         loader.errors = cross_checks::check_setting_combinations(&loader.settings);
@@ -77,7 +77,7 @@ pub fn load(process_env: &ProcessEnv, flags: &[SettingOverride]) -> Result<Confi
         notes: misspelled_variable_notes(process_env),
         root,
     };
-    match path_checks::check_paths(&config) {
+    match path_checks::check_project_paths(&config) {
         faults if faults.is_empty() => Ok(config),
         faults => Err(ConfigError { errors: faults }),
     }
@@ -90,8 +90,8 @@ pub fn load(process_env: &ProcessEnv, flags: &[SettingOverride]) -> Result<Confi
 /// Some settings are invalid. The error lists those of all variables.
 pub fn load_from_environment(process_env: &ProcessEnv) -> Result<Config, ConfigError> {
     let mut loader = ConfigLoader::default();
-    loader.add_defaults();
-    loader.add_environment(process_env);
+    loader.add_default_settings();
+    loader.add_env_var_settings(process_env);
     if loader.errors.is_empty() {
         loader.errors = cross_checks::check_setting_combinations(&loader.settings);
     }
@@ -121,13 +121,13 @@ fn foreign_owner_error(
     let variable =
         |name: &str| process_env.var(name).filter(|_| !process_env.from_dotenv.contains(name));
     let named = loader.settings.get(TRUST_FOLDERS_KEY);
-    let mut folders = named.map(|setting| setting.value.texts()).unwrap_or_default();
+    let mut folders = named.map(|setting| setting.value.to_text_list()).unwrap_or_default();
     let listed = variable("LONGHAUL_TRUST_FOLDERS");
     folders.extend(
         listed
-            .and_then(|text| ValueKind::TextList.parse_text(text).ok())
+            .and_then(|text| SettingValueKind::TextList.parse_plain_text(text).ok())
             .into_iter()
-            .flat_map(|value| value.texts()),
+            .flat_map(|value| value.to_text_list()),
     );
     if variable(TRUST_VAR) == Some("1") || folders.iter().any(|folder| Path::new(folder) == root) {
         return None;
@@ -155,17 +155,17 @@ struct ConfigLoader {
 }
 
 impl ConfigLoader {
-    fn add_defaults(&mut self) {
+    fn add_default_settings(&mut self) {
         for key in SETTING_KEYS {
             let Some(text) = key.default else { continue };
-            let read = toml::parse_value(text).map_err(|error| error.message);
-            let read = read.and_then(|node| key.kind.parse(&node));
-            self.add_parsed_value(key.path, SettingOrigin::Default, read);
+            let read = toml::parse_toml_value(text).map_err(|error| error.message);
+            let read = read.and_then(|node| key.kind.parse_node(&node));
+            self.add_setting_or_error(key.path, SettingOrigin::Default, read);
         }
     }
 
     /// Adds the parsed value of a setting, or records the error.
-    fn add_parsed_value(
+    fn add_setting_or_error(
         &mut self,
         setting_path: &str,
         origin: SettingOrigin,
@@ -173,9 +173,10 @@ impl ConfigLoader {
     ) {
         match parsed {
             Ok(value) => self.insert_setting(setting_path, Setting { value, origin }),
-            Err(message) => self
-                .errors
-                .push(SettingError { location: cross_checks::error_location(&origin), message }),
+            Err(message) => self.errors.push(SettingError {
+                location: cross_checks::setting_error_location(&origin),
+                message,
+            }),
         }
     }
 
@@ -183,7 +184,7 @@ impl ConfigLoader {
     /// merged instead, so that no layer can remove a name that another layer lists.
     fn insert_setting(&mut self, setting_path: &str, setting: Setting) {
         let setting = match self.settings.remove(setting_path) {
-            Some(before) if setting_path == SECRETS_KEY => before.merge_lists(setting),
+            Some(before) if setting_path == SECRETS_KEY => before.merge_text_lists(setting),
             Some(_) | None => setting,
         };
         self.settings.insert(setting_path.to_owned(), setting);
@@ -191,7 +192,7 @@ impl ConfigLoader {
 
     fn add_config_file(&mut self, process_env: &ProcessEnv, path: &Path, owner: ConfigFileScope) {
         let display_path = process_env.display_path(path);
-        let Some(layer) = layer::load_layer(path, &display_path, owner) else {
+        let Some(layer) = layer::load_config_layer(path, &display_path, owner) else {
             return;
         };
         self.errors.extend(layer.errors);
@@ -204,7 +205,7 @@ impl ConfigLoader {
         }
     }
 
-    fn add_environment(&mut self, process_env: &ProcessEnv) {
+    fn add_env_var_settings(&mut self, process_env: &ProcessEnv) {
         for key in SETTING_KEYS {
             let Some(name) = key.env_var_name() else { continue };
             let Some(text) = process_env.var(&name) else {
@@ -214,21 +215,25 @@ impl ConfigLoader {
                 true => SettingOrigin::Dotenv(name),
                 false => SettingOrigin::Environment(name),
             };
-            self.add_parsed_value(key.path, origin, key.kind.parse_text(text));
+            self.add_setting_or_error(key.path, origin, key.kind.parse_plain_text(text));
         }
     }
 
-    fn add_flags(&mut self, flags: &[SettingOverride]) {
+    fn add_flag_settings(&mut self, flags: &[SettingOverride]) {
         for flag in flags {
             let path: Vec<&str> = flag.setting_path.split('.').collect();
             let read = match schema::lookup_setting_path(&path) {
-                SettingPathLookup::Key(key) => key.kind.parse_text(&flag.value),
+                SettingPathLookup::Key(key) => key.kind.parse_plain_text(&flag.value),
                 SettingPathLookup::Table | SettingPathLookup::Unknown => {
                     let names: Vec<&str> = SETTING_KEYS.iter().map(|key| key.path).collect();
                     Err(suggest::unknown_name_message("key", &flag.setting_path, &names))
                 }
             };
-            self.add_parsed_value(&flag.setting_path, SettingOrigin::Flag(flag.name.clone()), read);
+            self.add_setting_or_error(
+                &flag.setting_path,
+                SettingOrigin::Flag(flag.name.clone()),
+                read,
+            );
         }
     }
 }

@@ -9,7 +9,7 @@ use longhaul_tool::FileLocation;
 use longhaul_tool::message::DeliveryTarget;
 use serde_json::Value as Json;
 
-use crate::config::cross_checks::error_location;
+use crate::config::cross_checks::setting_error_location;
 use crate::config::error::{ErrorLocation, SettingError};
 use crate::config::git_tracked::GitIndex;
 use crate::config::schema::{DELIVER_KEY, LOG_FILE_KEY, TRUST_FOLDERS_KEY};
@@ -23,19 +23,19 @@ use crate::spanned::escape_to_one_line;
 const DATA_FILES: [&str; 3] = ["longhaul.db", "vault", "cassettes"];
 
 /// Returns an error for each path that the project sets although a project must not choose it.
-pub(crate) fn check_paths(config: &Config) -> Vec<SettingError> {
+pub(crate) fn check_project_paths(config: &Config) -> Vec<SettingError> {
     let mut faults: Vec<SettingError> =
         ["data", "store.url", DELIVER_KEY, LOG_FILE_KEY, TRUST_FOLDERS_KEY]
             .into_iter()
             .filter_map(|key| disallowed_path_error(config, key))
             .collect();
     if faults.is_empty() {
-        let mut links: Vec<PathBuf> = data_paths(config)
+        let mut links: Vec<PathBuf> = data_paths_in_project(config)
             .iter()
             .filter_map(|path| project_file::first_symlink(&config.root, path))
             .collect();
         links.dedup();
-        faults.extend(links.into_iter().map(symlink_error));
+        faults.extend(links.into_iter().map(data_symlink_error));
         faults.extend(tracked_data_folder_error(config));
     }
     faults
@@ -76,7 +76,7 @@ fn disallowed_path_error(config: &Config, setting_path: &str) -> Option<SettingE
     if setting_path == TRUST_FOLDERS_KEY {
         let message =
             format!("`{setting_path}` can't be set by a project: set it in your user file");
-        let location = error_location(&setting.origin);
+        let location = setting_error_location(&setting.origin);
         return Some(SettingError { location, message });
     }
     let path = match (setting_path, &setting.value) {
@@ -100,13 +100,16 @@ fn disallowed_path_error(config: &Config, setting_path: &str) -> Option<SettingE
             "leads into a `.git` folder, from which git runs programs"
         }
         // A line of JSON that is appended to a script or a hook would be executed.
-        Some(_) if [DELIVER_KEY, LOG_FILE_KEY].contains(&setting_path) && !is_json_lines(&path) => {
+        Some(_)
+            if [DELIVER_KEY, LOG_FILE_KEY].contains(&setting_path)
+                && !is_json_lines_file(&path) =>
+        {
             "is not a JSON lines file with the suffix `.jsonl`"
         }
         Some(_) => return None,
     };
     Some(SettingError {
-        location: error_location(&setting.origin),
+        location: setting_error_location(&setting.origin),
         message: escape_to_one_line(&format!(
             "`{setting_path}` {why}: `{}`. To use another path, set it in your user file (`longhaul config \
              path` shows where it is) or in the environment.",
@@ -119,12 +122,12 @@ fn is_in_git_folder(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
 }
 
-fn is_json_lines(path: &Path) -> bool {
+fn is_json_lines_file(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "jsonl")
 }
 
 /// Returns the paths of the runtime's files and folders that are inside the project.
-fn data_paths(config: &Config) -> Vec<PathBuf> {
+fn data_paths_in_project(config: &Config) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     if let FileLocation::Below { relative, .. } = config.data_location() {
         paths.extend(DATA_FILES.map(|name| relative.join(name)));
@@ -135,7 +138,7 @@ fn data_paths(config: &Config) -> Vec<PathBuf> {
     paths
 }
 
-fn symlink_error(path: PathBuf) -> SettingError {
+fn data_symlink_error(path: PathBuf) -> SettingError {
     SettingError {
         message: "the path is a symbolic link, which is not followed for a project's data: use the folder \
                   or file itself, or set another folder with LONGHAUL_DATA"

@@ -76,16 +76,16 @@ impl ProcessEnv {
 
     /// Returns the path of the user's configuration file. The file may not exist.
     pub fn user_config_file(&self) -> Option<PathBuf> {
-        let folder = self.user_folder("XDG_CONFIG_HOME", ".config")?;
+        let folder = self.xdg_or_home_folder("XDG_CONFIG_HOME", ".config")?;
         Some(folder.join(CONFIG_FILE_NAME))
     }
 
     /// Returns the folder for the user's state outside projects.
     pub fn state_folder(&self) -> Option<PathBuf> {
-        self.user_folder("XDG_STATE_HOME", ".local/state")
+        self.xdg_or_home_folder("XDG_STATE_HOME", ".local/state")
     }
 
-    fn user_folder(&self, variable: &str, home_subfolder: &str) -> Option<PathBuf> {
+    fn xdg_or_home_folder(&self, variable: &str, home_subfolder: &str) -> Option<PathBuf> {
         // The XDG specification says that relative paths are ignored.
         let xdg = self.var(variable).map(Path::new);
         let xdg = xdg.filter(|path| path.is_absolute()).map(Path::to_path_buf);

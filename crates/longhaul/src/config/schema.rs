@@ -2,7 +2,7 @@
 //! from it.
 
 use crate::config::built_in_providers::API_NAMES;
-use crate::config::value_kind::ValueKind;
+use crate::config::value_kind::SettingValueKind;
 
 /// Path of the setting with the delivery target of the tool `send_message`.
 pub const DELIVER_KEY: &str = "tools.send_message.deliver";
@@ -24,7 +24,7 @@ pub struct SettingKey {
     /// Path of the setting. A part `*` matches any name.
     pub path: &'static str,
     /// Kind of the setting's value.
-    pub kind: ValueKind,
+    pub kind: SettingValueKind,
     /// Default value in TOML. `None` means that the setting is unset by default.
     pub default: Option<&'static str>,
 }
@@ -33,7 +33,7 @@ pub struct SettingKey {
 const ENV_NAME_OVERRIDES: &[(&str, &str)] =
     &[("store.url", "LONGHAUL_STORE"), ("server.listen", "LONGHAUL_LISTEN")];
 
-const fn key(path: &'static str, kind: ValueKind) -> SettingKey {
+const fn key(path: &'static str, kind: SettingValueKind) -> SettingKey {
     SettingKey { path, kind, default: None }
 }
 
@@ -43,40 +43,40 @@ impl SettingKey {
     }
 }
 
-const SANDBOX_UNSUPPORTED: ValueKind = ValueKind::Unsupported("sandboxes");
+const SANDBOX_UNSUPPORTED: SettingValueKind = SettingValueKind::Unsupported("sandboxes");
 
 /// All settings, in the order in which they are shown.
 pub const SETTING_KEYS: &[SettingKey] = &[
     // Folder for the data of the runtime.
-    key("data", ValueKind::Text).with_default("\".longhaul\""),
+    key("data", SettingValueKind::Text).with_default("\".longhaul\""),
     // Store of the runs. Default: a file in the data folder.
-    key("store.url", ValueKind::StoreUrl),
+    key("store.url", SettingValueKind::StoreUrl),
     // Address that the server listens on.
-    key("server.listen", ValueKind::HostPort).with_default("\"127.0.0.1:4180\""),
+    key("server.listen", SettingValueKind::HostPort).with_default("\"127.0.0.1:4180\""),
     // Additional host names allowed in the Host header.
-    key("server.hosts", ValueKind::TextList).with_default("[]"),
+    key("server.hosts", SettingValueKind::TextList).with_default("[]"),
     // Maximum requests per second and key. The local key has no limit.
-    key("server.rate", ValueKind::PositiveInt).with_default("1000"),
+    key("server.rate", SettingValueKind::PositiveInt).with_default("1000"),
     // Whether programs on this machine may submit and steer runs without a key.
-    key("server.open_loopback", ValueKind::Boolean).with_default("false"),
+    key("server.open_loopback", SettingValueKind::Boolean).with_default("false"),
     // Maximum number of runs in flight.
-    key("worker.concurrency", ValueKind::PositiveInt).with_default("256"),
+    key("worker.concurrency", SettingValueKind::PositiveInt).with_default("256"),
     // How long a claim is valid without renewal.
-    key("worker.lease", ValueKind::MinDuration(1_000)).with_default("\"15s\""),
+    key("worker.lease", SettingValueKind::MinDuration(1_000)).with_default("\"15s\""),
     // How often an idle worker polls for work.
-    key("worker.poll", ValueKind::MinDuration(10)).with_default("\"1s\""),
+    key("worker.poll", SettingValueKind::MinDuration(10)).with_default("\"1s\""),
     // Number of worker crashes at the same point after which a run is blocked. 0 means never.
-    key("worker.crash_limit", ValueKind::UnsignedInt).with_default("3"),
+    key("worker.crash_limit", SettingValueKind::UnsignedInt).with_default("3"),
     // Inboxes that this worker serves.
-    key("worker.inboxes", ValueKind::TextList).with_default("[\"default\"]"),
+    key("worker.inboxes", SettingValueKind::TextList).with_default("[\"default\"]"),
     // Maximum number of runs in one lane. A submit to a full lane is refused.
-    key("lanes.depth", ValueKind::PositiveInt).with_default("10000"),
+    key("lanes.depth", SettingValueKind::PositiveInt).with_default("10000"),
     // How long a run that collects messages waits after the last one (`lane_busy: collect`).
-    key("lanes.collect", ValueKind::Duration).with_default("\"1s\""),
+    key("lanes.collect", SettingValueKind::Duration).with_default("\"1s\""),
     // Agent for tasks of this inbox that name none.
-    key("inboxes.*.agent", ValueKind::Text),
+    key("inboxes.*.agent", SettingValueKind::Text),
     // Inbound webhooks.
-    key("hooks", ValueKind::Unsupported("inbound webhooks")),
+    key("hooks", SettingValueKind::Unsupported("inbound webhooks")),
     // Sandbox provider.
     key("sandbox.provider", SANDBOX_UNSUPPORTED),
     // Maximum number of running sandboxes.
@@ -88,78 +88,78 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     // How long a stopped sandbox is kept.
     key("sandbox.keep", SANDBOX_UNSUPPORTED),
     // Maximum number of retries of a run.
-    key("retry.max_retries", ValueKind::UnsignedInt).with_default("1"),
+    key("retry.max_retries", SettingValueKind::UnsignedInt).with_default("1"),
     // Delay before the first retry.
-    key("retry.initial_delay", ValueKind::Duration).with_default("\"1s\""),
+    key("retry.initial_delay", SettingValueKind::Duration).with_default("\"1s\""),
     // Maximum delay between retries.
-    key("retry.max_delay", ValueKind::Duration).with_default("\"5s\""),
+    key("retry.max_delay", SettingValueKind::Duration).with_default("\"5s\""),
     // Factor by which the delay grows.
-    key("retry.multiplier", ValueKind::Factor).with_default("2.0"),
+    key("retry.multiplier", SettingValueKind::Factor).with_default("2.0"),
     // Active time after which an attempt is overdue. Default: 2m for handlers and events, else none.
-    key("retry.soft_timeout", ValueKind::MinDuration(1)),
+    key("retry.soft_timeout", SettingValueKind::MinDuration(1)),
     // Active time after which an attempt is ended. Default: 5m for handlers and events, else none.
-    key("retry.hard_timeout", ValueKind::MinDuration(1)),
+    key("retry.hard_timeout", SettingValueKind::MinDuration(1)),
     // How long to wait for a provider that is temporarily unavailable.
-    key("retry.outage", ValueKind::Unsupported("waits for a provider that is down")),
+    key("retry.outage", SettingValueKind::Unsupported("waits for a provider that is down")),
     // Maximum cost in dollars of a tree of runs.
-    key("budget.usd", ValueKind::Usd).with_default("5.0"),
+    key("budget.usd", SettingValueKind::Usd).with_default("5.0"),
     // Maximum active time of a run.
-    key("budget.active_time", ValueKind::Duration).with_default("\"4h\""),
+    key("budget.active_time", SettingValueKind::Duration).with_default("\"4h\""),
     // Maximum number of turns of a run.
-    key("budget.turns", ValueKind::PositiveInt).with_default("200"),
+    key("budget.turns", SettingValueKind::PositiveInt).with_default("200"),
     // Maximum number of tokens of a tree of runs.
-    key("budget.tokens", ValueKind::PositiveInt),
+    key("budget.tokens", SettingValueKind::PositiveInt),
     // Fraction of the budget at which the agent is asked to finish.
-    key("budget.warn_at", ValueKind::Fraction).with_default("0.9"),
+    key("budget.warn_at", SettingValueKind::Fraction).with_default("0.9"),
     // How long ended runs are kept.
-    key("retention.runs", ValueKind::Duration).with_default("\"90d\""),
+    key("retention.runs", SettingValueKind::Duration).with_default("\"90d\""),
     // API format of the provider.
-    key("providers.*.api", ValueKind::Choice(API_NAMES)),
+    key("providers.*.api", SettingValueKind::Choice(API_NAMES)),
     // Base URL, as the provider's own SDK expects it.
-    key("providers.*.base_url", ValueKind::Url),
+    key("providers.*.base_url", SettingValueKind::Url),
     // Variables that may contain the API key.
-    key("providers.*.key_env", ValueKind::EnvNames),
+    key("providers.*.key_env", SettingValueKind::EnvNames),
     // Extra header of every request. Its value is never shown.
-    key("providers.*.headers.*", ValueKind::HeaderValue),
+    key("providers.*.headers.*", SettingValueKind::HeaderValue),
     // Extra field of every request, sent unchanged.
-    key("providers.*.fields.*", ValueKind::Any),
+    key("providers.*.fields.*", SettingValueKind::Any),
     // Timeout for connecting. Default: 10s.
-    key("providers.*.connect_timeout", ValueKind::Duration),
+    key("providers.*.connect_timeout", SettingValueKind::Duration),
     // Timeout for the first byte of a response. Default: 2m.
-    key("providers.*.first_byte_timeout", ValueKind::Duration),
+    key("providers.*.first_byte_timeout", SettingValueKind::Duration),
     // Timeout between two parts of a response. Default: 1m.
-    key("providers.*.idle_timeout", ValueKind::Duration),
+    key("providers.*.idle_timeout", SettingValueKind::Duration),
     // Differences of this server from the standard API format.
-    key("providers.*.quirks", ValueKind::TextList),
+    key("providers.*.quirks", SettingValueKind::TextList),
     // Alias of a model. `default` is used if no model is named.
-    key("models.*", ValueKind::Text),
+    key("models.*", SettingValueKind::Text),
     // Dollars per million input tokens.
-    key("prices.*.input", ValueKind::Price),
+    key("prices.*.input", SettingValueKind::Price),
     // Dollars per million output tokens.
-    key("prices.*.output", ValueKind::Price),
+    key("prices.*.output", SettingValueKind::Price),
     // Dollars per million tokens read from the cache. Default: the input price.
-    key("prices.*.cached", ValueKind::Price),
+    key("prices.*.cached", SettingValueKind::Price),
     // Dollars per million tokens written to the cache. Default: the input price.
-    key("prices.*.cache_write", ValueKind::Price),
+    key("prices.*.cache_write", SettingValueKind::Price),
     // Context window in tokens, request and reply together.
-    key("prices.*.window", ValueKind::PositiveInt),
+    key("prices.*.window", SettingValueKind::PositiveInt),
     // Maximum number of tokens of one reply.
-    key("prices.*.max_output", ValueKind::PositiveInt),
+    key("prices.*.max_output", SettingValueKind::PositiveInt),
     // Variables that a sandbox may receive. Their values are redacted everywhere.
-    key(SECRETS_KEY, ValueKind::EnvNames).with_default("[]"),
+    key(SECRETS_KEY, SettingValueKind::EnvNames).with_default("[]"),
     // Projects of other users that may be used. Not allowed in a project's own file.
-    key(TRUST_FOLDERS_KEY, ValueKind::TextList).with_default("[]"),
+    key(TRUST_FOLDERS_KEY, SettingValueKind::TextList).with_default("[]"),
     // Outbound webhooks.
-    key("webhooks", ValueKind::Unsupported("outbound webhooks")),
+    key("webhooks", SettingValueKind::Unsupported("outbound webhooks")),
     // Caps in addition to the budget of each run.
-    key("caps", ValueKind::Unsupported("caps over time, people, agents and models")),
+    key("caps", SettingValueKind::Unsupported("caps over time, people, agents and models")),
     // Hosts that tools and perception may reach in addition to public hosts at ports 80 and 443,
     // such as 127.0.0.1:8080.
-    key("outbound.allow", ValueKind::TextList).with_default("[]"),
+    key("outbound.allow", SettingValueKind::TextList).with_default("[]"),
     // Delivery target of messages: file:PATH, webhook:URL or command:PROGRAM ARG.
-    key(DELIVER_KEY, ValueKind::Any),
+    key(DELIVER_KEY, SettingValueKind::Any),
     // File for logged interactions.
-    key(LOG_FILE_KEY, ValueKind::Any),
+    key(LOG_FILE_KEY, SettingValueKind::Any),
 ];
 
 /// Meaning of a path in a configuration file.

@@ -6,7 +6,7 @@ use crate::config::settings::Config;
 
 /// Returns warnings about variables in `[secrets]` whose values can't be redacted, for example
 /// because they are not set.
-pub fn secret_warnings(config: &Config) -> Vec<String> {
+pub fn unredactable_secret_warnings(config: &Config) -> Vec<String> {
     let notes = config.secret_names().into_iter().filter_map(|name| {
         let values = config.env.secret_values(&name);
         if values.is_empty() {

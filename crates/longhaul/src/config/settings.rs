@@ -8,7 +8,7 @@ use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
-use longhaul_engine::agent::PolicyDefaults;
+use longhaul_engine::agent::RunPolicyDefaults;
 use longhaul_model::prices::{PriceError, PriceTable};
 use longhaul_tool::FileLocation;
 use serde_json::{Map, Value as Json};
@@ -156,10 +156,10 @@ impl Config {
     }
 
     /// Returns the default limits for runs whose agent and task set none.
-    pub fn run_defaults(&self) -> PolicyDefaults {
+    pub fn run_policy_defaults(&self) -> RunPolicyDefaults {
         let small = |path| self.integer(path).map(saturating_u32);
         let duration = |path| self.duration(path).unwrap_or_default();
-        PolicyDefaults {
+        RunPolicyDefaults {
             budget: Budget {
                 micro_usd: self.float("budget.usd").map(usd_to_micros),
                 tokens: self.integer("budget.tokens"),
@@ -198,7 +198,7 @@ impl Config {
     ///
     /// # Errors
     /// A price override is invalid.
-    pub fn prices(&self) -> Result<PriceTable, PriceError> {
+    pub fn price_table(&self) -> Result<PriceTable, PriceError> {
         let mut prices = PriceTable::load_built_in()?;
         for (model, (own, _)) in price_overrides::collect_price_overrides(&self.settings) {
             prices.set_override(model, own)?;

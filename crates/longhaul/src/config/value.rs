@@ -57,7 +57,7 @@ impl fmt::Debug for SecretText {
 
 impl SettingValue {
     /// Returns the text, or the texts of a list. Values of other types give an empty list.
-    pub fn texts(&self) -> Vec<String> {
+    pub fn to_text_list(&self) -> Vec<String> {
         match self {
             Self::Text(text) => vec![text.clone()],
             Self::TextList(texts) => texts.clone(),
@@ -73,7 +73,7 @@ impl SettingValue {
             Self::Integer(whole) => Json::from(*whole),
             Self::Float(real) => Json::from(*real),
             Self::Boolean(flag) => Json::from(*flag),
-            Self::Duration(value) => Json::from(duration::format(*value)),
+            Self::Duration(value) => Json::from(duration::format_duration(*value)),
             Self::TextList(texts) => texts.iter().map(|text| redact_password(text)).collect(),
             Self::Secret(_) => Json::from(MASK),
             Self::Any(json) => redact_json(json),
@@ -174,9 +174,9 @@ pub struct Setting {
 
 impl Setting {
     /// Merges the lists of two settings, without duplicates.
-    pub(crate) fn merge_lists(self, other: Self) -> Self {
-        let mut merged = self.value.texts();
-        for text in other.value.texts() {
+    pub(crate) fn merge_text_lists(self, other: Self) -> Self {
+        let mut merged = self.value.to_text_list();
+        for text in other.value.to_text_list() {
             if !merged.contains(&text) {
                 merged.push(text);
             }

@@ -13,7 +13,7 @@ use crate::spanned::{Node, NodeValue, Position, toml};
 
 /// Kind of a setting's value, which decides how it is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ValueKind {
+pub enum SettingValueKind {
     /// A text that is neither empty nor blank.
     Text,
     /// A list of texts.
@@ -57,7 +57,7 @@ pub enum ValueKind {
     Unsupported(&'static str),
 }
 
-impl ValueKind {
+impl SettingValueKind {
     /// Describes which values are valid, for messages and documentation.
     pub fn describe_expected_value(self) -> String {
         let description = match self {
@@ -72,7 +72,7 @@ impl ValueKind {
             Self::Fraction => "a fraction from 0 to 1, such as 0.9",
             Self::Duration => return format!("a duration, such as {DURATION_EXAMPLES}"),
             Self::MinDuration(min) => {
-                let min = duration::format(Millis(min));
+                let min = duration::format_duration(Millis(min));
                 return format!("a duration of {min} or more, such as {DURATION_EXAMPLES}");
             }
             Self::Url => "a URL, such as \"https://example.com/hook\"",
@@ -94,17 +94,19 @@ impl ValueKind {
     ///
     /// # Errors
     /// The value is invalid. The message describes the problem and the expected value.
-    pub fn parse(self, node: &Node) -> Result<SettingValue, String> {
-        self.convert_node(node)?.ok_or_else(|| match &node.value {
-            NodeValue::Text(_) if self == Self::HeaderValue => self.mismatch_message("this text"),
-            NodeValue::Text(text) => {
-                self.mismatch_message(&format!("\"{}\"", redact_password(text)))
+    pub fn parse_node(self, node: &Node) -> Result<SettingValue, String> {
+        self.try_convert_node(node)?.ok_or_else(|| match &node.value {
+            NodeValue::Text(_) if self == Self::HeaderValue => {
+                self.invalid_value_message("this text")
             }
-            NodeValue::Integer(whole) => self.mismatch_message(&whole.to_string()),
-            NodeValue::Float(real) => self.mismatch_message(&real.to_string()),
-            NodeValue::Boolean(flag) => self.mismatch_message(&flag.to_string()),
+            NodeValue::Text(text) => {
+                self.invalid_value_message(&format!("\"{}\"", redact_password(text)))
+            }
+            NodeValue::Integer(whole) => self.invalid_value_message(&whole.to_string()),
+            NodeValue::Float(real) => self.invalid_value_message(&real.to_string()),
+            NodeValue::Boolean(flag) => self.invalid_value_message(&flag.to_string()),
             NodeValue::List(_) | NodeValue::Table(_) | NodeValue::Null => {
-                self.mismatch_message(node.type_name())
+                self.invalid_value_message(node.type_name())
             }
         })
     }
@@ -113,7 +115,7 @@ impl ValueKind {
     ///
     /// # Errors
     /// The value is invalid. The message describes the problem and the expected value.
-    pub fn parse_text(self, input: &str) -> Result<SettingValue, String> {
+    pub fn parse_plain_text(self, input: &str) -> Result<SettingValue, String> {
         let node = |content| Node { position: Position::START, value: content };
         let text = |text: &str| node(NodeValue::Text(text.to_owned()));
         let is_list = matches!(self, Self::TextList | Self::EnvNames);
@@ -129,21 +131,21 @@ impl ValueKind {
         if is_list {
             let parts = input.split(',').map(str::trim);
             let parts = parts.filter(|part| !part.is_empty());
-            self.parse(&node(NodeValue::List(parts.map(text).collect())))
+            self.parse_node(&node(NodeValue::List(parts.map(text).collect())))
         } else if is_number || matches!(self, Self::Boolean | Self::Any) {
-            self.parse(&toml::parse_value(input).unwrap_or_else(|_| text(input)))
+            self.parse_node(&toml::parse_toml_value(input).unwrap_or_else(|_| text(input)))
         } else {
-            self.parse(&text(input))
+            self.parse_node(&text(input))
         }
     }
 
-    fn mismatch_message(self, found: &str) -> String {
+    fn invalid_value_message(self, found: &str) -> String {
         format!("{found} is not valid here: write {}", self.describe_expected_value())
     }
 
     /// Converts a parsed node to a value of this kind. `Ok(None)` means that the node has the wrong
     /// type; an error is a message for other problems.
-    fn convert_node(self, node: &Node) -> Result<Option<SettingValue>, String> {
+    fn try_convert_node(self, node: &Node) -> Result<Option<SettingValue>, String> {
         let text = |fits: fn(&str) -> bool| node.as_text().filter(|text| fits(text));
         let own =
             |fits: fn(&str) -> bool| text(fits).map(|text| SettingValue::Text(text.to_owned()));
@@ -193,7 +195,7 @@ impl ValueKind {
         };
         let mut texts = Vec::new();
         for element in list {
-            texts.extend(self.parse(element)?.texts());
+            texts.extend(self.parse_node(element)?.to_text_list());
         }
         Ok(Some(SettingValue::TextList(texts)))
     }
@@ -222,7 +224,7 @@ fn parse_number(node: &Node, range: RangeInclusive<f64>) -> Option<SettingValue>
 }
 
 fn parse_duration(node: &Node, min: u64) -> Option<SettingValue> {
-    let millis = node.as_text().and_then(duration::parse);
+    let millis = node.as_text().and_then(duration::parse_duration);
     millis.filter(|millis| millis.0 >= min).map(SettingValue::Duration)
 }
 

@@ -58,7 +58,7 @@ impl Handler {
             Box::pin(async move {
                 let value = called.await?;
                 match (&value as &dyn Any).downcast_ref::<Response>() {
-                    Some(response) => encode_response(response.output()?),
+                    Some(response) => encode_response(response.run_output()?),
                     None => encode_value(&value),
                 }
             })

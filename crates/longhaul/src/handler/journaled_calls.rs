@@ -44,15 +44,15 @@ pub(crate) enum JournaledResult<'a> {
 
 /// Encodes a value that a handler has returned.
 pub(crate) fn encode_value(value: &impl Serialize) -> Result<HandlerResult, HandlerError> {
-    encode(VALUE_PREFIX, serde_json::to_string(value)?)
+    encode_result_with_prefix(VALUE_PREFIX, serde_json::to_string(value)?)
 }
 
 /// Encodes a response that a handler has returned.
 pub(crate) fn encode_response(output: &RunOutput) -> Result<HandlerResult, HandlerError> {
-    encode(RESPONSE_PREFIX, serde_json::to_string(output)?)
+    encode_result_with_prefix(RESPONSE_PREFIX, serde_json::to_string(output)?)
 }
 
-fn encode(prefix: &str, json: String) -> Result<HandlerResult, HandlerError> {
+fn encode_result_with_prefix(prefix: &str, json: String) -> Result<HandlerResult, HandlerError> {
     if json.len() > RESULT_BYTES_MAX {
         return Err(HandlerError::permanent(format!(
             "the result has {} bytes as JSON, but the maximum is {RESULT_BYTES_MAX}: write it to a \
@@ -69,7 +69,7 @@ fn encode(prefix: &str, json: String) -> Result<HandlerResult, HandlerError> {
 }
 
 /// Decodes a journaled result. The error says why it can't be read.
-pub(crate) fn decode(result: &str) -> Result<JournaledResult<'_>, String> {
+pub(crate) fn decode_handler_result(result: &str) -> Result<JournaledResult<'_>, String> {
     let json = |prefix: &str| result.strip_prefix(prefix)?.strip_suffix('}');
     if let Some(json) = json(VALUE_PREFIX) {
         return Ok(JournaledResult::Value(json));
@@ -95,7 +95,7 @@ pub(crate) struct JournaledCalls {
 
 impl JournaledCalls {
     /// Reads the calls from the journal of a run.
-    pub(crate) async fn read(store: &dyn Store, run: RunId) -> Result<Self, StoreError> {
+    pub(crate) async fn read_journal(store: &dyn Store, run: RunId) -> Result<Self, StoreError> {
         let mut found = Self::default();
         let mut after = Seq::START;
         loop {
@@ -170,12 +170,15 @@ mod tests {
     }
 
     #[test]
-    fn results_round_trip() {
+    fn encoded_handler_results_decode_to_the_same_value() {
         let HandlerResult(value) = encode_value(&[1, 2]).unwrap();
-        assert_eq!(decode(&value), Ok(JournaledResult::Value("[1,2]")));
+        assert_eq!(decode_handler_result(&value), Ok(JournaledResult::Value("[1,2]")));
         let output = RunOutput { text: "two".into(), confidence: Some(80), ..RunOutput::default() };
         let HandlerResult(response) = encode_response(&output).unwrap();
-        assert_eq!(decode(&response), Ok(JournaledResult::Response(Box::new(output))));
-        assert!(decode("7").is_err());
+        assert_eq!(
+            decode_handler_result(&response),
+            Ok(JournaledResult::Response(Box::new(output)))
+        );
+        assert!(decode_handler_result("7").is_err());
     }
 }

@@ -15,7 +15,9 @@ use longhaul_core::status::RunOutput;
 use longhaul_core::usage::{BudgetAmount, MicroUsd, ModelPricing, Price, Usage};
 use serde_json::json;
 
-use crate::handler::journaled_calls::{FINISH_PREFIX, JournaledCalls, JournaledResult, decode};
+use crate::handler::journaled_calls::{
+    FINISH_PREFIX, JournaledCalls, JournaledResult, decode_handler_result,
+};
 
 /// Name of the tool that ends a run with a result.
 pub(crate) const FINISH_TOOL: &str = "finish";
@@ -32,15 +34,15 @@ pub(crate) struct HandlerModel {
 
 impl HandlerModel {
     /// Returns the block of the reply to a request, and the run's output if the reply ends the run.
-    async fn next_block(
+    async fn next_reply_block(
         &self,
         request: &ModelRequest,
     ) -> Result<(Block, Option<RunOutput>), Failure> {
-        let read = JournaledCalls::read(&*self.store, request.run).await;
-        let journaled = read.map_err(store_failure)?;
+        let read = JournaledCalls::read_journal(&*self.store, request.run).await;
+        let journaled = read.map_err(store_error_to_failure)?;
         if let Some(output) = journaled.result {
-            let result = self.full_output_text(output).await.map_err(store_failure)?;
-            return ending_block(&result).map_err(|why| {
+            let result = self.full_output_text(output).await.map_err(store_error_to_failure)?;
+            return final_reply_block(&result).map_err(|why| {
                 let message = format!("the handler's result can't be read: {why}");
                 Failure::new(FailureClass::HandlerFailed, message)
             });
@@ -53,7 +55,7 @@ impl HandlerModel {
                 };
                 Err(Failure::new(class, join_text_parts(&output.content)))
             }
-            None => Ok((tool_call(&self.tool, RawJson::from_serialize(&json!({}))), None)),
+            None => Ok((new_tool_call(&self.tool, RawJson::from_serialize(&json!({}))), None)),
         }
     }
 
@@ -73,11 +75,11 @@ impl HandlerModel {
 
 /// Returns the block that ends the run with a journaled result, and the run's output if the block
 /// does not determine it.
-fn ending_block(result: &str) -> Result<(Block, Option<RunOutput>), String> {
-    match decode(result)? {
+fn final_reply_block(result: &str) -> Result<(Block, Option<RunOutput>), String> {
+    match decode_handler_result(result)? {
         JournaledResult::Value(json) => {
             let input = RawJson::parse(format!("{FINISH_PREFIX}{json}}}"));
-            Ok((tool_call(FINISH_TOOL, input.map_err(|why| why.to_string())?), None))
+            Ok((new_tool_call(FINISH_TOOL, input.map_err(|why| why.to_string())?), None))
         }
         JournaledResult::Response(output) => {
             let block = TextBlock { text: output.text.as_str().into(), extra: None };
@@ -105,7 +107,7 @@ impl Model for HandlerModel {
         request: &ModelRequest,
         _sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        let (block, output) = self.next_block(request).await?;
+        let (block, output) = self.next_reply_block(request).await?;
         let stop = match output {
             Some(_) => StopReason::EndTurn,
             None => StopReason::ToolUse,
@@ -121,7 +123,7 @@ impl Model for HandlerModel {
     }
 }
 
-fn tool_call(name: &str, input: RawJson) -> Block {
+fn new_tool_call(name: &str, input: RawJson) -> Block {
     Block::ToolCall(ToolCall { id: String::new(), name: name.to_owned(), input, extra: None })
 }
 
@@ -133,6 +135,6 @@ fn join_text_parts(content: &[Part]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn store_failure(error: StoreError) -> Failure {
+fn store_error_to_failure(error: StoreError) -> Failure {
     Failure::new(FailureClass::Server, error.to_string())
 }

@@ -36,7 +36,7 @@ impl Response {
 
     /// Sets the structured result.
     pub fn data(mut self, data: impl Serialize) -> Self {
-        self.output.data = self.serialize_part("the data", &data);
+        self.output.data = self.serialize_response_field("the data", &data);
         self
     }
 
@@ -54,13 +54,13 @@ impl Response {
 
     /// Adds an artifact, such as a reference to a file that the handler wrote.
     pub fn artifact(mut self, artifact: impl Serialize) -> Self {
-        let artifact = self.serialize_part("an artifact", &artifact);
+        let artifact = self.serialize_response_field("an artifact", &artifact);
         self.output.artifacts.extend(artifact);
         self
     }
 
     /// Serializes a part of the response. `None` means that an error was recorded.
-    fn serialize_part(&mut self, what: &str, value: &impl Serialize) -> Option<RawJson> {
+    fn serialize_response_field(&mut self, what: &str, value: &impl Serialize) -> Option<RawJson> {
         match serde_json::to_string(value).and_then(RawJson::parse) {
             Ok(json) => Some(json),
             Err(why) => {
@@ -71,7 +71,7 @@ impl Response {
     }
 
     /// Returns the output of the run, or the first error of a builder method.
-    pub(crate) fn output(&self) -> Result<&RunOutput, HandlerError> {
+    pub(crate) fn run_output(&self) -> Result<&RunOutput, HandlerError> {
         match &self.error {
             Some(why) => Err(HandlerError::permanent(format!("the response is invalid: {why}"))),
             None => Ok(&self.output),

@@ -32,7 +32,7 @@ impl HandlerTasks {
 
     /// Runs a call of a function in a task of its own. Dropping the returned future aborts the task.
     /// `None` means that the task is gone without a result.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub(crate) async fn run_handler_call<T: Send + 'static>(
         &self,
         (handler, run): (&str, RunId),
         call: impl Future<Output = T> + Send + 'static,
@@ -47,7 +47,12 @@ impl HandlerTasks {
     }
 
     /// Waits in the background until an aborted task has ended, and counts it as stuck meanwhile.
-    fn watch_aborted<T: Send + 'static>(&self, handler: String, run: RunId, mut task: JoinSet<T>) {
+    fn watch_aborted_handler<T: Send + 'static>(
+        &self,
+        handler: String,
+        run: RunId,
+        mut task: JoinSet<T>,
+    ) {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
@@ -85,7 +90,7 @@ impl<T: Send + 'static> Drop for AbortGuard<T> {
     fn drop(&mut self) {
         if let Some(mut task) = self.task.take() {
             task.abort_all();
-            self.owner.watch_aborted(std::mem::take(&mut self.handler), self.run, task);
+            self.owner.watch_aborted_handler(std::mem::take(&mut self.handler), self.run, task);
         }
     }
 }

@@ -36,7 +36,7 @@ impl fmt::Debug for HandlerTool {
 impl HandlerTool {
     /// Returns the request for the function. Fails if the run does not belong to this handler.
     async fn request(&self, ctx: &ToolContext) -> Result<HandlerRequest, ToolFailure> {
-        let read = JournaledCalls::read(&*self.store, ctx.run).await;
+        let read = JournaledCalls::read_journal(&*self.store, ctx.run).await;
         let journaled = read.map_err(|error| ToolFailure::transient(error.to_string()))?;
         // If the task named another model, that model would make this call.
         let is_own =
@@ -76,7 +76,7 @@ impl Tool for HandlerTool {
         let request = self.request(ctx).await?;
         let (function, progress) = (Arc::clone(&self.function), Arc::clone(&ctx.progress));
         let call = async move { function(request, progress).await };
-        match self.tasks.run((self.agent.as_str(), ctx.run), call).await {
+        match self.tasks.run_handler_call((self.agent.as_str(), ctx.run), call).await {
             Some(Ok(Ok(result))) => Ok(ToolOutput::text(result.0)),
             Some(Ok(Err(error))) if error.is_transient() => {
                 Err(ToolFailure::transient(error.into_message()))

@@ -81,7 +81,7 @@ impl FolderInbox {
         files: InboxFolder,
         agent: impl Into<String>,
     ) -> io::Result<Self> {
-        files.create()?;
+        files.create_subfolders()?;
         let scanner = FolderScanner::new(files, agent.into(), Arc::new(SystemClock));
         Ok(Self { name: name.into(), scanner: Arc::new(scanner) })
     }
@@ -95,9 +95,14 @@ impl FolderInbox {
         Self { scanner: Arc::new(scanner), ..self }
     }
 
-    async fn end(&self, id: &str, end: EndFolder, result: Vec<u8>) -> Result<(), InboxError> {
+    async fn move_to_end_folder(
+        &self,
+        id: &str,
+        end: EndFolder,
+        result: Vec<u8>,
+    ) -> Result<(), InboxError> {
         let (scanner, id) = (Arc::clone(&self.scanner), id.to_owned());
-        let ended = move || scanner.files.end(&id, end, &result);
+        let ended = move || scanner.files.move_claimed_file(&id, end, &result);
         Ok(tokio::task::spawn_blocking(ended).await??)
     }
 }
@@ -124,11 +129,11 @@ impl Inbox for FolderInbox {
 
     async fn complete(&self, id: &str, run: &RunView) -> Result<(), InboxError> {
         let result = json!({ "run": run.id, "status": run.status, "output": run.output });
-        self.end(id, EndFolder::Done, pretty_json(&result)).await
+        self.move_to_end_folder(id, EndFolder::Done, pretty_json(&result)).await
     }
 
     async fn fail(&self, id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
-        self.end(id, EndFolder::Failed, failure_json(failure)).await
+        self.move_to_end_folder(id, EndFolder::Failed, task_failure_json(failure)).await
     }
 }
 
@@ -180,8 +185,8 @@ impl FolderScanner {
             };
             let is_settled = now.0.saturating_sub(since.0) >= SETTLE_TIME.0;
             if is_settled && claimed < limit {
-                let new_name = unique_name(&name, UuidV7Generator.next_id_bits());
-                claimed += usize::from(self.files.claim(&name, &new_name)?);
+                let new_name = unique_file_name(&name, UuidV7Generator.next_id_bits());
+                claimed += usize::from(self.files.claim_file(&name, &new_name)?);
             } else {
                 unchanged_since.insert(name, (stamp, since));
             }
@@ -193,7 +198,7 @@ impl FolderScanner {
     fn read_task(&self, name: &str) -> Option<InboxTask> {
         let bytes = self.files.read_claimed(name);
         let bytes = bytes.map_err(|error| format!("the file can't be read: {error}"));
-        let message = match bytes.and_then(|bytes| parse_input(name, bytes)) {
+        let message = match bytes.and_then(|bytes| parse_task_input(name, bytes)) {
             Ok(input) => {
                 let task = Task::new(&self.agent).input(input).metadata(json!({ "file": name }));
                 return Some(InboxTask::new(name, task));
@@ -202,7 +207,9 @@ impl FolderScanner {
         };
         tracing::warn!(file = name, %message, "a file of a folder inbox can't be a task");
         let failure = TaskFailure { run: None, error: RunError::new("bad_file", message, "") };
-        if let Err(error) = self.files.end(name, EndFolder::Failed, &failure_json(&failure)) {
+        if let Err(error) =
+            self.files.move_claimed_file(name, EndFolder::Failed, &task_failure_json(&failure))
+        {
             tracing::warn!(file = name, %error, "a file of a folder inbox can't be moved");
         }
         None
@@ -210,7 +217,7 @@ impl FolderScanner {
 }
 
 /// Returns the input of a task from the content of its file, or the reason why it is invalid.
-fn parse_input(name: &str, bytes: Vec<u8>) -> Result<RawJson, String> {
+fn parse_task_input(name: &str, bytes: Vec<u8>) -> Result<RawJson, String> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(format!("the file is longer than {FILE_BYTES_MAX} bytes"));
     }
@@ -225,7 +232,7 @@ fn parse_input(name: &str, bytes: Vec<u8>) -> Result<RawJson, String> {
 }
 
 /// Returns a name that no file had before: the name with an id in front of its extension.
-fn unique_name(name: &str, id_bits: u128) -> String {
+fn unique_file_name(name: &str, id_bits: u128) -> String {
     let (stem, extension) = match name.rsplit_once('.') {
         Some((stem, extension)) if extension.len() < EXTENSION_BYTES_MAX => (stem, Some(extension)),
         Some(_) | None => (name, None),
@@ -243,7 +250,7 @@ fn unique_name(name: &str, id_bits: u128) -> String {
     format!("{}{end}", &stem[..length])
 }
 
-fn failure_json(failure: &TaskFailure) -> Vec<u8> {
+fn task_failure_json(failure: &TaskFailure) -> Vec<u8> {
     let TaskFailure { run, error } = failure;
     pretty_json(&json!({ "run": run, "status": "failed", "error": error }))
 }
@@ -266,15 +273,15 @@ mod tests {
             ("a.notanextensionatall", "a.notanextensionatall.0123456789abdeadbeef".to_owned()),
             (&"ä".repeat(127), format!("{}.0123456789abdeadbeef", "ä".repeat(89))),
         ] {
-            let unique = unique_name(name, id);
+            let unique = unique_file_name(name, id);
             assert_eq!(unique, expected);
             assert!(unique.len() <= NAME_BYTES_MAX);
         }
     }
 
     #[test]
-    fn only_valid_files_become_inputs() {
-        let parse = |name: &str, bytes: &[u8]| parse_input(name, bytes.to_vec());
+    fn only_valid_utf8_and_json_files_become_task_inputs() {
+        let parse = |name: &str, bytes: &[u8]| parse_task_input(name, bytes.to_vec());
         assert_eq!(parse("a.txt", b"").unwrap().as_str(), "\"\"");
         assert_eq!(parse("a.txt", b"{}").unwrap().as_str(), "\"{}\"");
         assert_eq!(parse("a.json", b" {\"a\": [1]}\n").unwrap().as_str(), "{\"a\": [1]}");

@@ -70,7 +70,7 @@ impl InboxFolder {
     }
 
     /// Creates the folder and its subfolders, if they are missing.
-    pub(crate) fn create(&self) -> io::Result<()> {
+    pub(crate) fn create_subfolders(&self) -> io::Result<()> {
         if self.below.is_empty() {
             std::fs::create_dir_all(&self.base)?;
         }
@@ -97,7 +97,7 @@ impl InboxFolder {
 
     /// Claims a file: moves it into the folder of claimed tasks, under a new name. Returns `false`
     /// if the file is gone.
-    pub(crate) fn claim(&self, name: &str, new_name: &str) -> io::Result<bool> {
+    pub(crate) fn claim_file(&self, name: &str, new_name: &str) -> io::Result<bool> {
         let root = self.open_root()?;
         let working = open_folder(&root, WORKING)?;
         match sys::renameat_with(&root, name, &working, new_name, RenameFlags::NOREPLACE) {
@@ -128,7 +128,12 @@ impl InboxFolder {
 
     /// Ends a task: writes its result, and moves its file from the folder of claimed tasks, or from
     /// the folder of failed tasks if it was retried. Does nothing if the task has ended before.
-    pub(crate) fn end(&self, name: &str, end: EndFolder, result: &[u8]) -> io::Result<()> {
+    pub(crate) fn move_claimed_file(
+        &self,
+        name: &str,
+        end: EndFolder,
+        result: &[u8],
+    ) -> io::Result<()> {
         if name.contains('/') || name.starts_with('.') {
             return Err(io::Error::other("the id of the task is not the name of a file"));
         }
@@ -136,14 +141,15 @@ impl InboxFolder {
         let target = open_folder(&root, end.name())?;
         let failed = open_folder(&root, EndFolder::Failed.name())?;
         let result_name = format!("{name}.result.json");
-        let source = match (exists(&root, &[WORKING, name])?, exists(&failed, &[name])?) {
-            (true, _) => open_folder(&root, WORKING)?,
-            (false, true) if end == EndFolder::Failed => {
-                return replace_file(&failed, &result_name, result);
-            }
-            (false, true) => failed,
-            (false, false) => return Ok(()),
-        };
+        let source =
+            match (path_exists_in(&root, &[WORKING, name])?, path_exists_in(&failed, &[name])?) {
+                (true, _) => open_folder(&root, WORKING)?,
+                (false, true) if end == EndFolder::Failed => {
+                    return replace_file(&failed, &result_name, result);
+                }
+                (false, true) => failed,
+                (false, false) => return Ok(()),
+            };
         replace_file(&target, &result_name, result)?;
         sys::renameat(&source, name, &target, name)?;
         match sys::unlinkat(&source, &result_name, AtFlags::empty()) {
@@ -167,7 +173,7 @@ fn open_folder(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Whether there is a regular file at this path below the folder.
-fn exists(folder: &OwnedFd, path: &[&str]) -> io::Result<bool> {
+fn path_exists_in(folder: &OwnedFd, path: &[&str]) -> io::Result<bool> {
     let path: PathBuf = path.iter().collect();
     match sys::statat(folder, &path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile),

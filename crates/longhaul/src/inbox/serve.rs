@@ -68,7 +68,7 @@ pub async fn serve_inboxes(
         Some(ServedInbox { longhaul, inbox: &**inbox, name, filter })
     });
     let loops = served.map(|served| async move {
-        tokio::join!(served.submit_tasks(shutdown), served.deliver_ends());
+        tokio::join!(served.submit_tasks(shutdown), served.deliver_task_results());
     });
     join_all(loops).await;
 }
@@ -82,7 +82,7 @@ struct ServedInbox<'a> {
 }
 
 /// What became of a task that was to be submitted.
-enum Submission {
+enum SubmissionOutcome {
     /// The task is a run, or has failed.
     Done,
     /// The task can't be submitted now, for example because its lane is full.
@@ -99,7 +99,7 @@ impl ServedInbox<'_> {
             }
             let was_full = waiting.len() >= CLAIM_MAX;
             for task in std::mem::take(&mut waiting) {
-                if let Submission::Later(task) = self.submit_task(task).await {
+                if let SubmissionOutcome::Later(task) = self.submit_task(task).await {
                     waiting.push_back(*task);
                 }
             }
@@ -115,7 +115,7 @@ impl ServedInbox<'_> {
     }
 
     async fn claim_tasks(&self) -> Vec<InboxTask> {
-        match self.call(self.inbox.claim(&self.filter)).await {
+        match self.call_inbox_method(self.inbox.claim(&self.filter)).await {
             Ok(tasks) => tasks,
             Err(reason) => {
                 tracing::warn!(inbox = %self.name, %reason, "claiming tasks of the inbox failed");
@@ -124,12 +124,14 @@ impl ServedInbox<'_> {
         }
     }
 
-    async fn submit_task(&self, task: InboxTask) -> Submission {
+    async fn submit_task(&self, task: InboxTask) -> SubmissionOutcome {
         let InboxTask { id, task } = task;
         let source = TaskSource { inbox: self.name.clone(), id: id.clone() };
         let built = task.clone().build().map(|built| longhaul_engine::Task {
             source: Some(source),
-            submitter: Some(built.submitter.unwrap_or_else(|| TaskSource::endpoint(&self.name))),
+            submitter: Some(
+                built.submitter.unwrap_or_else(|| TaskSource::outbox_endpoint(&self.name)),
+            ),
             ..built
         });
         let submitted = match built {
@@ -140,25 +142,25 @@ impl ServedInbox<'_> {
         match submitted {
             Ok(outcome) => {
                 let Some(&run) = outcome.run_ids().first() else {
-                    return Submission::Done;
+                    return SubmissionOutcome::Done;
                 };
-                if let Err(reason) = self.call(self.inbox.start(&id, run)).await {
+                if let Err(reason) = self.call_inbox_method(self.inbox.start(&id, run)).await {
                     let inbox = &self.name;
                     tracing::warn!(%inbox, %run, %reason, "the inbox was not told about a run");
                 }
-                Submission::Done
+                SubmissionOutcome::Done
             }
             Err(error) if is_transient(&error) => {
                 tracing::warn!(inbox = %self.name, %error, "a task can't be submitted yet");
-                Submission::Later(Box::new(InboxTask { id, task }))
+                SubmissionOutcome::Later(Box::new(InboxTask { id, task }))
             }
             Err(error) => {
                 let error = RunError::new(error.code(), error.to_string(), "");
                 match self.fail_task(&id, &TaskFailure { run: None, error }).await {
-                    Ok(()) => Submission::Done,
+                    Ok(()) => SubmissionOutcome::Done,
                     Err(reason) => {
                         tracing::warn!(inbox = %self.name, %reason, "the inbox was not told about a failed task");
-                        Submission::Later(Box::new(InboxTask { id, task }))
+                        SubmissionOutcome::Later(Box::new(InboxTask { id, task }))
                     }
                 }
             }
@@ -166,21 +168,21 @@ impl ServedInbox<'_> {
     }
 
     async fn fail_task(&self, id: &str, failure: &TaskFailure) -> Result<(), String> {
-        self.call(self.inbox.fail(id, failure)).await?;
+        self.call_inbox_method(self.inbox.fail(id, failure)).await?;
         let hook = async {
             self.inbox.on_error(id, failure).await;
             Ok(())
         };
         // The task has failed, whatever its hook does.
-        _ = self.call(hook).await;
+        _ = self.call_inbox_method(hook).await;
         Ok(())
     }
 
     /// Delivers the ends of runs from the outbox for ever.
-    async fn deliver_ends(&self) {
+    async fn deliver_task_results(&self) {
         let services = self.longhaul.services();
-        let endpoint = TaskSource::endpoint(&self.name);
-        let mut watch = services.store.watch();
+        let endpoint = TaskSource::outbox_endpoint(&self.name);
+        let mut watch = services.store.watch_for_changes();
         loop {
             if let Err(error) = deliver_due_messages(services, &endpoint, self).await {
                 tracing::warn!(inbox = %self.name, %error, "the outbox can't be read");
@@ -209,7 +211,7 @@ impl ServedInbox<'_> {
     }
 
     /// Calls the inbox, with a timeout. A panic is an error.
-    async fn call<T>(
+    async fn call_inbox_method<T>(
         &self,
         call: impl Future<Output = Result<T, InboxError>>,
     ) -> Result<T, String> {

@@ -34,7 +34,7 @@ enum TextSegment<'a> {
 /// # Errors
 /// A variable is not set, or the result is too long.
 pub fn expand_variables(text: &str, env: &Env) -> Result<String, ExpandError> {
-    expand_with_fallback(text, env, |name, default| match default {
+    expand_variables_with_fallback(text, env, |name, default| match default {
         Some(default) => Ok(default.to_owned()),
         None => Err(ExpandError::Missing(name.to_owned())),
     })
@@ -42,7 +42,7 @@ pub fn expand_variables(text: &str, env: &Env) -> Result<String, ExpandError> {
 
 /// Replaces the variables that `env` sets with their values. Other variables stay as written.
 pub(crate) fn expand_known_variables(text: &str, env: &Env) -> Result<String, ExpandError> {
-    expand_with_fallback(text, env, |name, default| {
+    expand_variables_with_fallback(text, env, |name, default| {
         Ok(match default {
             Some(default) => format!("${{{name}:-{default}}}"),
             None => format!("${{{name}}}"),
@@ -50,13 +50,13 @@ pub(crate) fn expand_known_variables(text: &str, env: &Env) -> Result<String, Ex
     })
 }
 
-fn expand_with_fallback(
+fn expand_variables_with_fallback(
     text: &str,
     env: &Env,
     unset: impl Fn(&str, Option<&str>) -> Result<String, ExpandError>,
 ) -> Result<String, ExpandError> {
     let mut whole = String::new();
-    for piece in split_segments(text) {
+    for piece in split_text_segments(text) {
         match piece {
             TextSegment::Literal(plain) => whole.push_str(plain),
             TextSegment::Variable(name, default) => match env.var(name) {
@@ -72,19 +72,19 @@ fn expand_with_fallback(
 }
 
 /// Returns the names of the variables that a text contains.
-pub fn variable_names(text: &str) -> impl Iterator<Item = &str> {
-    split_segments(text).into_iter().filter_map(|piece| match piece {
+pub fn referenced_variable_names(text: &str) -> impl Iterator<Item = &str> {
+    split_text_segments(text).into_iter().filter_map(|piece| match piece {
         TextSegment::Variable(name, _) => Some(name),
         TextSegment::Literal(_) => None,
     })
 }
 
-fn split_segments(text: &str) -> Vec<TextSegment<'_>> {
+fn split_text_segments(text: &str) -> Vec<TextSegment<'_>> {
     let mut pieces = Vec::new();
     let (mut rest, mut from) = (text, 0);
     while let Some(found) = rest[from..].find("${") {
         let start = from + found;
-        let Some((piece, end)) = parse_variable(&rest[start..]) else {
+        let Some((piece, end)) = parse_variable_reference(&rest[start..]) else {
             // A `${` without a valid variable is literal text.
             from = start + 2;
             continue;
@@ -100,7 +100,7 @@ fn split_segments(text: &str) -> Vec<TextSegment<'_>> {
 
 /// Parses the `${...}` at the start of a text. Returns the variable, and the length of the `${...}`
 /// in bytes.
-fn parse_variable(text: &str) -> Option<(TextSegment<'_>, usize)> {
+fn parse_variable_reference(text: &str) -> Option<(TextSegment<'_>, usize)> {
     let end = text.find('}')?;
     let inside = text.get(2..end)?;
     let (name, default) = match inside.split_once(":-") {
@@ -150,7 +150,7 @@ mod tests {
         }
         let expanded = expand_known_variables("a${TOKEN:-x} ${MISSING} ${EMPTY:-y}${1}", &env);
         assert_eq!(expanded.unwrap(), "at0k ${MISSING} ${EMPTY:-y}${1}");
-        let names: Vec<&str> = variable_names("${A}-${B:-x}${1}").collect();
+        let names: Vec<&str> = referenced_variable_names("${A}-${B:-x}${1}").collect();
         assert_eq!(names, ["A", "B"]);
         let message = ExpandError::Missing("A".to_owned()).to_string();
         assert_eq!(message, "the variable A is not set, and no default is written as `${A:-...}`");

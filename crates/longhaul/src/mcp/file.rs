@@ -56,7 +56,7 @@ impl McpFile {
             let position = None;
             vec![McpFileRemark { position, message }]
         };
-        let bytes = match read_bytes(path) {
+        let bytes = match read_mcp_file(path) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return file,
             Err(message) => {
@@ -72,7 +72,7 @@ impl McpFile {
         let read = parser::parse_mcp_file(&text);
         Self {
             hash,
-            dotenv_values: dotenv_values(path, &read.servers),
+            dotenv_values: referenced_dotenv_values(path, &read.servers),
             servers: read.servers,
             problems: read.problems,
             notes: read.notes,
@@ -142,7 +142,7 @@ impl McpFile {
     }
 }
 
-fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, String> {
+fn read_mcp_file(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let root = path.parent().unwrap_or(path);
     match project_file::read_file_in_project(root, Path::new(FILE_NAME), BYTES_MAX) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -156,12 +156,12 @@ fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, String> {
 
 /// Returns the values of the `.env` next to the file for the variables that the servers use. An
 /// unreadable `.env` has no values.
-fn dotenv_values(path: &Path, servers: &[McpServerConfig]) -> Env {
+fn referenced_dotenv_values(path: &Path, servers: &[McpServerConfig]) -> Env {
     let root = path.parent().unwrap_or(path);
     let mut values = dotenv::load(root).unwrap_or_default().values;
     let used = servers.iter().filter(|server| !server.disabled);
     let transports = used.filter_map(|server| server.transport.as_ref());
-    let names: BTreeSet<&str> = transports.flat_map(Transport::variable_names).collect();
+    let names: BTreeSet<&str> = transports.flat_map(Transport::all_referenced_variables).collect();
     values.retain(|name, _| names.contains(name.as_str()));
     Env::from_vars(values)
 }

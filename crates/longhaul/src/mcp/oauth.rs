@@ -14,18 +14,18 @@ const SCOPES_MAX: usize = 64;
 
 /// Parses the object `oauth` of a server. `None` means that it is invalid; the problems are
 /// recorded in `parser`.
-pub(crate) fn parse_oauth<'a>(
+pub(crate) fn parse_oauth_config<'a>(
     parser: &mut McpServerParser<'a>,
     value: &'a RawValue,
 ) -> Option<OAuthConfig> {
     let problems = parser.problems.len();
     let fields = parser.parse_object(Some("oauth"), value, OAUTH_KEYS)?;
     let oauth = OAuthConfig {
-        client_id: parse_text(parser, &fields, "clientId"),
-        client_secret: parse_text(parser, &fields, "clientSecret"),
-        client_metadata_url: parse_text(parser, &fields, "clientMetadataUrl"),
+        client_id: parse_oauth_text(parser, &fields, "clientId"),
+        client_secret: parse_oauth_text(parser, &fields, "clientSecret"),
+        client_metadata_url: parse_oauth_text(parser, &fields, "clientMetadataUrl"),
         scopes: parse_scopes(parser, &fields).unwrap_or_default(),
-        callback_port: parse_port(parser, &fields),
+        callback_port: parse_callback_port(parser, &fields),
     };
     if oauth.client_secret.is_some() && oauth.client_id.is_none() {
         let message = "`oauth` has a `clientSecret` and no `clientId`: write both";
@@ -34,9 +34,13 @@ pub(crate) fn parse_oauth<'a>(
     (parser.problems.len() == problems).then_some(oauth)
 }
 
-fn parse_text(parser: &mut McpServerParser<'_>, fields: &Object<'_>, key: &str) -> Option<String> {
+fn parse_oauth_text(
+    parser: &mut McpServerParser<'_>,
+    fields: &Object<'_>,
+    key: &str,
+) -> Option<String> {
     let value = fields.get(key)?;
-    let text: String = parser.parse_value(&format!("oauth.{key}"), value, "a text")?;
+    let text: String = parser.parse_field_value(&format!("oauth.{key}"), value, "a text")?;
     if text.is_empty() {
         parser.add_problem(parser.position_of(value), &format!("`oauth.{key}` is empty"));
         return None;
@@ -46,7 +50,7 @@ fn parse_text(parser: &mut McpServerParser<'_>, fields: &Object<'_>, key: &str) 
 
 fn parse_scopes(parser: &mut McpServerParser<'_>, fields: &Object<'_>) -> Option<Vec<String>> {
     let value = fields.get("scopes")?;
-    let scopes: Vec<String> = parser.parse_value("oauth.scopes", value, "a list of texts")?;
+    let scopes: Vec<String> = parser.parse_field_value("oauth.scopes", value, "a list of texts")?;
     let is_one = |scope: &String| !scope.is_empty() && !scope.contains(char::is_whitespace);
     if scopes.len() > SCOPES_MAX || !scopes.iter().all(is_one) {
         let message =
@@ -57,7 +61,7 @@ fn parse_scopes(parser: &mut McpServerParser<'_>, fields: &Object<'_>) -> Option
     Some(scopes)
 }
 
-fn parse_port(parser: &mut McpServerParser<'_>, fields: &Object<'_>) -> Option<u16> {
+fn parse_callback_port(parser: &mut McpServerParser<'_>, fields: &Object<'_>) -> Option<u16> {
     let value = fields.get("callbackPort")?;
     let port = serde_json::from_str(value.get()).ok();
     let port = port.filter(|port| *port > 0);

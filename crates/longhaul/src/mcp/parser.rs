@@ -68,7 +68,7 @@ pub(crate) fn parse_mcp_file(text: &str) -> ParsedMcpFile {
     let index = PositionIndex::new(text);
     let mut servers = None;
     for (key, value) in whole.0 {
-        let at = Some(index.position_of(value.get()));
+        let at = Some(index.position_of_slice(value.get()));
         match key.as_str() {
             "mcpServers" if servers.is_some() => {
                 read.problems.push(single_line_remark(at, "duplicate key `mcpServers`"));
@@ -87,7 +87,8 @@ pub(crate) fn parse_mcp_file(text: &str) -> ParsedMcpFile {
     };
     let Ok(servers) = serde_json::from_str::<OrderedFields<'_>>(servers.get()) else {
         let message = format!("`mcpServers` must be an object, but is {}", json_type_name(servers));
-        read.problems.push(single_line_remark(Some(index.position_of(servers.get())), &message));
+        read.problems
+            .push(single_line_remark(Some(index.position_of_slice(servers.get())), &message));
         return read;
     };
     if servers.0.len() > SERVERS_MAX {
@@ -97,14 +98,19 @@ pub(crate) fn parse_mcp_file(text: &str) -> ParsedMcpFile {
         return read;
     }
     for (name, value) in servers.0 {
-        add_server(&index, &name, value, &mut read);
+        parse_and_add_server(&index, &name, value, &mut read);
     }
     read
 }
 
 /// Parses the definition of one server and adds it to the parsed file.
-fn add_server(index: &PositionIndex<'_>, name: &str, value: &RawValue, parsed: &mut ParsedMcpFile) {
-    let at = index.position_of(value.get());
+fn parse_and_add_server(
+    index: &PositionIndex<'_>,
+    name: &str,
+    value: &RawValue,
+    parsed: &mut ParsedMcpFile,
+) {
+    let at = index.position_of_slice(value.get());
     if let Some(message) = server_name_error(name) {
         parsed.problems.push(single_line_remark(Some(at), &message));
         return;
@@ -139,7 +145,7 @@ impl<'a> McpServerParser<'a> {
         let object = self.parse_object(None, value, SERVER_KEYS);
         let is_object = object.is_some();
         let fields = object.unwrap_or_default();
-        self.check_elicitation(&fields);
+        self.check_elicitation_declined(&fields);
         McpServerConfig {
             name: self.name.to_owned(),
             position,
@@ -158,7 +164,7 @@ impl<'a> McpServerParser<'a> {
         let has = |key: &str| fields.contains_key(key);
         let kind = match fields.get("type") {
             Some(value) => {
-                Some(self.parse_value::<String>("type", value, "\"stdio\" or \"http\"")?)
+                Some(self.parse_field_value::<String>("type", value, "\"stdio\" or \"http\"")?)
             }
             None => None,
         };
@@ -210,13 +216,14 @@ impl<'a> McpServerParser<'a> {
 
     fn parse_stdio(&mut self, command: &RawValue, fields: &Object<'a>) -> Option<Transport> {
         let command_at = self.position_of(command);
-        let command: String = self.parse_value("command", command, "the name of a program")?;
+        let command: String =
+            self.parse_field_value("command", command, "the name of a program")?;
         if command.trim().is_empty() || command.contains('\0') {
             self.add_problem(command_at, "`command` is empty: write the name of a program");
             return None;
         }
         let args: Vec<String> = match fields.get("args") {
-            Some(value) => self.parse_value("args", value, "a list of texts")?,
+            Some(value) => self.parse_field_value("args", value, "a list of texts")?,
             None => Vec::new(),
         };
         if args.len() > LIST_ITEMS_MAX {
@@ -227,7 +234,7 @@ impl<'a> McpServerParser<'a> {
             return None;
         }
         let cwd = match fields.get("cwd") {
-            Some(value) => Some(self.parse_value("cwd", value, "the path of a folder")?),
+            Some(value) => Some(self.parse_field_value("cwd", value, "the path of a folder")?),
             None => None,
         };
         // A line break in a name could be mistaken for another entry when it is shown.
@@ -239,7 +246,7 @@ impl<'a> McpServerParser<'a> {
 
     fn parse_http(&mut self, url: &RawValue, fields: &Object<'a>) -> Option<Transport> {
         let url_at = self.position_of(url);
-        let url: String = self.parse_value("url", url, "a URL such as https://HOST/mcp")?;
+        let url: String = self.parse_field_value("url", url, "a URL such as https://HOST/mcp")?;
         // A URL that starts with a variable is checked after expansion.
         let is_address = ["http://", "https://", "${"].iter().any(|start| url.starts_with(start));
         if !is_address {
@@ -254,7 +261,7 @@ impl<'a> McpServerParser<'a> {
         let is_name = |name: &str| !name.is_empty() && name.chars().all(token);
         let headers = self.parse_text_map(fields, "headers", is_name)?;
         let oauth = match fields.get("oauth") {
-            Some(value) => oauth::parse_oauth(self, value)?,
+            Some(value) => oauth::parse_oauth_config(self, value)?,
             None => OAuthConfig::default(),
         };
         Some(Transport::Http { url, headers, oauth })
@@ -271,7 +278,8 @@ impl<'a> McpServerParser<'a> {
             return Some(BTreeMap::new());
         };
         let at = self.position_of(value);
-        let named: TextMap = self.parse_value(key, value, "an object of texts")?;
+        let named: OrderedNameTextPairs =
+            self.parse_field_value(key, value, "an object of texts")?;
         let (mut texts, mut names) = (BTreeMap::new(), BTreeSet::new());
         if named.0.len() > LIST_ITEMS_MAX {
             self.add_problem(at, &format!("`{key}` has more than {LIST_ITEMS_MAX} entries"));
@@ -292,7 +300,7 @@ impl<'a> McpServerParser<'a> {
 
     fn parse_boolean(&mut self, fields: &Object<'a>, key: &str) -> bool {
         let value = fields.get(key);
-        let read = value.and_then(|value| self.parse_value(key, value, "true or false"));
+        let read = value.and_then(|value| self.parse_field_value(key, value, "true or false"));
         // An invalid value counts as true, which is the safer choice.
         read.unwrap_or(value.is_some())
     }
@@ -301,7 +309,7 @@ impl<'a> McpServerParser<'a> {
         let value = fields.get("timeout")?;
         let millis = serde_json::from_str::<u64>(value.get()).ok().map(Millis);
         let text = serde_json::from_str::<String>(value.get()).ok();
-        let read = millis.or_else(|| duration::parse(&text?));
+        let read = millis.or_else(|| duration::parse_duration(&text?));
         let read = read.filter(|timeout| timeout.0 > 0);
         if read.is_none() {
             let right = format!("milliseconds, or a duration such as {DURATION_EXAMPLES}");
@@ -312,7 +320,7 @@ impl<'a> McpServerParser<'a> {
 
     /// Reports a value of `elicitation` other than "decline": this build can't answer questions
     /// that a server asks during a call.
-    fn check_elicitation(&mut self, fields: &Object<'a>) {
+    fn check_elicitation_declined(&mut self, fields: &Object<'a>) {
         if let Some(value) = fields.get("elicitation")
             && value.get() != "\"decline\""
         {
@@ -324,16 +332,16 @@ impl<'a> McpServerParser<'a> {
 }
 
 /// Pairs of name and text in the order of the file, including duplicate names.
-struct TextMap(Vec<(String, ScalarText)>);
+struct OrderedNameTextPairs(Vec<(String, ScalarText)>);
 
 /// A text in the file, or a number or boolean that is used as text.
 struct ScalarText(String);
 
-impl<'de> Deserialize<'de> for TextMap {
+impl<'de> Deserialize<'de> for OrderedNameTextPairs {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let fields = OrderedFields::deserialize(from)?;
         let named = fields.0.into_iter().map(|(name, value)| {
-            let text = ScalarText::from_raw(value)
+            let text = ScalarText::from_raw_value(value)
                 .ok_or_else(|| serde::de::Error::custom("not a text"))?;
             Ok((name, text))
         });
@@ -342,7 +350,7 @@ impl<'de> Deserialize<'de> for TextMap {
 }
 
 impl ScalarText {
-    fn from_raw(value: &RawValue) -> Option<Self> {
+    fn from_raw_value(value: &RawValue) -> Option<Self> {
         let written = value.get();
         match written.as_bytes().first()? {
             b'"' => serde_json::from_str(written).ok().map(Self),
@@ -358,7 +366,7 @@ mod tests {
 
     /// Takes hours if each position is computed by scanning from the start of the text.
     #[test]
-    fn long_files_are_read_in_linear_time() {
+    fn long_mcp_files_are_parsed_in_linear_time() {
         let keys: String = (0..100_000).map(|n| format!("\"k{n}\":1,")).collect();
         let read = parse_mcp_file(&format!("{{{keys}\"mcpServers\":{{}}}}"));
         assert_eq!(read.notes.len(), 100_000);

@@ -8,7 +8,7 @@ use longhaul_core::oauth::OAuthConfig;
 
 use crate::config::env::Env;
 use crate::mcp::expand::expand_variables;
-use crate::mcp::server::{McpServerConfig, Transport, oauth_texts};
+use crate::mcp::server::{McpServerConfig, Transport, expandable_oauth_texts};
 
 /// Maximum size of all texts of a server together in bytes: the operating system's limit for the
 /// arguments of a program.
@@ -41,7 +41,7 @@ impl ResolvedServer {
         let Some(transport) = &server.transport else {
             return Err("the server has no transport".to_owned());
         };
-        let transport = transport.try_map_texts(|text| expand_variables(text, env));
+        let transport = transport.try_map_expandable_texts(|text| expand_variables(text, env));
         let transport = transport.map_err(|unfilled| unfilled.to_string())?;
         if let Some(reason) = invalid_transport_reason(&transport) {
             return Err(reason.to_owned());
@@ -92,7 +92,7 @@ fn invalid_transport_reason(transport: &Transport) -> Option<&'static str> {
 /// valid.
 fn invalid_oauth_reason(oauth: &OAuthConfig) -> Option<&'static str> {
     let document = oauth.client_metadata_url.as_deref();
-    if oauth_texts(oauth).any(|text| text.contains(char::is_control)) {
+    if expandable_oauth_texts(oauth).any(|text| text.contains(char::is_control)) {
         Some("a value of the server's `oauth` contains a line break after variable expansion")
     } else if document.is_some_and(|document| !document.starts_with("https://")) {
         Some("the server's `oauth.clientMetadataUrl` is not an https:// URL")

@@ -8,7 +8,7 @@ use std::fmt;
 use longhaul_core::oauth::OAuthConfig;
 use longhaul_core::time::Millis;
 
-use crate::mcp::expand::variable_names;
+use crate::mcp::expand::referenced_variable_names;
 use crate::spanned::Position;
 
 /// Default timeout for a response of an MCP server.
@@ -112,9 +112,9 @@ impl Transport {
     }
 
     /// Returns the names of the environment variables that the texts of the transport refer to.
-    pub fn variable_names(&self) -> Vec<&str> {
+    pub fn all_referenced_variables(&self) -> Vec<&str> {
         let texts = self.expandable_texts().into_iter();
-        let mut names: Vec<&str> = texts.flat_map(|text| variable_names(text)).collect();
+        let mut names: Vec<&str> = texts.flat_map(|text| referenced_variable_names(text)).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -129,14 +129,14 @@ impl Transport {
             }
             Self::Http { url, headers, oauth } => {
                 let texts = [url].into_iter().chain(headers.values());
-                texts.chain(oauth_texts(oauth)).collect()
+                texts.chain(expandable_oauth_texts(oauth)).collect()
             }
         }
     }
 
     /// Returns the transport with each text that may contain variables replaced by the result of
     /// `fill`.
-    pub(crate) fn try_map_texts<E>(
+    pub(crate) fn try_map_expandable_texts<E>(
         &self,
         fill: impl Fn(&String) -> Result<String, E>,
     ) -> Result<Self, E> {
@@ -170,7 +170,7 @@ impl Transport {
 }
 
 /// Returns the texts of OAuth settings that may contain variables.
-pub(crate) fn oauth_texts(oauth: &OAuthConfig) -> impl Iterator<Item = &String> {
+pub(crate) fn expandable_oauth_texts(oauth: &OAuthConfig) -> impl Iterator<Item = &String> {
     let texts = [&oauth.client_id, &oauth.client_secret, &oauth.client_metadata_url];
     texts.into_iter().flatten().chain(&oauth.scopes)
 }
@@ -261,7 +261,7 @@ mod tests {
                 ..OAuthConfig::default()
             },
         };
-        assert_eq!(transport.variable_names(), ["CLIENT", "PLACE", "TOKEN"]);
+        assert_eq!(transport.all_referenced_variables(), ["CLIENT", "PLACE", "TOKEN"]);
         assert!(!format!("{transport:?}").contains("s3cret"));
     }
 }

@@ -71,7 +71,7 @@ pub(crate) struct McpServerParser<'a> {
 
 impl<'a> McpServerParser<'a> {
     pub(crate) fn position_of(&self, value: &RawValue) -> Position {
-        self.index.position_of(value.get())
+        self.index.position_of_slice(value.get())
     }
 
     pub(crate) fn add_problem(&mut self, position: Position, message: &str) {
@@ -116,7 +116,7 @@ impl<'a> McpServerParser<'a> {
     }
 
     /// Deserializes the value of a key. If the value has the wrong type, reports the expected type.
-    pub(crate) fn parse_value<T: for<'de> Deserialize<'de>>(
+    pub(crate) fn parse_field_value<T: for<'de> Deserialize<'de>>(
         &mut self,
         key: &str,
         value: &RawValue,

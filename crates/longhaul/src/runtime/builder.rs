@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::agent::Agent;
 use crate::assemble::embedded::{open_project, open_without_project};
-use crate::assemble::registrations::Registrations;
+use crate::assemble::registrations::RuntimeRegistrations;
 use crate::error::Error;
 use crate::handler::function::Handler;
 use crate::handler::request::{HandlerError, HandlerRequest};
@@ -26,7 +26,7 @@ pub struct RuntimeBuilder {
     store: Option<String>,
     project: Option<PathBuf>,
     agents: Vec<Agent>,
-    registrations: Registrations,
+    registrations: RuntimeRegistrations,
 }
 
 impl RuntimeBuilder {
@@ -127,11 +127,11 @@ impl RuntimeBuilder {
     /// an agent.
     pub async fn open(mut self) -> Result<Runtime, Error> {
         for agent in self.agents {
-            let (definition, tools) = agent.build()?;
+            let (definition, tools) = agent.build_definition()?;
             self.registrations.agents.push(definition);
             self.registrations.tools.extend(tools);
         }
-        if let Some((kind, name)) = self.registrations.duplicate_name() {
+        if let Some((kind, name)) = self.registrations.find_duplicate_name() {
             return Err(Error::Duplicate { kind, name });
         }
         let (project, store, registered) = (self.project, self.store, self.registrations);
@@ -140,11 +140,11 @@ impl RuntimeBuilder {
             (Some(folder), store) => {
                 let found = folder.canonicalize();
                 let found = found.map_err(|why| Error::ProjectUnavailable { folder, why })?;
-                let here = process::process_env(found);
+                let here = process::process_env_in_folder(found);
                 Ok(open_project(&here, store, registered)?)
             }
             (None, Some(store)) => {
-                let here = process::process_env(PathBuf::new());
+                let here = process::process_env_in_folder(PathBuf::new());
                 Ok(open_without_project(&here, store, registered)?)
             }
             (None, None) => Err(Error::StoreNotConfigured),

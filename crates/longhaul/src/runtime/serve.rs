@@ -71,8 +71,8 @@ impl Runtime {
         let (longhaul, config) = (self.longhaul(), &self.0.runtime.config);
         // The program chose the address, so trust is needed only for the other settings of the
         // table. A decision covers the whole table.
-        let access = egress::extra_server_access(config);
-        if let Some(item) = egress::server_item(config).filter(|_| !access.is_empty()) {
+        let access = egress::describe_extra_server_access(config);
+        if let Some(item) = egress::server_trust_item(config).filter(|_| !access.is_empty()) {
             let checked = TrustDecisions::new(config).check_trusted(&item);
             checked.map_err(|why| {
                 Error::Settings(format!(

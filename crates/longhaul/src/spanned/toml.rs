@@ -11,16 +11,16 @@ use crate::spanned::{Node, NodeValue, ParseError, Position, PositionIndex, Table
 /// The text is not valid TOML. The error contains the position.
 pub fn parse(text: &str) -> Result<Node, ParseError> {
     let table = DeTable::parse(text).map_err(|error| parse_error(text, &error))?;
-    table_node(&PositionIndex::new(text), Position::START, table.get_ref())
+    table_to_node(&PositionIndex::new(text), Position::START, table.get_ref())
 }
 
 /// Parses one TOML value, such as `"15s"` or `[1, 2]`.
 ///
 /// # Errors
 /// The text is not a valid TOML value. The error contains the position.
-pub fn parse_value(text: &str) -> Result<Node, ParseError> {
+pub fn parse_toml_value(text: &str) -> Result<Node, ParseError> {
     let value = DeValue::parse(text).map_err(|error| parse_error(text, &error))?;
-    to_node(&PositionIndex::new(text), &value)
+    value_to_node(&PositionIndex::new(text), &value)
 }
 
 fn parse_error(text: &str, error: &toml::de::Error) -> ParseError {
@@ -31,11 +31,11 @@ fn parse_error(text: &str, error: &toml::de::Error) -> ParseError {
     }
 }
 
-fn to_node(
+fn value_to_node(
     index: &PositionIndex<'_>,
     value: &toml::Spanned<DeValue<'_>>,
 ) -> Result<Node, ParseError> {
-    let position = index.position(value.span().start);
+    let position = index.position_at_offset(value.span().start);
     let error_at = |message: String| ParseError { position, message };
     let content = match value.get_ref() {
         DeValue::String(text) => NodeValue::Text(text.to_string()),
@@ -52,15 +52,15 @@ fn to_node(
         // No setting has a date. As a text it is rejected with a description of the expected value.
         DeValue::Datetime(at) => NodeValue::Text(at.to_string()),
         DeValue::Array(list) => {
-            let nodes = list.iter().map(|value| to_node(index, value));
+            let nodes = list.iter().map(|value| value_to_node(index, value));
             NodeValue::List(nodes.collect::<Result<_, _>>()?)
         }
-        DeValue::Table(table) => return table_node(index, position, table),
+        DeValue::Table(table) => return table_to_node(index, position, table),
     };
     Ok(Node { position, value: content })
 }
 
-fn table_node(
+fn table_to_node(
     index: &PositionIndex<'_>,
     position: Position,
     table: &DeTable<'_>,
@@ -68,8 +68,8 @@ fn table_node(
     let entries = table.iter().map(|(key, value)| {
         Ok(TableEntry {
             key: key.get_ref().to_string(),
-            position: index.position(key.span().start),
-            node: to_node(index, value)?,
+            position: index.position_at_offset(key.span().start),
+            node: value_to_node(index, value)?,
         })
     });
     let mut entries = entries.collect::<Result<Vec<TableEntry>, ParseError>>()?;

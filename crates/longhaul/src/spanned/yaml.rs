@@ -43,7 +43,7 @@ fn parse_error(error: &serde_saphyr::Error) -> ParseError {
     // The position is reported separately, so it is removed from the parser's message.
     let note = format!(" at line {}, column {}", location.line(), location.column());
     ParseError {
-        position: position(location),
+        position: to_position(location),
         message: format!(
             "the text is not valid YAML: {}",
             rendered.replace(&note, "").replace('\n', ", ")
@@ -51,7 +51,7 @@ fn parse_error(error: &serde_saphyr::Error) -> ParseError {
     }
 }
 
-fn position(location: Location) -> Position {
+fn to_position(location: Location) -> Position {
     let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).max(1);
     Position { line: number(location.line()), column: number(location.column()) }
 }
@@ -59,19 +59,19 @@ fn position(location: Location) -> Position {
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<NodeValue>::deserialize(from)?;
-        Ok(Self { position: position(spanned.referenced), value: spanned.value })
+        Ok(Self { position: to_position(spanned.referenced), value: spanned.value })
     }
 }
 
 impl<'de> Deserialize<'de> for NodeValue {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(ValueVisitor)
+        from.deserialize_any(NodeValueVisitor)
     }
 }
 
-struct ValueVisitor;
+struct NodeValueVisitor;
 
-impl<'de> Visitor<'de> for ValueVisitor {
+impl<'de> Visitor<'de> for NodeValueVisitor {
     type Value = NodeValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -116,7 +116,11 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NodeValue, A::Error> {
         let mut entries = Vec::new();
         while let Some((key, node)) = map.next_entry::<Spanned<String>, Node>()? {
-            entries.push(TableEntry { position: position(key.referenced), key: key.value, node });
+            entries.push(TableEntry {
+                position: to_position(key.referenced),
+                key: key.value,
+                node,
+            });
         }
         Ok(NodeValue::Table(entries))
     }

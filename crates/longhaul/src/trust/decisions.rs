@@ -205,7 +205,7 @@ impl TrustDecisions {
         items: &[&TrustItem],
         at: Timestamp,
     ) -> Result<(), PrivateFileError> {
-        self.update_file(|decisions| {
+        self.update_decision_file(|decisions| {
             for item in items {
                 let Ok(files) = &item.files else { continue };
                 decisions.retain(|one| !self.is_about_item(one, item) || !one.covers_item(item));
@@ -237,11 +237,11 @@ impl TrustDecisions {
     /// # Errors
     /// The file can't be written.
     pub fn revoke_all(&self) -> Result<usize, PrivateFileError> {
-        let file = self.decision_file()?;
+        let file = self.decision_file_path()?;
         let is_ours = |one: &TrustDecision| one.project == self.project;
         let count = load_decisions(file)?.iter().filter(|one| is_ours(one)).count();
         if count > 0 {
-            self.update_file(|decisions| decisions.retain(|one| !is_ours(one)))?;
+            self.update_decision_file(|decisions| decisions.retain(|one| !is_ours(one)))?;
         }
         Ok(count)
     }
@@ -250,22 +250,22 @@ impl TrustDecisions {
     ///
     /// # Errors
     /// There is no state folder, or the file can't be read.
-    pub fn file_path(&self) -> Result<&Path, PrivateFileError> {
-        let file = self.decision_file()?;
+    pub fn checked_decision_file(&self) -> Result<&Path, PrivateFileError> {
+        let file = self.decision_file_path()?;
         load_decisions(file).map(|_| file)
     }
 
-    fn decision_file(&self) -> Result<&Path, PrivateFileError> {
+    fn decision_file_path(&self) -> Result<&Path, PrivateFileError> {
         self.file.as_deref().ok_or(PrivateFileError::NoHome)
     }
 
     /// Changes the decision file under a lock, so that processes do not overwrite each other's
     /// changes.
-    fn update_file(
+    fn update_decision_file(
         &self,
         change: impl FnOnce(&mut Vec<TrustDecision>),
     ) -> Result<(), PrivateFileError> {
-        let file = self.decision_file()?;
+        let file = self.decision_file_path()?;
         let _lock = private_file::lock_private_file(file)?;
         let mut trusted = load_decisions(file)?;
         change(&mut trusted);
@@ -303,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    fn decisions(folder: &Path) -> TrustDecisions {
+    fn decisions_in_folder(folder: &Path) -> TrustDecisions {
         TrustDecisions {
             project: PathBuf::from("/p"),
             file: Some(folder.join("state/longhaul").join(FILE_NAME)),
@@ -311,15 +311,16 @@ mod tests {
         }
     }
 
-    fn item(kind: TrustKind, setting: &str) -> TrustItem {
+    fn test_trust_item(kind: TrustKind, setting: &str) -> TrustItem {
         TrustItem::new(kind, "x", format!("the item `x` of kind {}", kind.as_str()), &[setting])
     }
 
     #[test]
     fn decisions_are_stored_and_writable_by_their_owner_only() {
         let folder = tempfile::tempdir().unwrap();
-        let decisions = decisions(folder.path());
-        let (run, send) = (item(TrustKind::Run, "a"), item(TrustKind::Send, "b"));
+        let decisions = decisions_in_folder(folder.path());
+        let (run, send) =
+            (test_trust_item(TrustKind::Run, "a"), test_trust_item(TrustKind::Send, "b"));
         let at = Timestamp::from_micros(7);
         assert_eq!(decisions.trust_status(&run), TrustStatus::Undecided);
         decisions.record_trust(&[&run], at).unwrap();
@@ -329,7 +330,7 @@ mod tests {
         let other = TrustDecisions { project: "/q".into(), ..decisions.clone() };
         assert_eq!(other.trust_status(&run), TrustStatus::Undecided);
         assert_eq!(other.revoke_all().unwrap(), 0);
-        let file = decisions.file_path().unwrap();
+        let file = decisions.checked_decision_file().unwrap();
         assert_eq!(fs::metadata(file).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 2);
         assert_eq!(decisions.revoke_all().unwrap(), 2);
@@ -339,13 +340,13 @@ mod tests {
     #[test]
     fn the_status_lists_files_changed_since_the_decision() {
         let folder = tempfile::tempdir().unwrap();
-        let decisions = decisions(folder.path());
+        let decisions = decisions_in_folder(folder.path());
         let with = |setting: &str, files: &[(&str, &str)]| TrustItem {
             files: Ok(files
                 .iter()
                 .map(|(name, text)| ((*name).to_owned(), Hash::digest(text.as_bytes())))
                 .collect()),
-            ..item(TrustKind::Run, setting)
+            ..test_trust_item(TrustKind::Run, setting)
         };
         let trusted = with("a", &[("one", "1"), ("two", "2")]);
         decisions.record_trust(&[&trusted], Timestamp::from_micros(7)).unwrap();
@@ -364,8 +365,8 @@ mod tests {
     #[test]
     fn an_invalid_decision_file_is_reported_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let decisions = decisions(folder.path());
-        let run = item(TrustKind::Run, "a");
+        let decisions = decisions_in_folder(folder.path());
+        let run = test_trust_item(TrustKind::Run, "a");
         let at = Timestamp::from_micros(7);
         decisions.record_trust(&[&run], at).unwrap();
         let file = decisions.file.clone().unwrap();
@@ -389,10 +390,10 @@ mod tests {
     #[test]
     fn only_the_newest_versions_of_an_agent_stay_trusted() {
         let folder = tempfile::tempdir().unwrap();
-        let decisions = decisions(folder.path());
+        let decisions = decisions_in_folder(folder.path());
         for number in 1..=17 {
             for kind in [TrustKind::Shell, TrustKind::Send] {
-                let item = item(kind, &number.to_string());
+                let item = test_trust_item(kind, &number.to_string());
                 let at = Timestamp::from_micros(number);
                 decisions.record_trust(&[&item, &item], at).unwrap();
                 decisions.record_trust(&[&item], at).unwrap();
@@ -406,10 +407,10 @@ mod tests {
             (TrustKind::Send, "17", "trusted"),
             (TrustKind::Run, "1", "not_trusted"),
         ] {
-            let found = decisions.trust_status(&item(kind, number));
+            let found = decisions.trust_status(&test_trust_item(kind, number));
             assert_eq!(found.as_str(), status, "{kind:?} {number}");
         }
-        let shell = item(TrustKind::Shell, "1");
+        let shell = test_trust_item(TrustKind::Shell, "1");
         let message = decisions.check_trusted(&shell).unwrap_err();
         assert!(message.contains("submitted again"), "{message}");
         assert_eq!(decisions.revoke_all().unwrap(), 17);

@@ -30,7 +30,7 @@ const FROM_OLLAMA_HOST: &str = "the address in OLLAMA_HOST";
 /// Returns the trust item that a person must approve before this provider is used. `None` means
 /// that no trust is needed: the project does not change where keys and conversations are sent, or
 /// they stay on this machine and no key is sent.
-pub fn provider_item(config: &Config, name: &str) -> Option<TrustItem> {
+pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
     let path = |key: &str| format!("providers.{name}.{key}");
     let is_theirs = |key: &str| is_set_by_project(config, &path(key));
     let (added, bound) = project_request_additions(config, name);
@@ -133,7 +133,7 @@ pub fn project_delivery_target(config: &Config) -> Option<DeliveryTarget> {
 
 /// Returns the trust item that a person must approve before messages are delivered to this target.
 /// `None` means that no trust is needed.
-pub fn delivery_item(root: &Path, target: &DeliveryTarget) -> Option<TrustItem> {
+pub fn delivery_trust_item(root: &Path, target: &DeliveryTarget) -> Option<TrustItem> {
     match target {
         DeliveryTarget::Command(args) => Some(TrustItem::for_delivery_command(root, args)),
         DeliveryTarget::Webhook(url) => {
@@ -152,7 +152,7 @@ pub fn delivery_item(root: &Path, target: &DeliveryTarget) -> Option<TrustItem> 
 
 /// Returns the trust item for the hosts that the project adds to the outbound allowlist. `None`
 /// means that the project adds no hosts.
-pub fn outbound_item(config: &Config) -> Option<TrustItem> {
+pub fn outbound_trust_item(config: &Config) -> Option<TrustItem> {
     let allow = config.text_list(ALLOW_KEY);
     if allow.is_empty() || !is_set_by_project(config, ALLOW_KEY) {
         return None;
@@ -168,14 +168,14 @@ pub fn outbound_item(config: &Config) -> Option<TrustItem> {
 
 /// Returns the trust item for the project's server settings that allow more access than the
 /// defaults. `None` means that there are no such settings.
-pub fn server_item(config: &Config) -> Option<TrustItem> {
+pub fn server_trust_item(config: &Config) -> Option<TrustItem> {
     let listen = config.text("server.listen").unwrap_or_default();
     let mut lines = Vec::new();
     // Another port on this machine gives no additional access.
     if is_set_by_project(config, "server.listen") && !is_loopback_url(&format!("http://{listen}")) {
         lines.push(format!("listens on {listen}, which other machines may reach"));
     }
-    lines.extend(extra_server_access(config));
+    lines.extend(describe_extra_server_access(config));
     if lines.is_empty() {
         return None;
     }
@@ -192,7 +192,7 @@ pub fn server_item(config: &Config) -> Option<TrustItem> {
 
 /// Returns lines that describe the access to the server that the project's settings allow in
 /// addition to the defaults, whatever the listen address is.
-pub(crate) fn extra_server_access(config: &Config) -> Vec<String> {
+pub(crate) fn describe_extra_server_access(config: &Config) -> Vec<String> {
     let is_theirs = |key: &str| is_set_by_project(config, key);
     let hosts = config.text_list("server.hosts").join(", ");
     let mut lines = Vec::new();
@@ -219,7 +219,7 @@ pub fn folder_inbox_item(name: &str, agent: &str) -> TrustItem {
 }
 
 /// Returns the trust item that a person must approve before requests are sent to a perception URL.
-pub fn perception_item(url: &str) -> TrustItem {
+pub fn perception_url_trust_item(url: &str) -> TrustItem {
     let title = format!("the perception address `{url}`");
     let line = format!("posts the input of every run to {url}");
     TrustItem::new(TrustKind::Send, url, title, &[url]).with_description_lines([line])

@@ -46,11 +46,11 @@ impl ProjectFiles {
             return;
         };
         if program.contains('/') {
-            self.add_files_of_word(folder, program);
+            self.add_files_of_argument(folder, program);
         }
         let mut before = "";
         for arg in rest {
-            self.add_files_of_word(folder, arg);
+            self.add_files_of_argument(folder, arg);
             // `-m MODULE` runs the file of a Python module.
             let module = match before {
                 "-m" => Some(arg.as_str()),
@@ -68,9 +68,9 @@ impl ProjectFiles {
     /// Adds the project files that one word of a command names: as written, with the defaults of
     /// its variables, and without its variables. Values of the environment are not used, so that a
     /// trust decision is valid in every shell.
-    pub(crate) fn add_files_of_word(&mut self, folder: &Path, word: &str) {
+    pub(crate) fn add_files_of_argument(&mut self, folder: &Path, word: &str) {
         let filled = expand_variables(word, &Env::default()).unwrap_or_default();
-        for text in [word, &filled, &strip_variables(word)] {
+        for text in [word, &filled, &strip_variable_references(word)] {
             self.add_file_at_path(folder, text);
             for part in text.split(SEPARATORS) {
                 self.add_file_at_path(folder, part);
@@ -117,7 +117,7 @@ impl ProjectFiles {
 }
 
 /// Removes every variable `${...}` from a word.
-pub(crate) fn strip_variables(text: &str) -> String {
+pub(crate) fn strip_variable_references(text: &str) -> String {
     let mut bare = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -171,7 +171,7 @@ mod tests {
         let file = fs::File::create(root.path().join("big")).unwrap();
         file.set_len(BYTES_MAX as u64 + 1).unwrap();
         let mut files = ProjectFiles::new(root.path());
-        files.add_files_of_word(root.path(), "big");
+        files.add_files_of_argument(root.path(), "big");
         let why = files.file_digests().unwrap_err();
         assert_eq!(why, "`big`: the file is longer than 67108864 bytes");
     }

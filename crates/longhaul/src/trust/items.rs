@@ -12,7 +12,7 @@ use crate::agents::loaded_agents::{AgentSource, LoadedAgent, LoadedAgents};
 use crate::config::inbox_folders::inbox_folders;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
-use crate::mcp::name::parse_tool_name;
+use crate::mcp::name::parse_mcp_tool_name;
 use crate::trust::egress;
 use crate::trust::item::{TrustItem, TrustKind};
 
@@ -38,13 +38,15 @@ pub fn discover_trust_items(
     };
     let mut items = Vec::new();
     let asks_server =
-        |agent: &Agent| agent.tools.iter().any(|tool| parse_tool_name(tool).is_some());
+        |agent: &Agent| agent.tools.iter().any(|tool| parse_mcp_tool_name(tool).is_some());
     items.extend(
         TrustItem::for_mcp_servers(file).map(|item| item.with_used_by(users(&asks_server))),
     );
     for agent in &agents {
-        let Some(item) =
-            agent.perception.as_ref().and_then(|perception| perception_item(config, perception))
+        let Some(item) = agent
+            .perception
+            .as_ref()
+            .and_then(|perception| perception_trust_item(config, perception))
         else {
             continue;
         };
@@ -56,17 +58,17 @@ pub fn discover_trust_items(
     }
     let has = |agent: &Agent, name: &str| agent.tools.iter().any(|tool| tool == name);
     let deliver = egress::project_delivery_target(config);
-    let deliver = deliver.and_then(|deliver| egress::delivery_item(&config.root, &deliver));
+    let deliver = deliver.and_then(|deliver| egress::delivery_trust_item(&config.root, &deliver));
     let sends_message = |agent: &Agent| has(agent, SEND_MESSAGE_TOOL);
     items.extend(deliver.map(|item| item.with_used_by(users(&sends_message))));
     let names = config.settings_below("providers");
     let names: BTreeSet<&str> = names.filter_map(|(path, _)| path.split('.').next()).collect();
     for provider in names {
-        let item = egress::provider_item(config, provider);
+        let item = egress::provider_trust_item(config, provider);
         let is_user = |agent: &Agent| uses_provider(config, agent, provider);
         items.extend(item.map(|item| item.with_used_by(users(&is_user))));
     }
-    items.extend(egress::server_item(config));
+    items.extend(egress::server_trust_item(config));
     items.extend(inbox_folders(config).iter().filter_map(|folder| {
         Some(egress::folder_inbox_item(folder.name.as_str(), folder.agent.as_deref()?))
     }));
@@ -76,21 +78,23 @@ pub fn discover_trust_items(
             || has(agent, SEND_MESSAGE_TOOL)
             || matches!(source, Some(PerceptionSource::Url(_)))
     };
-    items.extend(egress::outbound_item(config).map(|item| item.with_used_by(users(&asks_address))));
+    items.extend(
+        egress::outbound_trust_item(config).map(|item| item.with_used_by(users(&asks_address))),
+    );
     items.extend(unsandboxed_agents(loaded).map(|one| {
-        let mut item = shell_item(&one.agent);
+        let mut item = shell_trust_item(&one.agent);
         item.lines.push(format!("  defined in {}", one.path.display()));
         item
     }));
     items
 }
 
-fn perception_item(config: &Config, perception: &PerceptionConfig) -> Option<TrustItem> {
+fn perception_trust_item(config: &Config, perception: &PerceptionConfig) -> Option<TrustItem> {
     match &perception.source {
         PerceptionSource::Command(args) => {
             Some(TrustItem::for_perception_command(&config.root, args))
         }
-        PerceptionSource::Url(url) => Some(egress::perception_item(url)),
+        PerceptionSource::Url(url) => Some(egress::perception_url_trust_item(url)),
         PerceptionSource::Named(_) => None,
     }
 }
@@ -122,7 +126,7 @@ fn unsandboxed_agents(loaded: &LoadedAgents) -> impl Iterator<Item = &LoadedAgen
 /// Returns the trust item that a person must approve before this agent runs a shell command. It
 /// covers the content of the agent's own file, without `AGENTS.md`; of each skill it covers only
 /// the name.
-pub fn shell_item(agent: &Agent) -> TrustItem {
+pub fn shell_trust_item(agent: &Agent) -> TrustItem {
     let skills = agent
         .skills
         .iter()
@@ -132,7 +136,7 @@ pub fn shell_item(agent: &Agent) -> TrustItem {
     let name = format!("{SHELL_TOOL}:{agent}");
     let title = format!("the tool `{SHELL_TOOL}` of agent `{agent}`");
     let line = format!("agent {agent} may run commands on this machine unsandboxed");
-    TrustItem::new(TrustKind::Shell, &name, title, &[&own.version().to_string()])
+    TrustItem::new(TrustKind::Shell, &name, title, &[&own.definition_hash().to_string()])
         .with_description_lines([line])
         .with_used_by(vec![agent])
 }

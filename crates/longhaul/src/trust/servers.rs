@@ -9,11 +9,11 @@ use longhaul_core::raw::Hash;
 use longhaul_core::redact::is_secret_name;
 
 use crate::config::env::Env;
-use crate::mcp::expand::{expand_known_variables, variable_names};
+use crate::mcp::expand::{expand_known_variables, referenced_variable_names};
 use crate::mcp::file::McpFile;
 use crate::mcp::name::FILE_NAME;
 use crate::mcp::server::{McpServerConfig, Transport, format_argv, url_origin};
-use crate::trust::files::{ProjectFiles, strip_variables};
+use crate::trust::files::{ProjectFiles, strip_variable_references};
 use crate::trust::item::{TrustItem, TrustKind, digest_texts, truncate_line};
 
 /// Maximum total size in bytes of the server settings after variables of `.env` were expanded.
@@ -28,14 +28,14 @@ impl TrustItem {
             file.servers.iter().flat_map(|server| describe_server(server, &file.dotenv_values));
         let title = format!("`{FILE_NAME}`");
         Some(Self {
-            settings_digest: settings_digest(hash, &file.dotenv_values),
-            files: server_files(file).and_then(|files| files.file_digests()),
+            settings_digest: mcp_settings_digest(hash, &file.dotenv_values),
+            files: files_run_by_servers(file).and_then(|files| files.file_digests()),
             ..Self::new(TrustKind::Run, FILE_NAME, title, &[]).with_description_lines(lines)
         })
     }
 }
 
-fn settings_digest(file_hash: Hash, dotenv: &Env) -> Hash {
+fn mcp_settings_digest(file_hash: Hash, dotenv: &Env) -> Hash {
     let filled = dotenv.iter();
     let filled = filled.flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
     digest_texts([&file_hash.bytes()[..]].into_iter().chain(filled))
@@ -43,7 +43,7 @@ fn settings_digest(file_hash: Hash, dotenv: &Env) -> Hash {
 
 /// Finds the project files that are run when the MCP servers are started. The error is the reason
 /// why they can't be determined.
-fn server_files(file: &McpFile) -> Result<ProjectFiles, String> {
+fn files_run_by_servers(file: &McpFile) -> Result<ProjectFiles, String> {
     let root = file.path.parent().unwrap_or(&file.path);
     let mut files = ProjectFiles::new(root);
     let mut left = EXPANDED_BYTES_MAX;
@@ -67,7 +67,7 @@ fn server_files(file: &McpFile) -> Result<ProjectFiles, String> {
         let values: Vec<String> = env.values().cloned().collect();
         let mut folders = vec![root.to_owned()];
         for cwd in cwd.iter().cloned().chain(cwd.as_ref().map(&mut fill).transpose()?) {
-            let bare = strip_variables(&cwd);
+            let bare = strip_variable_references(&cwd);
             folders.push(root.join(bare.trim_start_matches('/')));
             folders.push(root.join(cwd));
         }
@@ -78,7 +78,7 @@ fn server_files(file: &McpFile) -> Result<ProjectFiles, String> {
         for folder in &folders {
             for (argv, values) in [(&argv, &values), (&filled_argv, &filled_values)] {
                 files.add_files_of_command(folder, argv);
-                values.iter().for_each(|value| files.add_files_of_word(folder, value));
+                values.iter().for_each(|value| files.add_files_of_argument(folder, value));
             }
         }
     }
@@ -99,8 +99,8 @@ fn describe_server(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
         Transport::Http { .. } => "headers",
         Transport::Stdio { .. } => "variables",
     };
-    let read = transport.variable_names();
-    let run = command_variables(transport);
+    let read = transport.all_referenced_variables();
+    let run = command_variable_names(transport);
     let is_shown = |name: &str| run.contains(&name) && !is_secret_name(name);
     let set = read.iter().copied();
     let set = set.filter_map(|name| Some((name, dotenv.var(name)?)));
@@ -126,12 +126,12 @@ fn describe_server(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
 }
 
 /// Returns the variables that determine the server's command and its working directory.
-fn command_variables(transport: &Transport) -> Vec<&str> {
+fn command_variable_names(transport: &Transport) -> Vec<&str> {
     let Transport::Stdio { command, args, cwd, .. } = transport else {
         return Vec::new();
     };
     let texts = [command].into_iter().chain(args).chain(cwd);
-    texts.flat_map(|text| variable_names(text)).collect()
+    texts.flat_map(|text| referenced_variable_names(text)).collect()
 }
 
 /// Returns a line with the host of a server's URL after expansion with `.env`. The host is not a
@@ -140,7 +140,7 @@ fn describe_expanded_url(transport: &Transport, dotenv: &Env) -> Option<String> 
     let Transport::Http { url, .. } = transport else {
         return None;
     };
-    variable_names(url).find_map(|name| dotenv.var(name))?;
+    referenced_variable_names(url).find_map(|name| dotenv.var(name))?;
     let filled = expand_known_variables(url, dotenv).ok()?;
     Some(format!("  URL of the server after expansion: {}", format_argv([&url_origin(&filled)])))
 }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
 use longhaul_core::time::{Clock, Millis};
-use longhaul_engine::hooks::Hooks;
+use longhaul_engine::hooks::WorkerHooks;
 use tokio::sync::oneshot;
 
 /// Time for which the worker waits for a callback.
@@ -67,7 +67,10 @@ struct CallbackCall {
 impl CallbackHooks {
     /// Starts the thread of the callbacks. It ends after the last call when these hooks are
     /// dropped.
-    pub(super) fn start(callbacks: Callbacks, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
+    pub(super) fn start_callback_thread(
+        callbacks: Callbacks,
+        clock: Arc<dyn Clock>,
+    ) -> std::io::Result<Self> {
         let (calls, received) = sync_channel::<CallbackCall>(WAITING_MAX);
         let is_late = Arc::new(AtomicBool::new(false));
         let late = Arc::clone(&is_late);
@@ -85,7 +88,7 @@ impl CallbackHooks {
     }
 
     /// Calls a function on the thread of the callbacks. Waits until it has returned, but not long.
-    async fn call(&self, name: &'static str, function: impl FnOnce() + Send + 'static) {
+    async fn queue_callback(&self, name: &'static str, function: impl FnOnce() + Send + 'static) {
         let (done, finished) = oneshot::channel();
         let call = CallbackCall { name, function: Box::new(function), done };
         if self.calls.try_send(call).is_err() {
@@ -109,30 +112,30 @@ impl CallbackHooks {
 }
 
 #[async_trait]
-impl Hooks for CallbackHooks {
-    async fn on_start(&self, run: RunId) {
+impl WorkerHooks for CallbackHooks {
+    async fn on_run_claimed(&self, run: RunId) {
         if let Some(callback) = self.callbacks.start.clone() {
-            self.call("on_task_start", move || callback(run)).await;
+            self.queue_callback("on_task_start", move || callback(run)).await;
         }
     }
 
-    async fn on_complete(&self, run: &RunRow) {
+    async fn on_run_completed(&self, run: &RunRow) {
         if let Some(callback) = self.callbacks.complete.clone() {
             let run = run.clone();
-            self.call("on_task_complete", move || callback(&run)).await;
+            self.queue_callback("on_task_complete", move || callback(&run)).await;
         }
     }
 
-    async fn on_error(&self, run: &RunRow) {
+    async fn on_run_failed(&self, run: &RunRow) {
         if let Some(callback) = self.callbacks.error.clone() {
             let run = run.clone();
-            self.call("on_task_error", move || callback(&run)).await;
+            self.queue_callback("on_task_error", move || callback(&run)).await;
         }
     }
 
-    async fn on_empty(&self) {
+    async fn on_no_run_found(&self) {
         if let Some(callback) = self.callbacks.empty.clone() {
-            self.call("on_empty", move || callback()).await;
+            self.queue_callback("on_empty", move || callback()).await;
         }
     }
 }

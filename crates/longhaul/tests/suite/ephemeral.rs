@@ -24,7 +24,7 @@ mod own_tool;
 
 /// Creates a client with these scripted replies and tools.
 fn ephemeral(replies: &str, tools: Vec<Arc<dyn Tool>>) -> Ephemeral {
-    let script = Script::parse("test", &format!("replies:\n{replies}\n")).unwrap();
+    let script = Script::parse_yaml("test", &format!("replies:\n{replies}\n")).unwrap();
     let model = ScriptedModel::new("test", script, Arc::new(SystemClock));
     let models = SingleModel::new("scripted/test", Arc::new(model));
     Ephemeral::new(Arc::new(models), tools).unwrap()

@@ -237,7 +237,7 @@ fn an_oauth_table_is_parsed_and_expanded() {
     let [far, bad] = &file.servers[..] else {
         panic!("{file:?}");
     };
-    let names = far.transport.as_ref().unwrap().variable_names();
+    let names = far.transport.as_ref().unwrap().all_referenced_variables();
     assert_eq!(names, ["ID", "MORE", "SECRET"]);
     let set = env(&[("ID", "us"), ("SECRET", "s3cret"), ("DOC", "http://x.example")]);
     let filled = ResolvedServer::resolve(far, &set, folder.path()).unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use longhaul::assemble::mcp_client::{McpCheckError, McpClient, ServerReport};
+use longhaul::assemble::mcp_client::{McpCheckError, McpClient, McpServerReport};
 use longhaul::assemble::mcp_servers;
 use longhaul::assemble::mcp_tools::McpTools;
 use longhaul::config::load;
@@ -67,30 +67,30 @@ struct NeverClosingClient(RecordingClient);
 
 #[async_trait]
 impl McpClient for NeverClosingClient {
-    async fn server_tools(
+    async fn list_server_tools(
         &self,
         server: &str,
         name: Option<&str>,
         claim_id: ClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
-        self.0.server_tools(server, name, claim_id).await
+        self.0.list_server_tools(server, name, claim_id).await
     }
 
-    async fn check_server(&self, server: &str) -> Result<ServerReport, McpCheckError> {
+    async fn check_server(&self, server: &str) -> Result<McpServerReport, McpCheckError> {
         self.0.check_server(server).await
     }
 
-    async fn release_claim(&self, claim_id: ClaimId) {
-        self.0.release_claim(claim_id).await;
+    async fn close_claim_connections(&self, claim_id: ClaimId) {
+        self.0.close_claim_connections(claim_id).await;
     }
 
-    async fn close(&self) {
-        self.0.close().await;
+    async fn close_all_connections(&self) {
+        self.0.close_all_connections().await;
         std::future::pending().await
     }
 
-    async fn finish_token_refreshes(&self) {
-        self.0.finish_token_refreshes().await;
+    async fn wait_for_token_refreshes(&self) {
+        self.0.wait_for_token_refreshes().await;
     }
 }
 
@@ -102,7 +102,7 @@ impl RecordingClient {
 
 #[async_trait]
 impl McpClient for RecordingClient {
-    async fn server_tools(
+    async fn list_server_tools(
         &self,
         server: &str,
         name: Option<&str>,
@@ -120,19 +120,19 @@ impl McpClient for RecordingClient {
         }
     }
 
-    async fn check_server(&self, _server: &str) -> Result<ServerReport, McpCheckError> {
+    async fn check_server(&self, _server: &str) -> Result<McpServerReport, McpCheckError> {
         Err(McpCheckError { message: "not used in this test".to_owned(), needs_login: false })
     }
 
-    async fn release_claim(&self, _claim: ClaimId) {
+    async fn close_claim_connections(&self, _claim: ClaimId) {
         self.record("let go".to_owned());
     }
 
-    async fn close(&self) {
+    async fn close_all_connections(&self) {
         self.record("close".to_owned());
     }
 
-    async fn finish_token_refreshes(&self) {
+    async fn wait_for_token_refreshes(&self) {
         self.record("settle".to_owned());
     }
 }
@@ -185,7 +185,7 @@ async fn a_run_gets_the_tools_of_trusted_servers() {
     decisions.revoke_all().unwrap();
     assert!(refused("mcp:github").await.contains("`longhaul trust`"));
     ExternalToolSource::release_tools(&served, run).await;
-    served.close().await;
+    served.close_mcp_clients().await;
     let client = client.0.lock().unwrap().join(", ");
     assert!(client.ends_with("let go, close, settle"), "{client}");
 }
@@ -201,7 +201,7 @@ async fn close_waits_for_token_refreshes_though_servers_do_not_stop() {
     let served = McpTools::new(&config, file.clone(), line(0));
     // The first client is being closed, and the second one is in use.
     served.replace_servers(file, line(1));
-    served.close().await;
+    served.close_mcp_clients().await;
     for line in lines {
         assert_eq!(*line.0.0.lock().unwrap(), ["close", "settle"]);
     }
@@ -233,9 +233,9 @@ async fn closing_a_client_continues_when_its_waiter_is_dropped() {
         () = ExternalToolSource::release_tools(&served, run) => panic!("the client never finishes closing"),
         () = closes => {}
     }
-    // The client is still referenced, so that `close` can finish closing it.
+    // The client is still referenced, so that `close_mcp_clients` can finish closing it.
     assert!(Arc::strong_count(&old) > 1);
-    served.close().await;
+    served.close_mcp_clients().await;
     assert_eq!(log(), ["let go", "close", "settle"]);
 }
 
@@ -267,12 +267,12 @@ async fn a_missing_login_names_how_runs_resume() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let line = mcp_servers::create_mcp_client(&config, &McpFile::load(&config), &clock);
     let run = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
-    let why = line.server_tools("far", None, run).await.unwrap_err();
+    let why = line.list_server_tools("far", None, run).await.unwrap_err();
     for helps in ["run `longhaul mcp login far`", "`longhaul answer`."] {
         assert!(why.contains(helps), "{why}");
     }
     assert!(line.check_server("far").await.unwrap_err().needs_login);
-    line.close().await;
+    line.close_all_connections().await;
 }
 
 #[tokio::test]
@@ -312,7 +312,7 @@ async fn a_replaced_client_is_closed_when_its_last_claim_is_released() {
         tokio::task::yield_now().await;
     }
     assert_eq!(closed(), [true, true, false]);
-    served.close().await;
+    served.close_mcp_clients().await;
     assert_eq!(closed(), [true, true, true]);
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::assemble::model_choice::{ModelChoiceReason, ModelSelector};
-use longhaul::assemble::model_resolver;
+use longhaul::assemble::project_model_resolver;
 use longhaul::config::built_in_providers::ApiFormat;
 use longhaul::config::error::ConfigError;
 use longhaul::config::load::load;
@@ -164,15 +164,18 @@ fn an_unusable_model_names_what_is_missing() {
         ("", &[], "scripted/none", "Write scripts/none.yaml."),
     ] {
         let config = load_config(toml, env).unwrap();
-        let why = model_resolver(&config, &clock).resolve(Some(name)).unwrap_err().to_string();
+        let why = project_model_resolver(&config, &clock)
+            .resolve_model_name(Some(name))
+            .unwrap_err()
+            .to_string();
         assert!(why.contains(expected), "{name}: {why}");
         assert!(!why.contains(KEY), "{why}");
     }
     let config = load_config("", &[ANTHROPIC]).unwrap();
-    let models = model_resolver(&config, &clock);
-    let found = models.resolve(None).unwrap();
+    let models = project_model_resolver(&config, &clock);
+    let found = models.resolve_model_name(None).unwrap();
     assert_eq!(found.name, "anthropic/claude-sonnet-5-5");
-    let again = models.resolve(Some("anthropic/claude-sonnet-5-5")).unwrap();
+    let again = models.resolve_model_name(Some("anthropic/claude-sonnet-5-5")).unwrap();
     assert!(Arc::ptr_eq(&found.model, &again.model), "the model was opened twice");
     assert!(!format!("{models:?} {found:?} {config:?}").contains(KEY));
 }
@@ -202,12 +205,12 @@ fn built_in_providers_can_be_overridden_and_others_added() {
     let config = load_config(OVERRIDES, &[ANTHROPIC, ("OLLAMA_HOST", "gpu.local")]).unwrap();
     let model_selector = ModelSelector::from_config(&config).unwrap();
     let names: Vec<&str> =
-        model_selector.providers.all().iter().map(|one| one.name.as_str()).collect();
+        model_selector.providers.as_slice().iter().map(|one| one.name.as_str()).collect();
     assert_eq!(
         names,
         ["anthropic", "openai", "moonshot", "openrouter", "ollama", "open-ai-too", "vllm"]
     );
-    let one = model_selector.providers.find("anthropic").unwrap();
+    let one = model_selector.providers.find_provider("anthropic").unwrap();
     assert_eq!(one.api, ApiFormat::Anthropic);
     assert_eq!(one.base_url, "https://proxy.example");
     assert_eq!(one.key_env, ["ANTHROPIC_API_KEY"]);
@@ -219,24 +222,27 @@ fn built_in_providers_can_be_overridden_and_others_added() {
     assert_eq!(one.limits.idle, Duration::from_secs(90));
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(
-        one.headers(),
+        one.revealed_headers(),
         [pair("anthropic-beta", "context-1m"), pair("x-team", "tell-nobody")]
     );
     // A header value may be a key.
     assert!(!format!("{one:?} {config:?}").contains("tell-nobody"));
     let displayed = config.settings["providers.anthropic.headers.x-team"].value.redacted_json();
     assert_eq!(displayed, "***");
-    let two = model_selector.providers.find("vllm").unwrap();
-    assert!(!two.needs_key());
+    let two = model_selector.providers.find_provider("vllm").unwrap();
+    assert!(!two.needs_api_key());
     assert_eq!(two.quirks, ["no_stream_options", "text_only"]);
-    let three = model_selector.providers.find("open-ai-too").unwrap();
+    let three = model_selector.providers.find_provider("open-ai-too").unwrap();
     assert_eq!(
         (three.api, three.joined_key_variables()),
         (ApiFormat::Responses, "OTHER_KEY".to_owned())
     );
-    let local = model_selector.providers.find("ollama").unwrap();
+    let local = model_selector.providers.find_provider("ollama").unwrap();
     assert_eq!(local.base_url, "http://gpu.local:11434/v1");
-    assert!(local.is_configured && !model_selector.providers.find("openai").unwrap().is_configured);
+    assert!(
+        local.is_configured
+            && !model_selector.providers.find_provider("openai").unwrap().is_configured
+    );
 }
 
 /// Settings with the expected error.

@@ -13,12 +13,12 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::hooks::Hooks;
+use longhaul_engine::hooks::WorkerHooks;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_engine::{Longhaul, Task};
 use longhaul_model::scripted::{Script, ScriptedModel};
-use longhaul_run::submit::submit;
+use longhaul_run::submit::new_run_from_task;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -60,7 +60,7 @@ impl QueueBench {
         std::fs::create_dir(folder).context("the folder of the store can't be created")?;
         let file = folder.join("queue.db");
         let fixture = BenchFixture::new(&file, ModelSource::Scripted { calls: 1 }, 0)?;
-        let script = Script::parse("bench", "replies: [{ text: Done. }]")?;
+        let script = Script::parse_yaml("bench", "replies: [{ text: Done. }]")?;
         let model = ScriptedModel::new("bench", script, Arc::new(SystemClock));
         let longhaul = fixture.build_engine(Arc::new(model))?;
         Ok(Self { fixture, longhaul })
@@ -70,15 +70,15 @@ impl QueueBench {
     pub(super) async fn measure_tasks(&self, count: u32) -> anyhow::Result<QueueCost> {
         let warm_up = count.min(BATCH);
         self.queue_tasks(warm_up).await?;
-        self.drive(warm_up).await?;
+        self.drive_queued_runs(warm_up).await?;
         let first = self.queue_tasks(count).await?;
         let store = &self.fixture.store;
         let before = store.last_global_seq().await?;
-        let meter = TurnMeter::start(store);
-        let tasks_per_second = self.drive(count).await?;
+        let meter = TurnMeter::start_metering(store);
+        let tasks_per_second = self.drive_queued_runs(count).await?;
         let cost = meter.average_turn_cost(count);
         let events = store.last_global_seq().await?.0 - before.0;
-        let journal = self.longhaul.events(first, Seq(1), 100).await?;
+        let journal = self.longhaul.read_run_journal(first, Seq(1), 100).await?;
         let mut bytes = 0;
         for entry in &journal {
             bytes += entry.event.encode()?.len();
@@ -105,7 +105,7 @@ impl QueueBench {
         self.queue_tasks(in_queue + ROUNDS * count).await?;
         let mut best = 0.0_f64;
         for _ in 0..ROUNDS {
-            best = best.max(self.drive(count).await?);
+            best = best.max(self.drive_queued_runs(count).await?);
         }
         Ok(best)
     }
@@ -115,7 +115,7 @@ impl QueueBench {
     pub(super) async fn measure_idle_claims(&self) -> anyhow::Result<Vec<u64>> {
         let stop = Shutdown::new();
         let (claims, mut claimed) = unbounded_channel();
-        let worker = self.worker(Arc::new(IdleHooks { claims }))?;
+        let worker = self.build_worker(Arc::new(IdleClaimHooks { claims }))?;
         let measure = async {
             let mut durations = Vec::new();
             // The worker is idle.
@@ -164,7 +164,7 @@ impl QueueBench {
                 let agent = AgentName::new("bench")?;
                 let mut task = TaskSpec::new(id, agent, RawJson::null(), inbox);
                 task.lane = Some(LaneKey::new(if number % 2 == 0 { "left" } else { "right" })?);
-                let mut run = submit(id, task)?;
+                let mut run = new_run_from_task(id, task)?;
                 run.lane_depth_max = u32::MAX;
                 runs.push(run);
             }
@@ -176,21 +176,21 @@ impl QueueBench {
     }
 
     /// Drives this many of the queued tasks to their ends and returns the tasks per second.
-    async fn drive(&self, count: u32) -> anyhow::Result<f64> {
+    async fn drive_queued_runs(&self, count: u32) -> anyhow::Result<f64> {
         let stop = Shutdown::new();
-        let hooks = Arc::new(CountHooks {
+        let hooks = Arc::new(CompletionCountHooks {
             stop: stop.clone(),
             left: AtomicU32::new(count),
             ended_at: AtomicU64::new(0),
         });
-        let worker = self.worker(Arc::clone(&hooks) as Arc<dyn Hooks>)?;
+        let worker = self.build_worker(Arc::clone(&hooks) as Arc<dyn WorkerHooks>)?;
         let started = SystemClock.monotonic_nanos();
         worker.run(stop).await?;
         let nanos = hooks.ended_at.load(Ordering::Relaxed).saturating_sub(started);
         Ok(f64::from(count) * 1e9 / nanos.max(1) as f64)
     }
 
-    fn worker(&self, hooks: Arc<dyn Hooks>) -> anyhow::Result<Worker> {
+    fn build_worker(&self, hooks: Arc<dyn WorkerHooks>) -> anyhow::Result<Worker> {
         let mut options = WorkerOptions::new(InboxName::new("default")?);
         options.concurrency = CONCURRENCY;
         Ok(Worker::new(self.longhaul.services(), options).with_hooks(hooks))
@@ -199,15 +199,15 @@ impl QueueBench {
 
 /// Hooks that stop the worker after a number of runs, and remember the time.
 #[derive(Debug)]
-struct CountHooks {
+struct CompletionCountHooks {
     stop: Shutdown,
     left: AtomicU32,
     ended_at: AtomicU64,
 }
 
 #[async_trait]
-impl Hooks for CountHooks {
-    async fn on_complete(&self, _run: &RunRow) {
+impl WorkerHooks for CompletionCountHooks {
+    async fn on_run_completed(&self, _run: &RunRow) {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.ended_at.store(SystemClock.monotonic_nanos(), Ordering::Relaxed);
             self.stop.request_drain();
@@ -217,17 +217,17 @@ impl Hooks for CountHooks {
 
 /// Hooks that report the times at which runs are claimed and the queue is empty.
 #[derive(Debug)]
-struct IdleHooks {
+struct IdleClaimHooks {
     claims: UnboundedSender<u64>,
 }
 
 #[async_trait]
-impl Hooks for IdleHooks {
-    async fn on_start(&self, _run: RunId) {
+impl WorkerHooks for IdleClaimHooks {
+    async fn on_run_claimed(&self, _run: RunId) {
         _ = self.claims.send(SystemClock.monotonic_nanos());
     }
 
-    async fn on_empty(&self) {
+    async fn on_no_run_found(&self) {
         _ = self.claims.send(SystemClock.monotonic_nanos());
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use longhaul::assemble::open;
+use longhaul::assemble::open_runtime;
 use longhaul::config::load;
 use longhaul_core::id::InboxName;
 use longhaul_core::time::Clock as _;
@@ -41,14 +41,17 @@ const PROJECT_FILES: &[(&str, &str)] = &[
 ];
 
 /// Creates the temporary project of the measured server.
-pub(crate) fn create_project(parent_folder: Option<&Path>) -> anyhow::Result<BenchProject> {
+pub(crate) fn create_bench_project(parent_folder: Option<&Path>) -> anyhow::Result<BenchProject> {
     BenchProject::new(parent_folder, PROJECT_FILES)
 }
 
 /// Fills the project's store with runs that no worker drives. Returns the size of the store in MB.
-pub(crate) async fn fill_store(project: &BenchProject, megabytes: u32) -> anyhow::Result<u64> {
+pub(crate) async fn fill_store_with_runs(
+    project: &BenchProject,
+    megabytes: u32,
+) -> anyhow::Result<u64> {
     let runtime =
-        open(load::load(&project.process_env, &[])?, store_open_options(OpenMode::Driver))?;
+        open_runtime(load::load(&project.process_env, &[])?, store_open_options(OpenMode::Driver))?;
     let inbox = InboxName::new("background")?;
     let rounds = megabytes as usize * 1024 * 1024 / (FILL_BATCH_TASKS * FILL_TASK_BYTES);
     for round in 0..rounds {

@@ -6,7 +6,7 @@ use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
 use serde::Serialize;
 
-use crate::bench::fixture::{BenchFixture, WARM_UP_TURNS, open_store};
+use crate::bench::fixture::{BenchFixture, WARM_UP_TURNS, open_bench_store};
 use crate::bench::measure::{TurnCost, nanos_to_micros};
 use crate::bench::model_source::ModelSource;
 use crate::bench::report::met_or_missed;
@@ -26,13 +26,13 @@ pub(crate) struct BenchRunResult {
 
 impl BenchRunResult {
     /// Executes and measures a run with this many turns and tool results of this many bytes.
-    pub(crate) async fn execute_run(
+    pub(crate) async fn execute_measured_run(
         file: &Path,
         source: ModelSource,
         (turns, result_bytes): (u32, usize),
     ) -> anyhow::Result<Self> {
         let empty = file.with_extension("empty");
-        drop(open_store(&empty)?);
+        drop(open_bench_store(&empty)?);
         let fixture = BenchFixture::new(file, source, result_bytes)?;
         let mut transcript_bytes = fixture.warm_up().await?.transcript_bytes().await?;
         let executed = fixture.execute_runs(turns, 1).await?;

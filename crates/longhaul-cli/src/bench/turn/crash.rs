@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::bail;
-use longhaul::assemble::open;
+use longhaul::assemble::open_runtime;
 use longhaul::config::load;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::status::Status;
@@ -46,15 +46,17 @@ const PROJECT_FILES: &[(&str, &str)] = &[
 
 /// Kills a worker `kills` times, lets the last worker finish the run, and adds the result to the
 /// report.
-pub(crate) async fn measure_crashes(
+pub(crate) async fn measure_crash_recovery(
     folder: &Path,
     kills: u32,
     report: &mut BenchReport,
 ) -> anyhow::Result<()> {
     let project = BenchProject::new(Some(folder), PROJECT_FILES)?;
-    let longhaul =
-        open(load::load(&project.process_env, &[])?, store_open_options(OpenMode::Outsider))?
-            .longhaul;
+    let longhaul = open_runtime(
+        load::load(&project.process_env, &[])?,
+        store_open_options(OpenMode::Outsider),
+    )?
+    .longhaul;
     let run = longhaul.submit(Task::new("busy", "go")).await?;
     let mut durations = Vec::new();
     for _ in 0..kills {
@@ -73,13 +75,13 @@ pub(crate) async fn measure_crashes(
         SystemClock.sleep(Millis(20)).await;
     }
     worker.stop().await?;
-    let journal = longhaul.events(run, Seq::START, EVENTS_MAX).await?;
+    let journal = longhaul.read_run_journal(run, Seq::START, EVENTS_MAX).await?;
     let counts = CrashCounts::from_journal(&journal, Seq::START);
     let lost = u32::from(longhaul.run_row(run).await?.status != Status::Completed);
     // The first start is not a recovery.
     let durations = SortedDurations::new(durations.split_off(1));
     let [p50, max] = [50, 100].map(|percent| nanos_to_micros(durations.percentile(percent)) / 1e3);
-    report.add_line(format!(
+    report.add_text_line(format!(
         "\nW7  {kills} kills: {lost} runs lost, {} model calls repeated, {} recorded results repeated; \
          from the start of a new process to its first event p50 {p50:.0} ms, max {max:.0} ms (target {RECOVERY_MS_TARGET:.0}: {})",
         counts.retried_model_calls,

@@ -48,9 +48,12 @@ impl HttpBench<'_> {
         report.print_progress(&format!("executing {ONE_RUN_TURNS} turns over HTTP"));
         let mock = MockModelProcess::start(folder, Millis::ZERO, &[WARM_UP_TURNS, ONE_RUN_TURNS])?;
         let file = folder.join("http-one.db");
-        let one =
-            BenchRunResult::execute_run(&file, mock.model_source(wire), (ONE_RUN_TURNS, bytes))
-                .await?;
+        let one = BenchRunResult::execute_measured_run(
+            &file,
+            mock.model_source(wire),
+            (ONE_RUN_TURNS, bytes),
+        )
+        .await?;
         drop(mock);
         report.print_progress(&format!("executing a run of {} messages over HTTP", self.messages));
         let history = measure_history_cost(folder, wire, (self.messages, bytes)).await?;
@@ -59,7 +62,7 @@ impl HttpBench<'_> {
         let many =
             ConcurrencyResult::measure_concurrent_runs(folder, wire, load, Millis::ZERO).await?;
         let slow = ConcurrencyResult::measure_concurrent_runs(folder, wire, load, LATENCY).await?;
-        report.add_line(format!(
+        report.add_text_line(format!(
             "\nover HTTP: the {wire} API without TLS to `longhaul mock-model` in a separate process, which uses its \
              share of the same {} cores; one tool call per turn with {bytes} bytes of result, each row over {WINDOW_TURNS} turns of one run",
             cpu_core_count(),
@@ -68,10 +71,10 @@ impl HttpBench<'_> {
         let head = [&head[..], &["CPU vs. first row", "CPU ns per further byte"]].concat();
         report
             .add_table(&head, &history.iter().map(HistoryCostRow::table_cells).collect::<Vec<_>>());
-        report.add_line(one.target_comparison_line("W1  over HTTP: ", CPU_US_TARGET));
+        report.add_text_line(one.target_comparison_line("W1  over HTTP: ", CPU_US_TARGET));
         let ratio = many.cost.cpu_us_per_turn / one.cost.cpu_us_per_turn.max(1.0);
         let allowed = many.share_of_cpu_bound;
-        report.add_line(format!(
+        report.add_text_line(format!(
             "W3  {} runs x {TURNS_PER_RUN} turns: {:.0} turns/s with {:.2} commits per turn; {:.0} us CPU per turn, {ratio:.2} times that of one \
              run (target {CONCURRENT_CPU_TARGET}: {}); {allowed:.2} of the {:.0}/s that this CPU and the mock's {:.0} us allow \
              (target {CPU_BOUND_SHARE_TARGET}: {})",
@@ -85,7 +88,7 @@ impl HttpBench<'_> {
             met_or_missed(allowed >= CPU_BOUND_SHARE_TARGET),
         ));
         let ideal = slow.ideal_per_second.unwrap_or_default();
-        report.add_line(format!(
+        report.add_text_line(format!(
             "W3  with {} ms latency: {:.0} turns/s of the ideal {ideal:.0} (target {:.0}: {})",
             LATENCY.0,
             slow.turns_per_second,

@@ -7,7 +7,7 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::tool::VerifyOutcome;
 use longhaul_core::id::{CallId, Epoch, GateId};
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::policy::gate::{Decision, GateKind};
+use longhaul_core::policy::gate::{GateDecision, GateKind};
 
 /// Prefix of the names of probe tools, which record each effect in the probe file.
 pub(crate) const PROBE_PREFIX: &str = "probe_";
@@ -33,7 +33,7 @@ pub(crate) struct CallHistory {
 }
 
 /// Returns the history of every tool call of a run, by call id.
-pub(crate) fn call_histories(entries: &[Entry]) -> BTreeMap<CallId, CallHistory> {
+pub(crate) fn collect_call_histories(entries: &[Entry]) -> BTreeMap<CallId, CallHistory> {
     let mut histories: BTreeMap<CallId, CallHistory> = BTreeMap::new();
     let mut gates: BTreeMap<GateId, CallId> = BTreeMap::new();
     for entry in entries {
@@ -78,7 +78,7 @@ pub(crate) fn call_histories(entries: &[Entry]) -> BTreeMap<CallId, CallHistory>
                 if let Some(call) = gates.get(&data.gate) {
                     let history = histories.entry(*call).or_default();
                     history.allowed_repeats +=
-                        usize::from(data.answer.decision == Decision::Approve);
+                        usize::from(data.answer.decision == GateDecision::Approve);
                     history.settled_by = Some(data.answer.decision.as_str());
                 }
             }

@@ -55,7 +55,7 @@ impl Invariant {
 
 /// One violation of a guarantee in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Violation {
+pub(crate) struct InvariantViolation {
     pub(crate) invariant: Invariant,
     pub(crate) run: RunId,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ pub(crate) struct ChaosCounts {
     pub(crate) pure_repeats: u64,
     pub(crate) keyed_repeats: u64,
     pub(crate) in_doubt: Vec<InDoubtCall>,
-    pub(crate) violations: Vec<Violation>,
+    pub(crate) violations: Vec<InvariantViolation>,
 }
 
 impl ChaosCounts {
@@ -104,7 +104,7 @@ impl ChaosCounts {
         call: Option<CallId>,
         message: String,
     ) {
-        self.violations.push(Violation { invariant, run, call, message });
+        self.violations.push(InvariantViolation { invariant, run, call, message });
     }
 
     /// Returns the number of violations of a guarantee.

@@ -127,7 +127,7 @@ fn valid_journal() -> Vec<EventSpec> {
     ]
 }
 
-fn probe_records() -> Vec<ProbeRecord> {
+fn valid_probe_records() -> Vec<ProbeRecord> {
     vec![
         probe_record("probe_read", "t1.1", 2),
         probe_record("probe_write", "t1.2", 2),
@@ -167,8 +167,8 @@ fn valid_journal_without_kinds(kinds: &[&str]) -> Vec<EventSpec> {
 }
 
 #[test]
-fn a_valid_journal_passes_and_is_counted() {
-    let counts = verify_events(&valid_journal(), &probe_records());
+fn a_valid_journal_has_no_violation_and_is_counted() {
+    let counts = verify_events(&valid_journal(), &valid_probe_records());
     assert!(counts.has_passed(), "{counts:#?}");
     assert_eq!((counts.completed, counts.recoveries), (1, 2));
     assert_eq!((counts.model_calls, counts.model_calls_repeated), (2, 1));
@@ -190,7 +190,7 @@ fn a_call_repeated_after_its_result_is_reported() {
     ] {
         assert_only_violation(
             Invariant::RepeatedAfterResult,
-            &verify_events(&valid_journal_with_event(16, event), &probe_records()),
+            &verify_events(&valid_journal_with_event(16, event), &valid_probe_records()),
         );
     }
     // In the probe file only: an old driver continued after it was replaced.
@@ -199,7 +199,7 @@ fn a_call_repeated_after_its_result_is_reported() {
     events.swap(8, 13);
     events.retain(|event| *event != tool_started(3, "t1.1"));
     assert_only_violation(Invariant::RepeatedAfterResult, &{
-        let mut counts = verify_events(&events, &probe_records());
+        let mut counts = verify_events(&events, &valid_probe_records());
         // The same effect also has no start, which is a separate violation.
         counts.violations.retain(|violation| violation.invariant != Invariant::UnaccountedEffect);
         counts
@@ -208,7 +208,7 @@ fn a_call_repeated_after_its_result_is_reported() {
 
 #[test]
 fn a_duplicate_once_effect_is_reported() {
-    let mut lines = probe_records();
+    let mut lines = valid_probe_records();
     lines.push(probe_record("probe_send", "t1.3", 2));
     let mut counts = verify_events(&valid_journal(), &lines);
     counts.violations.retain(|violation| violation.invariant != Invariant::UnaccountedEffect);
@@ -219,7 +219,7 @@ fn a_duplicate_once_effect_is_reported() {
     // A person may allow the repeat.
     let mut anew = valid_journal_with_event(16, tool_started(4, "t1.3"));
     anew[15] = gate_answered(3, "approve");
-    let mut lines = probe_records();
+    let mut lines = valid_probe_records();
     lines.push(probe_record("probe_send", "t1.3", 4));
     assert!(verify_events(&anew, &lines).has_passed());
 }
@@ -230,33 +230,36 @@ fn an_unreported_lost_once_call_is_a_violation() {
     // A later driver recorded a result without reporting the loss.
     assert_only_violation(
         Invariant::LostWithoutReport,
-        &verify_events(&valid_journal_without_kinds(&kinds), &probe_records()),
+        &verify_events(&valid_journal_without_kinds(&kinds), &valid_probe_records()),
     );
     // It has no result at all, according to the probe file or to the journal alone.
     let mut events = valid_journal_without_kinds(&kinds);
     events.retain(|event| *event != tool_completed(4, "t1.3"));
-    assert_only_violation(Invariant::LostWithoutReport, &verify_events(&events, &probe_records()));
+    assert_only_violation(
+        Invariant::LostWithoutReport,
+        &verify_events(&events, &valid_probe_records()),
+    );
     assert_only_violation(Invariant::LostWithoutReport, &verify_events(&events, &[]));
 }
 
 #[test]
 fn an_effect_without_a_start_is_reported() {
     // The effect happened before its start was on disk.
-    let mut lines = probe_records();
+    let mut lines = valid_probe_records();
     lines[2] = probe_record("probe_send", "t1.3", 1);
     assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
     // The effect happened more often than the call was started.
-    let mut lines = probe_records();
+    let mut lines = valid_probe_records();
     lines.push(probe_record("probe_write", "t1.2", 3));
     assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
     // The effect belongs to an unknown call, has another key, or belongs to an unknown run.
-    let mut lines = probe_records();
+    let mut lines = valid_probe_records();
     lines.push(probe_record("probe_write", "t9.1", 3));
     assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
-    let mut lines = probe_records();
+    let mut lines = valid_probe_records();
     lines[1].key = "another".to_owned();
     assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
-    let mut lines = probe_records();
+    let mut lines = valid_probe_records();
     lines.push(ProbeRecord {
         run: OTHER_RUN.parse().unwrap(),
         ..probe_record("probe_write", "t1.2", 3)
@@ -270,7 +273,10 @@ fn an_effect_without_a_start_is_reported() {
 #[test]
 fn two_model_calls_lost_by_one_kill_are_reported() {
     let twice = valid_journal_with_event(3, turn_lost(2, 1, 1));
-    assert_only_violation(Invariant::ExcessModelCalls, &verify_events(&twice, &probe_records()));
+    assert_only_violation(
+        Invariant::ExcessModelCalls,
+        &verify_events(&twice, &valid_probe_records()),
+    );
 }
 
 #[test]
@@ -281,14 +287,14 @@ fn a_journal_out_of_order_is_reported() {
         .collect();
     assert_only_violation(
         Invariant::BrokenJournal,
-        &verify_runs(&[(test_run_id(), gap)], &probe_records()),
+        &verify_runs(&[(test_run_id(), gap)], &valid_probe_records()),
     );
     let mut falls = valid_journal();
     falls[8].0 = 1;
-    assert_only_violation(Invariant::BrokenJournal, &verify_events(&falls, &probe_records()));
+    assert_only_violation(Invariant::BrokenJournal, &verify_events(&falls, &valid_probe_records()));
     let mut after = valid_journal();
     after.push((4, "run.recovered", json!({ "crashed_epoch": 3 })));
-    assert_only_violation(Invariant::BrokenJournal, &verify_events(&after, &probe_records()));
+    assert_only_violation(Invariant::BrokenJournal, &verify_events(&after, &valid_probe_records()));
     // A submission that was acknowledged and lost.
     assert_only_violation(
         Invariant::BrokenJournal,
@@ -300,13 +306,13 @@ fn a_journal_out_of_order_is_reported() {
 fn an_unfinished_or_failed_run_does_not_pass() {
     let mut open = valid_journal();
     open.pop();
-    let counts = verify_events(&open, &probe_records());
+    let counts = verify_events(&open, &valid_probe_records());
     assert!(counts.violations.is_empty(), "{counts:#?}");
     assert_eq!((counts.has_passed(), counts.other.as_slice()), (false, [test_run_id()].as_slice()));
     let mut failed = valid_journal();
     let error = json!({ "error": { "code": "x", "message": "x", "hint": "" } });
     failed[17] = (4, "run.failed", error);
-    let counts = verify_events(&failed, &probe_records());
+    let counts = verify_events(&failed, &valid_probe_records());
     assert_eq!(
         (counts.has_passed(), counts.failed.as_slice()),
         (false, [test_run_id()].as_slice())

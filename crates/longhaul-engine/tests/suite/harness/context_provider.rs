@@ -75,7 +75,10 @@ impl ContextProvider for FakeContextProvider {
 }
 
 impl ContextProviders for FakeContextProvider {
-    fn resolve(&self, source: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String> {
+    fn resolve_provider(
+        &self,
+        source: &PerceptionSource,
+    ) -> Result<Arc<dyn ContextProvider>, String> {
         assert_eq!(*source, PerceptionSource::Named("witness".into()));
         Ok(Arc::new(self.clone()))
     }

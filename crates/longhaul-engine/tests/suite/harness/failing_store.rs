@@ -5,22 +5,22 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use longhaul_core::change::{LateToolResult, RuleRow, SandboxRow, SteerRow};
+use longhaul_core::change::{ApprovalRuleRow, LateToolResult, SandboxRow, SteerRow};
 use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
 use longhaul_core::message::Message;
-use longhaul_core::note::{NewNote, Note, NoteOutcome};
+use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
-    ModelUsage, OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
+    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
-    GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
-    PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
+    GateFilter, Heartbeat, HeartbeatAck, JournalAuthor, JournalPage, JournalReadRequest,
+    PruneOutcome, PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
@@ -92,7 +92,7 @@ impl FailingStore {
     fn takes_conflict(&self, append: &AppendRequest) -> bool {
         let fewer = |count: usize| count.checked_sub(1);
         append.batch.events.is_empty()
-            && matches!(append.author, Author::Driver { .. })
+            && matches!(append.author, JournalAuthor::Driver { .. })
             && self.conflicts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok()
     }
 
@@ -114,7 +114,7 @@ impl FailingStore {
     }
 
     fn take_fault(&self, append: &AppendRequest) -> Option<StoreFault> {
-        let Author::Driver { .. } = append.author else {
+        let JournalAuthor::Driver { .. } = append.author else {
             return None;
         };
         let mut appends = self.appends.lock().unwrap();
@@ -177,18 +177,18 @@ impl Store for FailingStore {
         self.inner.list_gates(filter).await
     }
 
-    async fn prune(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
-        self.inner.prune(request).await
+    async fn prune_old_data(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
+        self.inner.prune_old_data(request).await
     }
 
-    async fn append(&self, append: AppendRequest) -> Result<AppendResult, StoreError> {
+    async fn append_to_journal(&self, append: AppendRequest) -> Result<AppendResult, StoreError> {
         if self.takes_conflict(&append) {
             return Ok(AppendResult::Conflict);
         }
         match self.take_fault(&append) {
-            None => self.inner.append(append).await,
+            None => self.inner.append_to_journal(append).await,
             Some(StoreFault::Lost) => {
-                self.inner.append(append).await?;
+                self.inner.append_to_journal(append).await?;
                 Err(StoreFault::Lost.error())
             }
             Some(StoreFault::Hang) => std::future::pending().await,
@@ -196,8 +196,8 @@ impl Store for FailingStore {
         }
     }
 
-    fn watch(&self) -> Box<dyn StoreWatcher> {
-        self.inner.watch()
+    fn watch_for_changes(&self) -> Box<dyn StoreWatcher> {
+        self.inner.watch_for_changes()
     }
 }
 
@@ -211,8 +211,8 @@ impl RecordStore for FailingStore {
         self.inner.next_timer_due().await
     }
 
-    async fn repair_rows(&self) -> Result<RepairCounts, StoreError> {
-        self.inner.repair_rows().await
+    async fn repair_inconsistent_rows(&self) -> Result<RepairedRowCounts, StoreError> {
+        self.inner.repair_inconsistent_rows().await
     }
 
     async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
@@ -238,19 +238,19 @@ impl RecordStore for FailingStore {
         self.inner.thread_message_count(thread).await
     }
 
-    async fn extend_thread(
+    async fn append_thread_messages(
         &self,
         thread: &ThreadKey,
         messages: Vec<Message>,
     ) -> Result<(), StoreError> {
-        self.inner.extend_thread(thread, messages).await
+        self.inner.append_thread_messages(thread, messages).await
     }
 
     async fn add_note(
         &self,
         resource: &ResourceKey,
         note: NewNote,
-    ) -> Result<NoteOutcome, StoreError> {
+    ) -> Result<AddNoteOutcome, StoreError> {
         self.inner.add_note(resource, note).await
     }
 
@@ -288,7 +288,7 @@ impl RecordStore for FailingStore {
         self.inner.queued_steers(run).await
     }
 
-    async fn approval_rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError> {
+    async fn approval_rules(&self, run: RunId) -> Result<Vec<ApprovalRuleRow>, StoreError> {
         self.inner.approval_rules(run).await
     }
 
@@ -316,16 +316,23 @@ impl RecordStore for FailingStore {
         self.inner.list_lanes(after, limit).await
     }
 
-    async fn set_lane_paused(&self, lane: &LaneKey, paused: bool) -> Result<LaneRow, StoreError> {
-        self.inner.set_lane_paused(lane, paused).await
+    async fn set_lane_pause_state(
+        &self,
+        lane: &LaneKey,
+        paused: bool,
+    ) -> Result<LaneRow, StoreError> {
+        self.inner.set_lane_pause_state(lane, paused).await
     }
 
     async fn batch_runs(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError> {
         self.inner.batch_runs(batch).await
     }
 
-    async fn count_by_inbox(&self, inbox: Option<&InboxName>) -> Result<Vec<InboxRow>, StoreError> {
-        self.inner.count_by_inbox(inbox).await
+    async fn count_runs_by_inbox(
+        &self,
+        inbox: Option<&InboxName>,
+    ) -> Result<Vec<InboxRow>, StoreError> {
+        self.inner.count_runs_by_inbox(inbox).await
     }
 
     async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {

@@ -13,7 +13,7 @@ use longhaul_core::message::{
 use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::{BudgetAmount, ModelPricing, Usage};
-use longhaul_run::next::check_conversation;
+use longhaul_run::next::check_message_order;
 use serde_json::Value;
 
 use longhaul_testkit::latch::Latch;
@@ -101,7 +101,7 @@ impl Model for FakeModel {
         request: &ModelRequest,
         sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        if let Err(bad) = check_conversation(&request.messages) {
+        if let Err(bad) = check_message_order(&request.messages) {
             self.violations.lock().unwrap().push(bad.to_string());
         }
         self.requests.lock().unwrap().push(request.clone());

@@ -157,7 +157,7 @@ impl Tool for FakeTool {
         self.class
     }
 
-    fn has_unknown_subjects(&self, _input: &Value) -> bool {
+    fn has_unknown_rule_subjects(&self, _input: &Value) -> bool {
         self.traits.is_opaque
     }
 

@@ -29,7 +29,10 @@ impl ContextProvider for SimContextProvider {
 }
 
 impl ContextProviders for SimContextProvider {
-    fn resolve(&self, _source: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String> {
+    fn resolve_provider(
+        &self,
+        _source: &PerceptionSource,
+    ) -> Result<Arc<dyn ContextProvider>, String> {
         Ok(Arc::new(self.clone()))
     }
 }

@@ -9,8 +9,8 @@ use longhaul_core::message::{Message, Part};
 use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::BudgetAmount;
-use longhaul_engine::services::{ModelError, ModelResolver, ResolvedModel};
-use longhaul_run::next::check_conversation;
+use longhaul_engine::services::{ModelResolver, ResolveModelError, ResolvedModel};
+use longhaul_run::next::check_message_order;
 use longhaul_testkit::sim::external_world::ModelCall;
 use longhaul_testkit::sim::script::{PRICING, Script};
 
@@ -27,7 +27,7 @@ impl SimModels {
 }
 
 impl ModelResolver for SimModels {
-    fn resolve(&self, _name: Option<&str>) -> Result<ResolvedModel, ModelError> {
+    fn resolve_model_name(&self, _name: Option<&str>) -> Result<ResolvedModel, ResolveModelError> {
         let name = "scripted/sim".to_owned();
         let model = self.0.clone();
         Ok(ResolvedModel { name, model })
@@ -50,7 +50,7 @@ impl Model for SimModel {
     ) -> Result<ModelResponse, Failure> {
         let ctx = &self.0;
         ctx.assert_may_start(request.run, "a question", None).await;
-        if let Err(bad) = check_conversation(&request.messages) {
+        if let Err(bad) = check_message_order(&request.messages) {
             ctx.external.record_violation(format!("{}: {bad}", request.run));
         }
         ctx.external.record_model_call(ModelCall {

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use longhaul_core::change::{LateToolResult, RuleRow, SandboxRow, SteerRow};
+use longhaul_core::change::{ApprovalRuleRow, LateToolResult, SandboxRow, SteerRow};
 use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
 use longhaul_core::message::Message;
-use longhaul_core::note::{NewNote, Note, NoteOutcome};
+use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
-    ModelUsage, OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
+    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
-    GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
-    PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
+    GateFilter, Heartbeat, HeartbeatAck, JournalAuthor, JournalPage, JournalReadRequest,
+    PruneOutcome, PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
@@ -102,14 +102,14 @@ impl Store for YieldingStore {
         yield_around(self.store.list_gates(filter)).await
     }
 
-    async fn prune(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
-        yield_around(self.store.prune(request)).await
+    async fn prune_old_data(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
+        yield_around(self.store.prune_old_data(request)).await
     }
 
-    async fn append(&self, append: AppendRequest) -> Result<AppendResult, StoreError> {
-        let drives = matches!(append.author, Author::Driver { .. });
+    async fn append_to_journal(&self, append: AppendRequest) -> Result<AppendResult, StoreError> {
+        let drives = matches!(append.author, JournalAuthor::Driver { .. });
         let work = async {
-            let appended = self.store.append(append).await;
+            let appended = self.store.append_to_journal(append).await;
             if drives && matches!(appended, Ok(AppendResult::Committed { .. })) {
                 self.commits.fetch_add(1, Ordering::Relaxed);
             }
@@ -118,8 +118,8 @@ impl Store for YieldingStore {
         yield_around(work).await
     }
 
-    fn watch(&self) -> Box<dyn StoreWatcher> {
-        self.store.watch()
+    fn watch_for_changes(&self) -> Box<dyn StoreWatcher> {
+        self.store.watch_for_changes()
     }
 }
 
@@ -133,8 +133,8 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.next_timer_due()).await
     }
 
-    async fn repair_rows(&self) -> Result<RepairCounts, StoreError> {
-        yield_around(self.records.repair_rows()).await
+    async fn repair_inconsistent_rows(&self) -> Result<RepairedRowCounts, StoreError> {
+        yield_around(self.records.repair_inconsistent_rows()).await
     }
 
     async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
@@ -157,19 +157,19 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.thread_message_count(thread)).await
     }
 
-    async fn extend_thread(
+    async fn append_thread_messages(
         &self,
         thread: &ThreadKey,
         messages: Vec<Message>,
     ) -> Result<(), StoreError> {
-        yield_around(self.records.extend_thread(thread, messages)).await
+        yield_around(self.records.append_thread_messages(thread, messages)).await
     }
 
     async fn add_note(
         &self,
         resource: &ResourceKey,
         note: NewNote,
-    ) -> Result<NoteOutcome, StoreError> {
+    ) -> Result<AddNoteOutcome, StoreError> {
         yield_around(self.records.add_note(resource, note)).await
     }
 
@@ -207,7 +207,7 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.queued_steers(run)).await
     }
 
-    async fn approval_rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError> {
+    async fn approval_rules(&self, run: RunId) -> Result<Vec<ApprovalRuleRow>, StoreError> {
         yield_around(self.records.approval_rules(run)).await
     }
 
@@ -235,16 +235,23 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.list_lanes(after, limit)).await
     }
 
-    async fn set_lane_paused(&self, lane: &LaneKey, paused: bool) -> Result<LaneRow, StoreError> {
-        yield_around(self.records.set_lane_paused(lane, paused)).await
+    async fn set_lane_pause_state(
+        &self,
+        lane: &LaneKey,
+        paused: bool,
+    ) -> Result<LaneRow, StoreError> {
+        yield_around(self.records.set_lane_pause_state(lane, paused)).await
     }
 
     async fn batch_runs(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError> {
         yield_around(self.records.batch_runs(batch)).await
     }
 
-    async fn count_by_inbox(&self, inbox: Option<&InboxName>) -> Result<Vec<InboxRow>, StoreError> {
-        yield_around(self.records.count_by_inbox(inbox)).await
+    async fn count_runs_by_inbox(
+        &self,
+        inbox: Option<&InboxName>,
+    ) -> Result<Vec<InboxRow>, StoreError> {
+        yield_around(self.records.count_runs_by_inbox(inbox)).await
     }
 
     async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {

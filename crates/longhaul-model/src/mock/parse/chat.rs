@@ -67,7 +67,7 @@ pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
     let mut conversation = ConversationBuilder::default();
     let mut system = String::new();
     for (index, message) in messages.iter().enumerate() {
-        let system_text = add_message(&mut conversation, message, index);
+        let system_text = add_chat_message(&mut conversation, message, index);
         system.push_str(&system_text.map_err(|bad| ApiError::invalid_field("messages", bad))?);
     }
     let options = request.stream_options;
@@ -78,22 +78,23 @@ pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
         assistant_messages: conversation.assistant_messages,
         system,
         tools: request.tools.map_or("", RawValue::get),
-        messages: conversation.finish(),
+        messages: conversation.into_messages(),
         ..ParsedRequest::default()
     })
 }
 
 /// Adds a message of the request to the conversation. Returns the text of a system message, or an
 /// empty string for any other message.
-fn add_message(
+fn add_chat_message(
     conversation: &mut ConversationBuilder,
     message: &ChatMessage<'_>,
     index: usize,
 ) -> Result<String, String> {
     let index = format!("messages[{index}]");
-    let inside = ContentValue::parse(message.content, format_args!("{index}.content"))?;
+    let inside =
+        ContentValue::parse_content_field(message.content, format_args!("{index}.content"))?;
     match &*message.role {
-        "system" | "developer" => return Ok(inside.into_text()),
+        "system" | "developer" => return Ok(inside.into_joined_text()),
         "user" => conversation.add_user_message(inside.into_parts()),
         "tool" | "function" => conversation.add_tool_result(inside.into_parts()),
         "assistant" => {

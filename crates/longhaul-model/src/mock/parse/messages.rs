@@ -49,30 +49,30 @@ pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
     }
     let mut conversation = ConversationBuilder::default();
     for (index, message) in messages.iter().enumerate() {
-        add_message(&mut conversation, message, index)
+        add_request_message(&mut conversation, message, index)
             .map_err(|bad| ApiError::invalid_field("messages", bad))?;
     }
-    let system = ContentValue::parse(request.system, "system");
+    let system = ContentValue::parse_content_field(request.system, "system");
     let system = system.map_err(|bad| ApiError::invalid_field("system", bad))?;
     Ok(ParsedRequest {
         model,
         stream: request.stream.unwrap_or_default(),
         assistant_messages: conversation.assistant_messages,
-        system: system.into_text(),
+        system: system.into_joined_text(),
         tools: request.tools.map_or("", RawValue::get),
-        messages: conversation.finish(),
+        messages: conversation.into_messages(),
         ..ParsedRequest::default()
     })
 }
 
-fn add_message(
+fn add_request_message(
     conversation: &mut ConversationBuilder,
     message: &RequestMessage<'_>,
     index: usize,
 ) -> Result<(), String> {
     let inside = || {
         let index = format_args!("messages.{index}.content").to_string();
-        ContentValue::parse(message.content, index)
+        ContentValue::parse_content_field(message.content, index)
     };
     match &*message.role {
         "assistant" => conversation.add_assistant_message(inside()?.into_blocks()),
@@ -103,7 +103,7 @@ fn add_user_message(
     let only_results = !results.is_empty() && others.is_empty();
     for result in results {
         conversation.add_tool_result(
-            ContentValue::parse(result.content, "tool_result.content")?.into_parts(),
+            ContentValue::parse_content_field(result.content, "tool_result.content")?.into_parts(),
         );
     }
     if !only_results {

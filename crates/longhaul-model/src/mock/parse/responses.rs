@@ -65,19 +65,19 @@ pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
     if request.input.is_none() && request.prompt.is_none() && before == 0 {
         return Err(missing("input"));
     }
-    let mut reading = InputParser::default();
+    let mut reading = InputItemParser::default();
     let read = reading.add_input_items(request.input);
     read.map_err(|bad| ApiError::invalid_field("input", bad))?;
-    let instructions = ContentValue::parse(request.instructions, "instructions");
+    let instructions = ContentValue::parse_content_field(request.instructions, "instructions");
     let instructions = instructions.map_err(|bad| ApiError::invalid_field("instructions", bad))?;
-    let (conversation, system) = reading.finish();
+    let (conversation, system) = reading.finish_conversation();
     Ok(ParsedRequest {
         model,
         stream: request.stream.unwrap_or_default(),
         assistant_messages: conversation.assistant_messages.saturating_add(before),
-        system: instructions.into_text() + &system,
+        system: instructions.into_joined_text() + &system,
         tools: request.tools.map_or("", RawValue::get),
-        messages: conversation.finish(),
+        messages: conversation.into_messages(),
         echo,
         ..ParsedRequest::default()
     })
@@ -86,20 +86,21 @@ pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
 /// Builds the conversation from the input items of a request. Consecutive assistant items become
 /// one message.
 #[derive(Default)]
-struct InputParser {
+struct InputItemParser {
     conversation: ConversationBuilder,
     system: String,
     assistant_blocks: Option<Vec<Block>>,
 }
 
-impl InputParser {
+impl InputItemParser {
     fn add_input_items(&mut self, input: Option<&RawValue>) -> Result<(), String> {
         let Some(input) = input else {
             return Ok(());
         };
         if !input.get().starts_with('[') {
-            self.conversation
-                .add_user_message(ContentValue::parse(Some(input), "input")?.into_parts());
+            self.conversation.add_user_message(
+                ContentValue::parse_content_field(Some(input), "input")?.into_parts(),
+            );
             return Ok(());
         }
         let items: Vec<InputItem<'_>> =
@@ -111,12 +112,14 @@ impl InputParser {
     fn add_item(&mut self, item: &InputItem<'_>, index: usize) -> Result<(), String> {
         let role = item.role.as_deref().unwrap_or_default();
         match item.kind.as_deref().unwrap_or("message") {
-            "message" => self.add_message(item, role, index),
+            "message" => self.add_message_item(item, role, index),
             // A result without a readable output is accepted as empty.
             kind if kind.ends_with("_output") => {
                 self.flush_assistant_message();
-                let output =
-                    ContentValue::parse(item.output, format_args!("input[{index}].output"));
+                let output = ContentValue::parse_content_field(
+                    item.output,
+                    format_args!("input[{index}].output"),
+                );
                 self.conversation
                     .add_tool_result(output.map(ContentValue::into_parts).unwrap_or_default());
                 Ok(())
@@ -136,23 +139,26 @@ impl InputParser {
         }
     }
 
-    fn add_message(
+    fn add_message_item(
         &mut self,
         item: &InputItem<'_>,
         role: &str,
         index: usize,
     ) -> Result<(), String> {
-        let inside = ContentValue::parse(item.content, format_args!("input[{index}].content"))?;
+        let inside = ContentValue::parse_content_field(
+            item.content,
+            format_args!("input[{index}].content"),
+        )?;
         match role {
             "assistant" => {
                 let blocks = self.assistant_blocks.get_or_insert_default();
-                blocks.push(Block::text(inside.into_text()));
+                blocks.push(Block::text(inside.into_joined_text()));
             }
             "user" => {
                 self.flush_assistant_message();
                 self.conversation.add_user_message(inside.into_parts());
             }
-            "system" | "developer" => self.system.push_str(&inside.into_text()),
+            "system" | "developer" => self.system.push_str(&inside.into_joined_text()),
             _ => {
                 return Err(format!(
                     "input[{index}].role: must be `user`, `assistant`, `system` or `developer`"
@@ -169,7 +175,7 @@ impl InputParser {
         }
     }
 
-    fn finish(mut self) -> (ConversationBuilder, String) {
+    fn finish_conversation(mut self) -> (ConversationBuilder, String) {
         self.flush_assistant_message();
         (self.conversation, self.system)
     }

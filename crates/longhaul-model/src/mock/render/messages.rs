@@ -21,7 +21,7 @@ pub(super) fn render_body(mock_reply: &MockReply<'_>) -> String {
         // Scripts never contain these blocks.
         Block::Thinking(_) | Block::Other(_) => None,
     });
-    let mut message = message_without_content(mock_reply);
+    let mut message = message_json_without_content(mock_reply);
     message["content"] = content.collect();
     message["stop_reason"] = stop_reason_name(&mock_reply.stop).into();
     message["usage"] = render_usage(mock_reply, mock_reply.usage.output_tokens);
@@ -32,7 +32,7 @@ pub(super) fn render_body(mock_reply: &MockReply<'_>) -> String {
 pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Bytes> {
     let mut events = vec![
         event::encode_named_event(
-            &json!({ "type": "message_start", "message": message_without_content(mock_reply) }),
+            &json!({ "type": "message_start", "message": message_json_without_content(mock_reply) }),
         ),
         event::encode_named_event(&json!({ "type": "ping" })),
     ];
@@ -42,7 +42,7 @@ pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Bytes> {
             Block::ToolCall(call) => {
                 let id = mock_reply.ids.item_id("toolu_", index);
                 let begin = tool_use_block(&id, &call.name, &json!({}));
-                (begin, input_deltas(call.input.as_str()))
+                (begin, tool_input_deltas(call.input.as_str()))
             }
             Block::Thinking(_) | Block::Other(_) => continue,
         };
@@ -64,7 +64,7 @@ pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Bytes> {
 }
 
 /// Returns a message without content, as the `message_start` event contains it.
-fn message_without_content(mock_reply: &MockReply<'_>) -> Value {
+fn message_json_without_content(mock_reply: &MockReply<'_>) -> Value {
     json!({
         "id": mock_reply.ids.item_id("msg_", 0),
         "type": "message",
@@ -100,7 +100,7 @@ fn text_deltas(text: &str) -> Vec<Value> {
 
 /// Returns the deltas that stream the input of a tool call. The first delta is empty, as in the
 /// provider's streams.
-fn input_deltas(arguments: &str) -> Vec<Value> {
+fn tool_input_deltas(arguments: &str) -> Vec<Value> {
     let pieces = std::iter::once("").chain(argument_chunks(arguments));
     pieces.map(|piece| json!({ "type": "input_json_delta", "partial_json": piece })).collect()
 }

@@ -19,7 +19,7 @@ pub(super) fn render_body(mock_reply: &MockReply<'_>) -> String {
 
 /// Renders the reply as the server-sent events of a stream.
 pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Bytes> {
-    let mut list = EventList::default();
+    let mut list = NumberedEventList::default();
     let started = response_object(mock_reply, IN_PROGRESS, Vec::new());
     list.push_event("response.created", [("response", started.clone())]);
     list.push_event("response.in_progress", [("response", started)]);
@@ -45,11 +45,11 @@ pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Bytes> {
 
 /// List of stream events, numbered in the order in which they are added.
 #[derive(Default)]
-struct EventList {
+struct NumberedEventList {
     events: Vec<Bytes>,
 }
 
-impl EventList {
+impl NumberedEventList {
     fn push_event<const N: usize>(&mut self, event_type: &str, fields: [(&str, Value); N]) {
         let mut event = Map::with_capacity(N + 2);
         event.insert("type".to_owned(), event_type.into());
@@ -94,7 +94,7 @@ impl<'a> OutputItem<'a> {
         match &self.call {
             None => {
                 let content = match status {
-                    COMPLETED => vec![text_part(text)],
+                    COMPLETED => vec![output_text_part(text)],
                     _ => Vec::new(),
                 };
                 json!({
@@ -117,7 +117,7 @@ impl<'a> OutputItem<'a> {
     }
 
     /// Adds the events that stream the content of the item, between its start and end events.
-    fn push_delta_events(&self, list: &mut EventList, output_index: usize) {
+    fn push_delta_events(&self, list: &mut NumberedEventList, output_index: usize) {
         let id = ("item_id", json!(self.id));
         let index = ("output_index", json!(output_index));
         let first = ("content_index", json!(0));
@@ -134,7 +134,7 @@ impl<'a> OutputItem<'a> {
         }
         let part_fields = [id, index, first];
         let [id, index, first] = part_fields.clone();
-        let fields = [id, index, first, ("part", text_part(""))];
+        let fields = [id, index, first, ("part", output_text_part(""))];
         list.push_event("response.content_part.added", fields);
         for piece in reply::text_chunks(self.text) {
             let [id, index, first] = part_fields.clone();
@@ -145,12 +145,12 @@ impl<'a> OutputItem<'a> {
         let fields = [id, index, first, ("text", json!(self.text)), likely];
         list.push_event("response.output_text.done", fields);
         let [id, index, first] = part_fields;
-        let fields = [id, index, first, ("part", text_part(self.text))];
+        let fields = [id, index, first, ("part", output_text_part(self.text))];
         list.push_event("response.content_part.done", fields);
     }
 }
 
-fn text_part(text: &str) -> Value {
+fn output_text_part(text: &str) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
 }
 

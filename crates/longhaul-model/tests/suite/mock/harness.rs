@@ -52,7 +52,7 @@ impl ScriptSource for ScriptMap {
 /// Creates a mock with these faults.
 pub(crate) fn mock_with_faults(faults: FaultSettings) -> MockProvider {
     let script = |name: &str, text: &str| {
-        let script = Script::parse(name, text).map_err(|bad| bad.to_string());
+        let script = Script::parse_yaml(name, text).map_err(|bad| bad.to_string());
         (name.to_owned(), script.map(Arc::new))
     };
     let scripts = ScriptMap(BTreeMap::from([

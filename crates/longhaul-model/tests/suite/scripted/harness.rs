@@ -41,7 +41,7 @@ impl DeltaSink for TextSink {
 }
 
 pub(crate) fn model(script: &str) -> ScriptedModel {
-    let script = Script::parse("tidy.yaml", script).unwrap();
+    let script = Script::parse_yaml("tidy.yaml", script).unwrap();
     ScriptedModel::new("tidy", script, Arc::new(JumpClock::default()))
 }
 

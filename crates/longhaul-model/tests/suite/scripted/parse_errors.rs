@@ -5,7 +5,7 @@ use longhaul_model::scripted::{SCRIPT_BYTES_MAX, Script};
 use super::harness::TIDY;
 
 fn message(text: &str) -> String {
-    match Script::parse("s.yaml", text) {
+    match Script::parse_yaml("s.yaml", text) {
         Ok(script) => format!("fine: {script:?}"),
         Err(error) => error.to_string(),
     }
@@ -149,7 +149,7 @@ fn a_deep_template_is_refused_before_it_fills_the_stack() {
 fn an_unreadable_script_file_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.yaml");
-    let load_summary = || match Script::load(&path) {
+    let load_summary = || match Script::load_script_file(&path) {
         Ok(script) => format!("{} replies", script.len()),
         Err(error) => error.to_string().replace(&path.display().to_string(), "s.yaml"),
     };

@@ -191,7 +191,7 @@ async fn a_delay_waits_on_the_clock_whether_the_call_fails_or_not() {
     for (delay, millis) in table {
         let text = format!("replies: [{{ text: a, delay: {delay}, error: {{ status: 500 }} }}]");
         let clock = Arc::new(JumpClock::default());
-        let script = Script::parse("s.yaml", &text).unwrap();
+        let script = Script::parse_yaml("s.yaml", &text).unwrap();
         let model = ScriptedModel::new("s", script, Arc::clone(&clock) as _);
         for tries in 1..3 {
             let _ = answer(&model, &ask(1, tries, Vec::new())).await;

@@ -1,14 +1,14 @@
-//! A deterministic driver: a number selects how it executes the step that `next` returns. Also
-//! brings any run to its end by answering all gates and firing all timers.
+//! A deterministic driver: a number selects how it executes the step that `next_engine_step`
+//! returns. Also brings any run to its end by answering all gates and firing all timers.
 
 use longhaul_core::event::tool::{ToolOutput, ToolVerified, VerifyOutcome};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::message::StopReason;
-use longhaul_core::status::Wait;
+use longhaul_core::status::WaitReason;
 use longhaul_run::input::ToolCallStatus;
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::state::control::IdleReason;
-use longhaul_run::{Input, Step, next};
+use longhaul_run::{EngineStep, RunInput, next_engine_step};
 
 use super::rows::Head;
 use super::script::outcome_line;
@@ -89,41 +89,49 @@ impl TestRun {
     }
 
     /// Returns the input of a driver that has executed the next step.
-    fn next_input(&self, pick: usize) -> Input {
+    fn next_input(&self, pick: usize) -> RunInput {
         let stops = self.run.is_cancelling();
-        match next(&self.run, self.now) {
-            Step::Prepare if pick == 1 => Input::MissingDependency("set a key".into()),
+        match next_engine_step(&self.run, self.now) {
+            EngineStep::Prepare if pick == 1 => RunInput::MissingDependency("set a key".into()),
             // A window so small that a few messages fill it.
-            Step::Prepare if pick.is_multiple_of(3) => {
+            EngineStep::Prepare if pick.is_multiple_of(3) => {
                 inputs::prepared_with_window(700, (pick % 2 == 1).then_some("cheap/x"))
             }
-            Step::Prepare => inputs::prepared(["scripted/spare", "identical_calls=5"].into_iter()),
-            Step::RefreshPerception if pick == 1 => {
-                Input::MissingDependency("no context provider".into())
+            EngineStep::Prepare => {
+                inputs::prepared(["scripted/spare", "identical_calls=5"].into_iter())
             }
-            Step::RefreshPerception => inputs::perception_refreshed(["", "rain", "sun"][pick % 3]),
-            Step::AskModel(_) if stops => inputs::failed(FailureClass::Stopped, None),
-            Step::AskModel(_) if self.run.has_interrupting_steer() => match pick % 3 {
+            EngineStep::RefreshPerception if pick == 1 => {
+                RunInput::MissingDependency("no context provider".into())
+            }
+            EngineStep::RefreshPerception => {
+                inputs::perception_refreshed(["", "rain", "sun"][pick % 3])
+            }
+            EngineStep::AskModel(_) if stops => inputs::failed(FailureClass::Stopped, None),
+            EngineStep::AskModel(_) if self.run.has_interrupting_steer() => match pick % 3 {
                 0 => inputs::interrupted("Half a"),
                 1 => inputs::interrupted(""),
                 _ => reply(pick),
             },
             // A retry fails again, half of the time.
-            Step::AskModel(request) if request.attempt > 1 && pick < 20 => {
+            EngineStep::AskModel(request) if request.attempt > 1 && pick < 20 => {
                 inputs::failed(FailureClass::Overloaded, None)
             }
-            Step::AskModel(_) => reply(pick),
-            Step::UseTools(todos) => tools(&todos, pick),
-            Step::Compact(_) if stops => inputs::failed(FailureClass::Stopped, None),
-            Step::Compact(_) if self.run.has_interrupting_steer() => inputs::interrupted("Half a"),
-            Step::Compact(request) => match pick % 5 {
+            EngineStep::AskModel(_) => reply(pick),
+            EngineStep::UseTools(todos) => tools(&todos, pick),
+            EngineStep::Compact(_) if stops => inputs::failed(FailureClass::Stopped, None),
+            EngineStep::Compact(_) if self.run.has_interrupting_steer() => {
+                inputs::interrupted("Half a")
+            }
+            EngineStep::Compact(request) => match pick % 5 {
                 0 => inputs::failed(FailureClass::Network, None),
                 1 if pick % 2 == 1 => inputs::failed(FailureClass::Refused, None),
                 _ => inputs::compacted(pick % (request.messages.len() + 2)),
             },
-            Step::Park(_) | Step::Finish(_) | Step::Advance if pick == 2 => Input::Release,
-            Step::Park(_) | Step::Finish(_) | Step::Advance => Input::Advance,
-            Step::Idle => panic!("a driven run has no next step"),
+            EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance if pick == 2 => {
+                RunInput::Release
+            }
+            EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance => RunInput::Advance,
+            EngineStep::Idle => panic!("a driven run has no next step"),
         }
     }
 
@@ -147,7 +155,7 @@ impl TestRun {
         if self.run.control().gates.is_empty() {
             let rest = self.run.control().idle.as_ref();
             let is_broke = |rest: &IdleReason| {
-                matches!(rest, IdleReason::Parked { wait: Wait::Budget(_), .. })
+                matches!(rest, IdleReason::Parked { wait: WaitReason::Budget(_), .. })
             };
             if rest.is_some_and(is_broke) {
                 self.play("raise money 90000000");
@@ -175,7 +183,7 @@ impl TestRun {
     }
 }
 
-fn reply(pick: usize) -> Input {
+fn reply(pick: usize) -> RunInput {
     match pick {
         0..12 => inputs::replied("", REPLIES[pick], StopReason::ToolUse),
         12..24 => inputs::replied("Well.", REPLIES[pick - 12], StopReason::EndTurn),
@@ -189,7 +197,7 @@ fn reply(pick: usize) -> Input {
     }
 }
 
-fn tools(todos: &[ToolCallTask], pick: usize) -> Input {
+fn tools(todos: &[ToolCallTask], pick: usize) -> RunInput {
     let verify = todos.iter().find(|todo| todo.action == ToolCallAction::Verify);
     let made = todos.iter().filter(|todo| todo.action == ToolCallAction::Run);
     let alone = made.clone().count() == 0;
@@ -200,7 +208,7 @@ fn tools(todos: &[ToolCallTask], pick: usize) -> Input {
             _ => VerifyOutcome::Happened(ToolOutput::text("it is there")),
         };
         let call = todo.call;
-        return Input::Verified(ToolVerified { call, outcome: finding }, Vec::new());
+        return RunInput::Verified(ToolVerified { call, outcome: finding }, Vec::new());
     }
     let end = match pick % 5 {
         0 => ToolCallStatus::Interrupted,
@@ -209,5 +217,5 @@ fn tools(todos: &[ToolCallTask], pick: usize) -> Input {
     };
     let many = if pick.is_multiple_of(7) { 1 } else { todos.len() };
     let done = made.take(many).map(|todo| inputs::tool_result(todo.call, end, "ok"));
-    Input::ToolsDone(done.collect())
+    RunInput::ToolsDone(done.collect())
 }

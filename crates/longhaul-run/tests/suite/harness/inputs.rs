@@ -7,7 +7,7 @@ use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::{CompactionModel, RunPrepared};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::event::turn::{OutputCheck, PerceptionUpdate, ToolCallClassification};
+use longhaul_core::event::turn::{OutputCheckResult, PerceptionUpdate, ToolCallClassification};
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{CallId, ToolName};
 use longhaul_core::message::{Block, Message, Reply, StopReason, TextBlock, ToolCall};
@@ -16,7 +16,7 @@ use longhaul_core::port::model::ModelResponse;
 use longhaul_core::raw::{Hash, RawJson, StoredText};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, ModelPricing, Price, Usage};
-use longhaul_run::Input;
+use longhaul_run::RunInput;
 use longhaul_run::input::{
     InterruptedReply, ModelReply, PerceptionRefresh, ToolCallResult, ToolCallStatus,
 };
@@ -53,7 +53,7 @@ pub(crate) fn pricing() -> ModelPricing {
 
 /// Creates a `Prepared` input with these fallback models. A word such as `identical_calls=4` sets the
 /// number of identical calls after which the run ends.
-pub(crate) fn prepared<'a>(args: impl Iterator<Item = &'a str>) -> Input {
+pub(crate) fn prepared<'a>(args: impl Iterator<Item = &'a str>) -> RunInput {
     let (loop_limits, fallbacks): (Vec<&str>, Vec<&str>) =
         args.partition(|arg| arg.starts_with("identical_calls="));
     let loop_limits =
@@ -71,12 +71,13 @@ pub(crate) fn prepared<'a>(args: impl Iterator<Item = &'a str>) -> Input {
         external_tools: Vec::new(),
         identical_calls: loop_limits,
     };
-    Input::Prepared(Box::new(preparation), Vec::new())
+    RunInput::Prepared(Box::new(preparation), Vec::new())
 }
 
 /// Like `prepared`, with a context window of this many tokens and an optional summary model.
-pub(crate) fn prepared_with_window(window_tokens: u64, helper: Option<&str>) -> Input {
-    let Input::Prepared(mut preparation, blobs) = prepared(["scripted/spare"].into_iter()) else {
+pub(crate) fn prepared_with_window(window_tokens: u64, helper: Option<&str>) -> RunInput {
+    let RunInput::Prepared(mut preparation, blobs) = prepared(["scripted/spare"].into_iter())
+    else {
         panic!("unexpected input");
     };
     preparation.pricing.window_tokens = window_tokens;
@@ -84,15 +85,15 @@ pub(crate) fn prepared_with_window(window_tokens: u64, helper: Option<&str>) -> 
         model: model.into(),
         pricing: ModelPricing { price: Some(COMPACTOR_PRICE), ..pricing() },
     });
-    Input::Prepared(preparation, blobs)
+    RunInput::Prepared(preparation, blobs)
 }
 
 /// Creates a perception refresh with this state. An empty text means an unchanged state.
-pub(crate) fn perception_refreshed(world: &str) -> Input {
+pub(crate) fn perception_refreshed(world: &str) -> RunInput {
     if world.is_empty() {
-        return Input::PerceptionRefreshed(Box::default());
+        return RunInput::PerceptionRefreshed(Box::default());
     }
-    Input::PerceptionRefreshed(Box::new(PerceptionRefresh {
+    RunInput::PerceptionRefreshed(Box::new(PerceptionRefresh {
         message: Some(world.into()),
         update: Some(PerceptionUpdate {
             world_hash: Hash::digest(world.as_bytes()),
@@ -102,22 +103,22 @@ pub(crate) fn perception_refreshed(world: &str) -> Input {
 }
 
 /// Creates a final answer that was checked: `valid {json}`, or the reason why it is invalid.
-pub(crate) fn replied_with_check(verdict: &str) -> Input {
+pub(crate) fn replied_with_check(verdict: &str) -> RunInput {
     let output_check = match verdict.strip_prefix("valid ") {
-        Some(data) => OutputCheck::Valid(RawJson::parse(data).unwrap()),
-        None => OutputCheck::Invalid(verdict.to_owned()),
+        Some(data) => OutputCheckResult::Valid(RawJson::parse(data).unwrap()),
+        None => OutputCheckResult::Invalid(verdict.to_owned()),
     };
     match replied("Here it is.", "", StopReason::EndTurn) {
-        Input::ModelReplied(mut replied) => {
+        RunInput::ModelReplied(mut replied) => {
             replied.output_check = Some(output_check);
-            Input::ModelReplied(replied)
+            RunInput::ModelReplied(replied)
         }
         other => other,
     }
 }
 
 /// Creates a reply with `text` and calls in the form `name/class {json} + name/class`.
-pub(crate) fn replied(text: &str, calls: &str, stop: StopReason) -> Input {
+pub(crate) fn replied(text: &str, calls: &str, stop: StopReason) -> RunInput {
     let calls: Vec<(ToolCall, ToolCallClassification)> = calls
         .split(" + ")
         .filter(|call| !call.trim().is_empty())
@@ -129,7 +130,7 @@ pub(crate) fn replied(text: &str, calls: &str, stop: StopReason) -> Input {
     let called = calls.iter().map(|(call, _)| Block::ToolCall(call.clone()));
     let reply =
         Reply { api: "scripted".into(), blocks: text_block.into_iter().chain(called).collect() };
-    Input::ModelReplied(Box::new(ModelReply {
+    RunInput::ModelReplied(Box::new(ModelReply {
         response: ModelResponse {
             reply: Arc::new(reply),
             stop,
@@ -178,22 +179,22 @@ fn parse_call(call: &str, index: usize) -> (ToolCall, ToolCallClassification) {
     (call, classification)
 }
 
-pub(crate) fn failed(class: FailureClass, retry_after: Option<u64>) -> Input {
+pub(crate) fn failed(class: FailureClass, retry_after: Option<u64>) -> RunInput {
     let mut failure = Failure::new(class, format!("the provider said {}", class.as_str()));
     failure.retry_after = retry_after.map(Millis::from_secs);
-    Input::ModelFailed { failure, cost: None, active: ACTIVE }
+    RunInput::ModelFailed { failure, cost: None, active: ACTIVE }
 }
 
 /// Creates a failure of a request that has nevertheless cost this much.
-pub(crate) fn failed_with_cost(class: FailureClass, cost: Option<u64>) -> Input {
+pub(crate) fn failed_with_cost(class: FailureClass, cost: Option<u64>) -> RunInput {
     let mut failure = Failure::new(class, "the reply was unusable");
     failure.usage = Some(USAGE);
-    Input::ModelFailed { failure, cost: cost.map(MicroUsd), active: ACTIVE }
+    RunInput::ModelFailed { failure, cost: cost.map(MicroUsd), active: ACTIVE }
 }
 
-pub(crate) fn interrupted(text: &str) -> Input {
+pub(crate) fn interrupted(text: &str) -> RunInput {
     let usage = Usage { estimated: true, ..USAGE };
-    Input::ModelInterrupted(InterruptedReply {
+    RunInput::ModelInterrupted(InterruptedReply {
         text: text.into(),
         usage,
         cost: Some(PRICE.cost(usage)),
@@ -201,8 +202,8 @@ pub(crate) fn interrupted(text: &str) -> Input {
     })
 }
 
-pub(crate) fn compacted(replaced: usize) -> Input {
-    Input::Compacted(Box::new(MemoryCompacted {
+pub(crate) fn compacted(replaced: usize) -> RunInput {
+    RunInput::Compacted(Box::new(MemoryCompacted {
         replaced,
         summary: vec![Message::user("What came before, in short.")],
         usage: USAGE,

@@ -10,11 +10,11 @@ use longhaul_core::id::{GateId, SteerId};
 use longhaul_core::message::{Message, Part, StopReason};
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::raw::Hash;
-use longhaul_core::status::Wait;
+use longhaul_core::status::WaitReason;
 use longhaul_core::usage::BudgetAmount;
-use longhaul_run::next::check_conversation;
+use longhaul_run::next::check_message_order;
 use longhaul_run::state::control::IdleReason;
-use longhaul_run::{Step, next};
+use longhaul_run::{EngineStep, next_engine_step};
 
 use super::TestRun;
 use super::rows::{Head, is_queued, plus};
@@ -33,7 +33,7 @@ fn heads_agree(test_run: &TestRun) {
     let head = match &test_run.run.control().idle {
         _ if ended => Head::Ended,
         Some(IdleReason::Paused) => Head::Paused,
-        Some(IdleReason::Parked { wait: Wait::Worker, .. }) => Head::Ready,
+        Some(IdleReason::Parked { wait: WaitReason::Worker, .. }) => Head::Ready,
         Some(IdleReason::Parked { .. }) => Head::Parked,
         None => match test_run.rows.head {
             Head::Leased => Head::Leased,
@@ -88,12 +88,20 @@ fn idle_run_can_wake(test_run: &TestRun) {
     let is_open = |gate: &GateId| test_run.run.control().gates.iter().any(|g| g.id == *gate);
     let armed = timer.is_some_and(|timer| test_run.rows.timers.contains_key(&timer));
     let wakes = match wait {
-        Wait::Approval(gates) => !gates.is_empty() && gates.iter().all(is_open),
-        Wait::Question(gate) | Wait::Signal(gate) | Wait::Blocked(gate) => is_open(gate),
-        Wait::Timer(_) | Wait::RateLimit(_) | Wait::Retry(_) | Wait::Message(_) => armed,
+        WaitReason::Approval(gates) => !gates.is_empty() && gates.iter().all(is_open),
+        WaitReason::Question(gate) | WaitReason::Signal(gate) | WaitReason::Blocked(gate) => {
+            is_open(gate)
+        }
+        WaitReason::Timer(_)
+        | WaitReason::RateLimit(_)
+        | WaitReason::Retry(_)
+        | WaitReason::Message(_) => armed,
         // The store sets the timer that starts a run.
-        Wait::StartAt(_) | Wait::Batch => true,
-        Wait::Child(_) | Wait::SandboxSlot | Wait::Budget(_) | Wait::Worker => true,
+        WaitReason::StartAt(_) | WaitReason::Batch => true,
+        WaitReason::Child(_)
+        | WaitReason::SandboxSlot
+        | WaitReason::Budget(_)
+        | WaitReason::Worker => true,
     };
     assert!(wakes, "nothing can wake the parked run: {wait:?}");
 }
@@ -103,10 +111,10 @@ fn driven_run_has_valid_step(test_run: &TestRun) {
     if test_run.rows.head != Head::Leased {
         return;
     }
-    match next(&test_run.run, test_run.now) {
-        Step::Idle => panic!("a driven run has no next step: {:?}", test_run.run.control()),
-        Step::UseTools(todos) => assert!(!todos.is_empty(), "a step without calls"),
-        Step::AskModel(request) => {
+    match next_engine_step(&test_run.run, test_run.now) {
+        EngineStep::Idle => panic!("a driven run has no next step: {:?}", test_run.run.control()),
+        EngineStep::UseTools(todos) => assert!(!todos.is_empty(), "a step without calls"),
+        EngineStep::AskModel(request) => {
             check_messages(test_run, &request.messages);
             world_is_in_messages(test_run, &request.messages);
             let control = test_run.run.control();
@@ -115,12 +123,12 @@ fn driven_run_has_valid_step(test_run: &TestRun) {
                 "the hold does not cover the request"
             );
         }
-        Step::Compact(request) => check_messages(test_run, &request.messages),
-        Step::Prepare
-        | Step::RefreshPerception
-        | Step::Park(_)
-        | Step::Finish(_)
-        | Step::Advance => {}
+        EngineStep::Compact(request) => check_messages(test_run, &request.messages),
+        EngineStep::Prepare
+        | EngineStep::RefreshPerception
+        | EngineStep::Park(_)
+        | EngineStep::Finish(_)
+        | EngineStep::Advance => {}
     }
 }
 
@@ -141,7 +149,7 @@ fn world_is_in_messages(test_run: &TestRun, messages: &[Arc<Message>]) {
 }
 
 fn check_messages(test_run: &TestRun, messages: &[Arc<Message>]) {
-    if let Err(bad) = check_conversation(messages) {
+    if let Err(bad) = check_message_order(messages) {
         panic!("{bad}: {messages:?}");
     }
     if let Err(bad) = check_independently(messages) {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::change::{
-    Change, DueTime, GateTransition, RuleRow, SchedulingUpdate, SteerRow, SteerStatus, TimerKind,
-    TimerUpdate,
+    ApprovalRuleRow, Change, GateTransition, RunSchedulingUpdate, SteerRow, SteerStatus,
+    TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::id::{RunId, TimerId};
@@ -64,7 +64,7 @@ pub(crate) struct Rows {
     pub(crate) gates: Vec<GateRow>,
     pub(crate) timers: BTreeMap<TimerId, (Timestamp, TimerKind)>,
     pub(crate) steers: Vec<SteerRow>,
-    pub(crate) rules: Vec<RuleRow>,
+    pub(crate) rules: Vec<ApprovalRuleRow>,
     pub(crate) account: Account,
     pub(crate) used: RunUsage,
     pub(crate) remembered: usize,
@@ -218,9 +218,9 @@ impl Rows {
         match to {
             TimerUpdate::Arm { timer, due, kind: what, .. } => {
                 let due = match due {
-                    DueTime::Now => now,
-                    DueTime::After(delay) => now.plus(delay),
-                    DueTime::At(at) => at,
+                    TimerDueTime::Now => now,
+                    TimerDueTime::After(delay) => now.plus(delay),
+                    TimerDueTime::At(at) => at,
                 };
                 self.timers.insert(timer, (due, what));
             }
@@ -279,12 +279,12 @@ pub(crate) fn is_queued(row: &SteerRow) -> bool {
     row.status == SteerStatus::Queued
 }
 
-fn head_after(to: &SchedulingUpdate) -> Head {
+fn head_after(to: &RunSchedulingUpdate) -> Head {
     match to {
-        SchedulingUpdate::Park { .. } => Head::Parked,
-        SchedulingUpdate::Pause => Head::Paused,
-        SchedulingUpdate::Release => Head::Ready,
-        SchedulingUpdate::End { .. } => Head::Ended,
+        RunSchedulingUpdate::Park { .. } => Head::Parked,
+        RunSchedulingUpdate::Pause => Head::Paused,
+        RunSchedulingUpdate::Release => Head::Ready,
+        RunSchedulingUpdate::End { .. } => Head::Ended,
     }
 }
 

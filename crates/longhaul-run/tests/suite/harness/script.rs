@@ -8,13 +8,13 @@ use longhaul_core::event::tool::{
 };
 use longhaul_core::id::SteerId;
 use longhaul_core::message::StopReason;
-use longhaul_core::policy::Policy;
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateStatus};
+use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, GateStatus};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
-use longhaul_run::Input;
+use longhaul_run::RunInput;
 use longhaul_run::commands::RunCommand;
 use longhaul_run::input::ToolCallStatus;
 
@@ -24,7 +24,7 @@ use super::{InputOutcome, TestRun};
 
 /// Plays a script of `action => outcome` lines and compares all outcomes.
 #[track_caller]
-pub(crate) fn check(policy: Policy, script: &str) -> TestRun {
+pub(crate) fn check(policy: RunPolicy, script: &str) -> TestRun {
     check_in(TestRun::new(policy), script)
 }
 
@@ -72,8 +72,8 @@ impl TestRun {
     }
 
     /// Returns the input for a line. `None` means that there is nothing it could apply to.
-    pub(crate) fn input(&mut self, verb: &str, rest: &str) -> Option<Input> {
-        driver(verb, rest).or_else(|| self.outsider(verb, rest).map(Input::Command))
+    pub(crate) fn input(&mut self, verb: &str, rest: &str) -> Option<RunInput> {
+        driver(verb, rest).or_else(|| self.outsider(verb, rest).map(RunInput::Command))
     }
 
     fn outsider(&mut self, verb: &str, rest: &str) -> Option<RunCommand> {
@@ -142,11 +142,11 @@ impl TestRun {
             None => self.rows.gates.iter().find(open)?,
         };
         let decision = match verb {
-            "yes" => Decision::Approve,
-            "no" => Decision::Reject,
-            "edit" => Decision::Edit(RawJson::parse(rest).unwrap()),
-            "answer" => Decision::Answer(rest.into()),
-            _ => Decision::Complete,
+            "yes" => GateDecision::Approve,
+            "no" => GateDecision::Reject,
+            "edit" => GateDecision::Edit(RawJson::parse(rest).unwrap()),
+            "answer" => GateDecision::Answer(rest.into()),
+            _ => GateDecision::Complete,
         };
         let note = match (verb, rest.strip_prefix("note ")) {
             (_, Some(text)) => Some(text.to_owned()),
@@ -189,7 +189,7 @@ impl TestRun {
         };
         self.now = self.now.max(due);
         let due = self.rows.due_timer(timer).unwrap();
-        let outcome = self.send_input(Input::Command(RunCommand::Timer(Box::new(due))));
+        let outcome = self.send_input(RunInput::Command(RunCommand::Timer(Box::new(due))));
         assert!(
             matches!(outcome, InputOutcome::Events(_)),
             "the timer was not accepted: {outcome:?}"
@@ -199,12 +199,12 @@ impl TestRun {
 }
 
 /// Returns the input of a driver, or of a process that closes the run.
-fn driver(verb: &str, rest: &str) -> Option<Input> {
+fn driver(verb: &str, rest: &str) -> Option<RunInput> {
     let (first, text) = rest.split_once(' ').unwrap_or((rest, ""));
     let call = || first.parse().unwrap();
-    let one = |end| Some(Input::ToolsDone(vec![inputs::tool_result(call(), end, text)]));
+    let one = |end| Some(RunInput::ToolsDone(vec![inputs::tool_result(call(), end, text)]));
     match verb {
-        "go" => Some(Input::Advance),
+        "go" => Some(RunInput::Advance),
         "see" => Some(inputs::prepared(rest.split_whitespace())),
         "peer" => Some(inputs::prepared_with_window(
             first.parse().unwrap(),
@@ -213,12 +213,14 @@ fn driver(verb: &str, rest: &str) -> Option<Input> {
         "pour" => {
             let text = "x".repeat(text.parse().unwrap());
             let done = inputs::tool_result(call(), ToolCallStatus::Completed, &text);
-            Some(Input::ToolsDone(vec![done]))
+            Some(RunInput::ToolsDone(vec![done]))
         }
         "look" => Some(inputs::perception_refreshed(rest)),
         "checked" => Some(inputs::replied_with_check(rest)),
-        "late" => Some(Input::TimeoutPassed { elapsed: Millis::from_secs(rest.parse().unwrap()) }),
-        "progress" => Some(Input::Progress(ToolProgress {
+        "late" => {
+            Some(RunInput::TimeoutPassed { elapsed: Millis::from_secs(rest.parse().unwrap()) })
+        }
+        "progress" => Some(RunInput::Progress(ToolProgress {
             call: call(),
             percent: None,
             message: text.into(),
@@ -243,14 +245,14 @@ fn driver(verb: &str, rest: &str) -> Option<Input> {
                 text => VerifyOutcome::Happened(ToolOutput::text(text)),
             };
             let call = call();
-            Some(Input::Verified(ToolVerified { call, outcome: finding }, Vec::new()))
+            Some(RunInput::Verified(ToolVerified { call, outcome: finding }, Vec::new()))
         }
-        "recover" => Some(Input::Recover),
-        "loop" => Some(Input::CrashLoop),
-        "missing" => Some(Input::MissingDependency(rest.into())),
-        "release" => Some(Input::Release),
-        "close" => Some(Input::CancelNow { by: "cli:anna".into(), reason: rest.into() }),
-        "still" => Some(Input::PauseNow { by: "cli:anna".into() }),
+        "recover" => Some(RunInput::Recover),
+        "loop" => Some(RunInput::CrashLoop),
+        "missing" => Some(RunInput::MissingDependency(rest.into())),
+        "release" => Some(RunInput::Release),
+        "close" => Some(RunInput::CancelNow { by: "cli:anna".into(), reason: rest.into() }),
+        "still" => Some(RunInput::PauseNow { by: "cli:anna".into() }),
         _ => None,
     }
 }
@@ -271,7 +273,7 @@ fn raise(rest: &str) -> Option<BudgetRaise> {
 /// Returns the digest that the gate currently shows.
 fn current_digest(gate: &longhaul_core::policy::gate::GateRow) -> longhaul_core::raw::Hash {
     let edit = gate.answers.iter().rev().find_map(|given| {
-        let Decision::Edit(edited) = &given.answer.decision else {
+        let GateDecision::Edit(edited) = &given.answer.decision else {
             return None;
         };
         Some(edited)

@@ -4,7 +4,7 @@ use longhaul_core::event::Event;
 use longhaul_core::message::{Message, Part};
 use longhaul_core::status::RunOutcome;
 use longhaul_run::state::control::IdleReason;
-use longhaul_run::{Step, next};
+use longhaul_run::{EngineStep, next_engine_step};
 
 use super::TestRun;
 
@@ -70,7 +70,7 @@ impl TestRun {
                 Some(_) => "told".into(),
                 None => "untold".into(),
             },
-            "model" => self.run.transcript().model().to_owned(),
+            "model" => self.run.transcript().current_model().to_owned(),
             "cost" => {
                 let sums = self.run.control().totals;
                 let rest = if sums.unpriced { " and more" } else { "" };
@@ -120,29 +120,30 @@ impl TestRun {
     }
 
     fn step(&self) -> String {
-        match next(&self.run, self.now) {
-            Step::AskModel(request) => format!(
+        match next_engine_step(&self.run, self.now) {
+            EngineStep::AskModel(request) => format!(
                 "ask turn {} try {} max {}",
                 request.turn, request.attempt, request.max_tokens
             ),
-            Step::Compact(request) => {
-                let by = match request.model == self.run.transcript().model() {
+            EngineStep::Compact(request) => {
+                let by = match request.model == self.run.transcript().current_model() {
                     true => String::new(),
                     false => format!(" by {}", request.model),
                 };
                 format!("compact turn {} try {}{by}", request.turn, request.attempt)
             }
-            Step::UseTools(todos) => {
+            EngineStep::UseTools(todos) => {
                 let todos = todos.iter().map(|todo| {
                     format!("{:?} {} {} {}", todo.action, todo.call, todo.tool, todo.input.as_str())
                 });
                 todos.collect::<Vec<_>>().join(", ").to_lowercase()
             }
-            Step::Park(wait) => format!("park {}", wait.reason()),
-            Step::Finish(outcome) => format!("finish {}", outcome.status().as_str()),
-            step @ (Step::Prepare | Step::RefreshPerception | Step::Advance | Step::Idle) => {
-                format!("{step:?}").to_lowercase()
-            }
+            EngineStep::Park(wait) => format!("park {}", wait.reason()),
+            EngineStep::Finish(outcome) => format!("finish {}", outcome.status().as_str()),
+            step @ (EngineStep::Prepare
+            | EngineStep::RefreshPerception
+            | EngineStep::Advance
+            | EngineStep::Idle) => format!("{step:?}").to_lowercase(),
         }
     }
 }

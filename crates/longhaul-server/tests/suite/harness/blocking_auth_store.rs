@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use longhaul_core::id::KeyName;
 use longhaul_core::port::auth::{
-    AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRow, NewKey,
-    NewToken, StoredResponse, TokenKind, TokenRow,
+    AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotentRequestState, KeyRow,
+    NewKey, NewToken, StoredResponse, TokenKind, TokenRow,
 };
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
@@ -145,7 +145,7 @@ impl AuthStore for BlockingAuthStore {
     async fn begin_idempotent_request(
         &self,
         request: IdempotencyRequest,
-    ) -> Result<IdempotencyState, StoreError> {
+    ) -> Result<IdempotentRequestState, StoreError> {
         let state = self.inner.begin_idempotent_request(request).await;
         self.wait_at(BlockPoint::AfterBegin).await;
         state

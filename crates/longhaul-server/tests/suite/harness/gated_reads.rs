@@ -63,8 +63,8 @@ impl Store for GatedReads {
         self.store.read_journal(request).await
     }
 
-    async fn append(&self, append: AppendRequest) -> Result<AppendResult, StoreError> {
-        self.store.append(append).await
+    async fn append_to_journal(&self, append: AppendRequest) -> Result<AppendResult, StoreError> {
+        self.store.append_to_journal(append).await
     }
 
     async fn get_run(&self, run: RunId) -> Result<Option<RunRow>, StoreError> {
@@ -79,11 +79,11 @@ impl Store for GatedReads {
         self.store.list_gates(filter).await
     }
 
-    async fn prune(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
-        self.store.prune(request).await
+    async fn prune_old_data(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
+        self.store.prune_old_data(request).await
     }
 
-    fn watch(&self) -> Box<dyn StoreWatcher> {
-        self.store.watch()
+    fn watch_for_changes(&self) -> Box<dyn StoreWatcher> {
+        self.store.watch_for_changes()
     }
 }

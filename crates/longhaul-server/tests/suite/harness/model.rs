@@ -15,7 +15,7 @@ use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, M
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::{BudgetAmount, ModelPricing, Usage};
-use longhaul_engine::services::{ModelError, ModelResolver, ResolvedModel};
+use longhaul_engine::services::{ModelResolver, ResolveModelError, ResolvedModel};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -150,13 +150,13 @@ impl FakeModels {
 }
 
 impl ModelResolver for FakeModels {
-    fn resolve(&self, name: Option<&str>) -> Result<ResolvedModel, ModelError> {
+    fn resolve_model_name(&self, name: Option<&str>) -> Result<ResolvedModel, ResolveModelError> {
         assert!(!self.fails.load(Ordering::SeqCst), "the resolver panics on request");
         if name == Some("scripted/torn") {
-            return Err(ModelError::InvalidScript("torn.yaml:1:1: it is torn".to_owned()));
+            return Err(ResolveModelError::InvalidScript("torn.yaml:1:1: it is torn".to_owned()));
         }
         if name == Some("nobody/none") {
-            return Err(ModelError::NotConfigured("there is no such provider".to_owned()));
+            return Err(ResolveModelError::NotConfigured("there is no such provider".to_owned()));
         }
         let name = "scripted/actor".to_owned();
         let model = self.model.clone();

@@ -6,8 +6,8 @@ use longhaul_core::access::Role;
 use longhaul_core::change::GateTransition;
 use longhaul_core::id::KeyName;
 use longhaul_core::port::auth::{
-    GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRef, KeyRow, NewKey,
-    NewToken, StoredResponse, TokenKind, TokenRow,
+    ApiKeyRef, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotentRequestState, KeyRow,
+    NewKey, NewToken, StoredResponse, TokenKind, TokenRow,
 };
 use longhaul_core::port::store::PruneRequest;
 use longhaul_core::raw::Hash;
@@ -111,8 +111,8 @@ pub async fn the_last_use_of_a_key_is_recorded_within_minutes(world: StoreFixtur
 /// A token is valid for one purpose until it expires, any number of times.
 pub async fn a_token_is_valid_until_it_expires(world: StoreFixture) {
     let until = world.harness.clock.now().plus(Millis(50));
-    add_token(&world, TokenKind::Session, "s", KeyRef::Local).await;
-    let expected = TokenRow { issuer: KeyRef::Local, expires_at: until };
+    add_token(&world, TokenKind::Session, "s", ApiKeyRef::Local).await;
+    let expected = TokenRow { issuer: ApiKeyRef::Local, expires_at: until };
     for _ in 0..2 {
         let found = find_token(&world, TokenKind::Session, "s").await;
         assert_eq!(found.as_ref(), Some(&expected));
@@ -125,7 +125,7 @@ pub async fn a_token_is_valid_until_it_expires(world: StoreFixture) {
     assert_eq!(consume_token(&world, TokenKind::Session, "s").await, None);
     // Adding tokens deletes the expired ones, and no others.
     for name in ["a", "b"] {
-        add_token(&world, TokenKind::Session, name, KeyRef::Local).await;
+        add_token(&world, TokenKind::Session, name, ApiKeyRef::Local).await;
     }
     for (name, is_there) in [("a", true), ("b", true), ("s", false)] {
         let found = find_token(&world, TokenKind::Session, name).await;
@@ -136,7 +136,7 @@ pub async fn a_token_is_valid_until_it_expires(world: StoreFixture) {
 /// A consumed token is deleted; a token of another kind is not affected.
 pub async fn a_token_is_consumed_once(world: StoreFixture) {
     for kind in [TokenKind::Ticket, TokenKind::Session] {
-        add_token(&world, kind, "t", KeyRef::Local).await;
+        add_token(&world, kind, "t", ApiKeyRef::Local).await;
     }
     let whole = find_token(&world, TokenKind::Ticket, "t").await;
     assert!(whole.is_some());
@@ -154,7 +154,7 @@ pub async fn tokens_end_with_their_key(world: StoreFixture) {
     let names = ["revoked", "expiring", "good", "unknown"];
     let give_all = async || {
         for name in names {
-            let holder = KeyRef::Key(hash(name));
+            let holder = ApiKeyRef::Key(hash(name));
             add_token(&world, TokenKind::Session, name, holder.clone()).await;
             add_token(&world, TokenKind::Ticket, name, holder).await;
         }
@@ -163,7 +163,7 @@ pub async fn tokens_end_with_their_key(world: StoreFixture) {
         let mut good = Vec::new();
         for name in names {
             if let Some(row) = find_token(&world, TokenKind::Session, name).await {
-                assert_eq!(row.issuer, KeyRef::Key(hash(name)));
+                assert_eq!(row.issuer, ApiKeyRef::Key(hash(name)));
                 good.push(name);
             }
         }
@@ -233,42 +233,42 @@ pub async fn a_link_is_pruned_with_its_run(world: StoreFixture) {
 /// A request is executed once. Checks the responses to retries before and after it completes.
 pub async fn a_request_counts_once(world: StoreFixture) {
     let begun = async |principal: &str, body: &str| begin_request(&world, principal, body).await;
-    assert_eq!(begun("anna", "x").await, IdempotencyState::Acquired);
+    assert_eq!(begun("anna", "x").await, IdempotentRequestState::Acquired);
     for (principal, body, expected) in [
-        ("anna", "x", IdempotencyState::InProgress),
-        ("anna", "y", IdempotencyState::Conflict),
-        ("bert", "y", IdempotencyState::Acquired),
+        ("anna", "x", IdempotentRequestState::InProgress),
+        ("anna", "y", IdempotentRequestState::Conflict),
+        ("bert", "y", IdempotentRequestState::Acquired),
     ] {
         assert_eq!(begun(principal, body).await, expected, "{principal} {body}");
     }
     complete_request(&world, "anna", response(201)).await;
     for (principal, body, expected) in [
-        ("anna", "x", IdempotencyState::Completed(response(201))),
-        ("anna", "y", IdempotencyState::Conflict),
-        ("bert", "y", IdempotencyState::InProgress),
+        ("anna", "x", IdempotentRequestState::Completed(response(201))),
+        ("anna", "y", IdempotentRequestState::Conflict),
+        ("bert", "y", IdempotentRequestState::InProgress),
     ] {
         assert_eq!(begun(principal, body).await, expected, "{principal} {body}");
     }
     // A failed request may be sent again, also with another body.
     abort_request(&world, "bert").await;
-    assert_eq!(begun("bert", "z").await, IdempotencyState::Acquired);
+    assert_eq!(begun("bert", "z").await, IdempotentRequestState::Acquired);
     let bare = StoredResponse { location: None, body: Vec::new(), ..response(204) };
     complete_request(&world, "bert", bare.clone()).await;
-    assert_eq!(begun("bert", "z").await, IdempotencyState::Completed(bare));
+    assert_eq!(begun("bert", "z").await, IdempotentRequestState::Completed(bare));
 }
 
 /// A request whose lease has expired is taken over by the next attempt.
 pub async fn a_request_of_a_dead_server_is_taken_over(world: StoreFixture) {
     for body in ["x", "x", "y"] {
-        assert_eq!(begin_request(&world, "anna", body).await, IdempotencyState::Acquired);
+        assert_eq!(begin_request(&world, "anna", body).await, IdempotentRequestState::Acquired);
         world.advance(Millis(LEASE.0 - 1));
-        assert_eq!(begin_request(&world, "anna", body).await, IdempotencyState::InProgress);
+        assert_eq!(begin_request(&world, "anna", body).await, IdempotentRequestState::InProgress);
         world.advance(Millis(1));
     }
-    assert_eq!(begin_request(&world, "anna", "y").await, IdempotencyState::Acquired);
+    assert_eq!(begin_request(&world, "anna", "y").await, IdempotentRequestState::Acquired);
     complete_request(&world, "anna", response(200)).await;
     world.advance(LEASE);
-    let done = IdempotencyState::Completed(response(200));
+    let done = IdempotentRequestState::Completed(response(200));
     assert_eq!(
         begin_request(&world, "anna", "y").await,
         done,
@@ -281,37 +281,37 @@ pub async fn a_stored_response_is_final(world: StoreFixture) {
     // Without a begun request nothing is stored.
     complete_request(&world, "anna", response(500)).await;
     abort_request(&world, "anna").await;
-    assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
+    assert_eq!(begin_request(&world, "anna", "x").await, IdempotentRequestState::Acquired);
     complete_request(&world, "anna", response(201)).await;
     // A server that counted as dead finishes after all.
     complete_request(&world, "anna", response(409)).await;
     abort_request(&world, "anna").await;
-    let done = IdempotencyState::Completed(response(201));
+    let done = IdempotentRequestState::Completed(response(201));
     assert_eq!(begin_request(&world, "anna", "x").await, done);
 }
 
 /// After its retention a request has no effect any more, whether it is pruned or not.
 pub async fn stored_responses_expire(world: StoreFixture) {
     for principal in ["anna", "bert"] {
-        assert_eq!(begin_request(&world, principal, "x").await, IdempotencyState::Acquired);
+        assert_eq!(begin_request(&world, principal, "x").await, IdempotentRequestState::Acquired);
         complete_request(&world, principal, response(201)).await;
     }
     world.advance(Millis(RETENTION.0 - 1));
     assert_eq!(prune(&world).await, (0, 0));
-    let done = IdempotencyState::Completed(response(201));
+    let done = IdempotentRequestState::Completed(response(201));
     assert_eq!(begin_request(&world, "anna", "x").await, done);
     world.advance(Millis(1));
-    assert_eq!(begin_request(&world, "anna", "y").await, IdempotencyState::Acquired);
+    assert_eq!(begin_request(&world, "anna", "y").await, IdempotentRequestState::Acquired);
     assert_eq!(prune(&world).await, (0, 1), "the other request");
-    assert_eq!(begin_request(&world, "anna", "y").await, IdempotencyState::InProgress);
-    assert_eq!(begin_request(&world, "bert", "y").await, IdempotencyState::Acquired);
+    assert_eq!(begin_request(&world, "anna", "y").await, IdempotentRequestState::InProgress);
+    assert_eq!(begin_request(&world, "bert", "y").await, IdempotentRequestState::Acquired);
 }
 
 /// Only one of many concurrent attempts consumes a token.
 pub async fn one_of_many_consumes_a_token(world: StoreFixture) {
     for round in 0..world.harness.rounds / 20 {
         let name = format!("t{round}");
-        add_token(&world, TokenKind::Ticket, &name, KeyRef::Local).await;
+        add_token(&world, TokenKind::Ticket, &name, ApiKeyRef::Local).await;
         let spends = |world: StoreFixture| {
             let name = name.clone();
             async move { consume_token(&world, TokenKind::Ticket, &name).await.is_some() }
@@ -325,11 +325,11 @@ pub async fn one_of_many_begins_a_request(world: StoreFixture) {
     for round in 0..world.harness.rounds / 20 {
         let begins = |world: StoreFixture| async move {
             match begin_request(&world, &format!("p{round}"), "x").await {
-                IdempotencyState::Acquired => true,
-                IdempotencyState::InProgress => false,
-                other @ (IdempotencyState::Completed(_)
-                | IdempotencyState::Applied(_)
-                | IdempotencyState::Conflict) => panic!("{other:?}"),
+                IdempotentRequestState::Acquired => true,
+                IdempotentRequestState::InProgress => false,
+                other @ (IdempotentRequestState::Completed(_)
+                | IdempotentRequestState::Applied(_)
+                | IdempotentRequestState::Conflict) => panic!("{other:?}"),
             }
         };
         assert_eq!(count_concurrent(&world, begins).await, 1, "round {round}");
@@ -366,7 +366,7 @@ pub(super) fn new_key(name: &str, span: Option<Millis>, role: Role) -> NewKey {
     }
 }
 
-async fn add_token(world: &StoreFixture, kind: TokenKind, name: &str, holder: KeyRef) {
+async fn add_token(world: &StoreFixture, kind: TokenKind, name: &str, holder: ApiKeyRef) {
     let token = NewToken { kind, hash: hash(name), issuer: holder, ttl: Millis(50) };
     world.harness.auth.add_token(token).await.expect("add token");
 }
@@ -385,7 +385,7 @@ pub(super) async fn begin_request(
     world: &StoreFixture,
     principal: &str,
     body: &str,
-) -> IdempotencyState {
+) -> IdempotentRequestState {
     let ask = IdempotencyRequest {
         key: request_key(principal),
         body_hash: hash(body),
@@ -417,7 +417,7 @@ pub(super) fn response(status: u16) -> StoredResponse {
 async fn prune(world: &StoreFixture) -> (usize, usize) {
     let ask =
         PruneRequest { runs_older_than: Millis::ZERO, blobs_older_than: Millis::ZERO, limit: 99 };
-    let pruned = world.harness.store.prune(ask).await.expect("prune");
+    let pruned = world.harness.store.prune_old_data(ask).await.expect("prune");
     (pruned.runs, pruned.idempotency_keys)
 }
 

@@ -1,8 +1,8 @@
 //! Constructors for events and batches of the checks.
 
 use longhaul_core::change::{
-    Batch, Change, DueTime, GateTransition, GateUpdate, SchedulingUpdate, SteerRow, SteerStatus,
-    TimerKind, TimerUpdate,
+    Batch, Change, GateTransition, GateUpdate, RunSchedulingUpdate, SteerRow, SteerStatus,
+    TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{ProgressReported, TimerFired};
@@ -11,9 +11,9 @@ use longhaul_core::event::run::{RunCancelled, RunCompleted, RunControlRequest, R
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{GateId, RunId, SteerId, TimerId};
 use longhaul_core::policy::gate::{
-    Answer, AnswerScope, Decision, GateKind, GateSpec, TimeoutAction,
+    Answer, AnswerScope, GateDecision, GateKind, GateSpec, GateTimeoutAction,
 };
-use longhaul_core::status::{RunOutput, Status, Wait};
+use longhaul_core::status::{RunOutput, Status, WaitReason};
 use longhaul_core::time::Millis;
 
 /// Adds changes to a batch in a chain of calls.
@@ -43,30 +43,35 @@ pub fn change_batch(change: Change) -> Batch {
 /// Returns the batch that parks a run for this reason. Its event always waits for a worker,
 /// because the store does not read it.
 pub fn park_batch(reason: &'static str) -> Batch {
-    let waiting = RunWaiting { wait: Wait::Worker, timer: None };
+    let waiting = RunWaiting { wait: WaitReason::Worker, timer: None };
     events_batch([Event::RunWaiting(waiting)]).with_change(park_head(reason))
 }
 
 /// Returns the head update that parks a run.
 pub fn park_head(reason: &'static str) -> Change {
-    Change::UpdateScheduling(SchedulingUpdate::Park { reason, blocked: false, release_lane: false })
+    Change::UpdateScheduling(RunSchedulingUpdate::Park {
+        reason,
+        blocked: false,
+        release_lane: false,
+    })
 }
 
 /// Returns the batch that pauses a run.
 pub fn pause_batch() -> Batch {
     events_batch([Event::RunPaused(run_request())])
-        .with_change(Change::UpdateScheduling(SchedulingUpdate::Pause))
+        .with_change(Change::UpdateScheduling(RunSchedulingUpdate::Pause))
 }
 
 /// Returns the batch with which a driver releases a run.
 pub fn release_batch() -> Batch {
-    events_batch([progress(2)]).with_change(Change::UpdateScheduling(SchedulingUpdate::Release))
+    events_batch([progress(2)]).with_change(Change::UpdateScheduling(RunSchedulingUpdate::Release))
 }
 
 /// Returns the batch that completes a run and releases its lane.
 pub fn end_batch() -> Batch {
     let completed = RunCompleted { output: RunOutput::default() };
-    let end = SchedulingUpdate::End { status: Status::Completed, code: None, releases_lane: true };
+    let end =
+        RunSchedulingUpdate::End { status: Status::Completed, code: None, releases_lane: true };
     events_batch([Event::RunCompleted(Box::new(completed))])
         .with_change(Change::UpdateScheduling(end))
 }
@@ -74,7 +79,8 @@ pub fn end_batch() -> Batch {
 /// Returns the batch that cancels a run without a driver.
 pub fn cancel_batch() -> Batch {
     let cancelled = RunCancelled { reason: "not needed".to_owned() };
-    let end = SchedulingUpdate::End { status: Status::Cancelled, code: None, releases_lane: true };
+    let end =
+        RunSchedulingUpdate::End { status: Status::Cancelled, code: None, releases_lane: true };
     events_batch([Event::RunCancelled(cancelled)]).with_change(Change::UpdateScheduling(end))
 }
 
@@ -128,7 +134,7 @@ pub fn vote_batch(gate: GateId, by: &str) -> Batch {
 
 /// Returns the batch that expires a gate.
 pub fn expire_batch(gate: GateId) -> Batch {
-    let expired = GateExpired { gate, on_timeout: TimeoutAction::Reject };
+    let expired = GateExpired { gate, on_timeout: GateTimeoutAction::Reject };
     events_batch([Event::GateExpired(expired)])
         .with_change(close_gate(gate, GateTransition::Expired))
 }
@@ -141,7 +147,7 @@ pub fn close_gate(gate: GateId, transition: GateTransition) -> Change {
 /// Returns an approval.
 pub fn approval(by: &str) -> Answer {
     Answer {
-        decision: Decision::Approve,
+        decision: GateDecision::Approve,
         by: by.to_owned(),
         scope: AnswerScope::Once,
         note: None,
@@ -155,7 +161,7 @@ pub fn arm_timer(timer: TimerId, run: RunId, after: Millis) -> Change {
     Change::SetTimer(TimerUpdate::Arm {
         timer,
         run,
-        due: DueTime::After(after),
+        due: TimerDueTime::After(after),
         kind: TimerKind::Wake,
     })
 }

@@ -1,10 +1,10 @@
 //! Budgets: a hold never exceeds the remaining cap, over a whole tree of runs. Turns and active
 //! time are limited by the state machine, not by the store.
 
-use longhaul_core::change::{Change, HoldSettlement, UsageRow};
+use longhaul_core::change::{BudgetHoldSettlement, Change, UsageRow};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::port::records::{BudgetAccount, ModelUsage, UsageQuery};
-use longhaul_core::port::store::RefusalReason;
+use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget, Usage};
@@ -19,8 +19,11 @@ pub async fn a_hold_is_settled(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
     assert_appended(&held.change(Change::Hold(hold_of(60, 500))).await);
     assert_eq!(account(&fixture, &held).await.held, hold_of(60, 500));
-    let settlement =
-        HoldSettlement { held: hold_of(60, 500), spent: hold_of(20, 100), lost: hold_of(5, 50) };
+    let settlement = BudgetHoldSettlement {
+        held: hold_of(60, 500),
+        spent: hold_of(20, 100),
+        lost: hold_of(5, 50),
+    };
     assert_appended(&held.change(Change::Settle(settlement)).await);
     let expected = BudgetAccount {
         cap_micro_usd: Some(MicroUsd(100)),
@@ -31,7 +34,7 @@ pub async fn a_hold_is_settled(fixture: StoreFixture) {
     };
     assert_eq!(account(&fixture, &held).await, expected);
     let too_much =
-        HoldSettlement { held: hold_of(900, 900), spent: hold_of(0, 0), lost: hold_of(0, 0) };
+        BudgetHoldSettlement { held: hold_of(900, 900), spent: hold_of(0, 0), lost: hold_of(0, 0) };
     assert_appended(&held.change(Change::Settle(too_much)).await);
     assert_eq!(account(&fixture, &held).await.held, hold_of(0, 0));
 }
@@ -43,11 +46,11 @@ pub async fn a_hold_that_does_not_fit_is_refused(fixture: StoreFixture) {
     let left = RemainingBudget { micro_usd: Some(MicroUsd(40)), tokens: Some(500) };
     for hold in [hold_of(41, 0), hold_of(0, 501), hold_of(41, 501)] {
         let why = refused(held.change(Change::Hold(hold)).await);
-        assert_eq!(why, RefusalReason::OverBudget(left));
+        assert_eq!(why, AppendRefusalReason::OverBudget(left));
     }
     assert_eq!(account(&fixture, &held).await.held, hold_of(60, 500));
     assert_appended(&held.change(Change::Hold(hold_of(40, 500))).await);
-    let lost = HoldSettlement {
+    let lost = BudgetHoldSettlement {
         held: hold_of(100, 1_000),
         spent: hold_of(0, 1_000),
         lost: hold_of(100, 0),
@@ -55,7 +58,7 @@ pub async fn a_hold_that_does_not_fit_is_refused(fixture: StoreFixture) {
     assert_appended(&held.change(Change::Settle(lost)).await);
     let none = RemainingBudget { micro_usd: Some(MicroUsd(0)), tokens: Some(0) };
     let why = refused(held.change(Change::Hold(hold_of(1, 0))).await);
-    assert_eq!(why, RefusalReason::OverBudget(none), "lost amounts count");
+    assert_eq!(why, AppendRefusalReason::OverBudget(none), "lost amounts count");
 }
 
 /// A missing cap means no limit, and the remaining budget says so.
@@ -65,7 +68,7 @@ pub async fn a_budget_without_a_cap_is_unlimited(fixture: StoreFixture) {
     let mut half = fixture.open_and_claim(|task| task.policy.budget.tokens = Some(10)).await;
     let why = refused(half.change(Change::Hold(hold_of(5, 11))).await);
     let left = RemainingBudget { micro_usd: None, tokens: Some(10) };
-    assert_eq!(why, RefusalReason::OverBudget(left));
+    assert_eq!(why, AppendRefusalReason::OverBudget(left));
 }
 
 /// Raised caps apply immediately; the other caps do not change.
@@ -96,7 +99,7 @@ pub async fn a_tree_has_one_account(fixture: StoreFixture) {
     assert_eq!(account(&fixture, &root).await.held, hold_of(70, 0));
     refused(root.change(Change::Hold(hold_of(40, 0))).await);
     let settlement =
-        HoldSettlement { held: hold_of(70, 0), spent: hold_of(10, 0), lost: hold_of(0, 0) };
+        BudgetHoldSettlement { held: hold_of(70, 0), spent: hold_of(10, 0), lost: hold_of(0, 0) };
     child.append_ok(end_batch().with_change(Change::Settle(settlement))).await;
     assert_appended(&root.change(Change::Hold(hold_of(40, 0))).await);
     assert_eq!(account(&fixture, &root).await.spent, hold_of(10, 0));

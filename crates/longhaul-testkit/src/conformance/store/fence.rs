@@ -3,7 +3,7 @@
 
 use longhaul_core::change::{Blob, Change, TimerUpdate};
 use longhaul_core::id::{Epoch, Seq};
-use longhaul_core::port::store::{AppendResult, Author, RefusalReason};
+use longhaul_core::port::store::{AppendRefusalReason, AppendResult, JournalAuthor};
 use longhaul_core::status::Status;
 
 use crate::conformance::store::batches::{
@@ -188,7 +188,7 @@ pub async fn a_refused_batch_leaves_no_trace(fixture: StoreFixture) {
         .with_change(Change::CreateRun(Box::new(child)))
         .with_change(Change::PutBlob(blob))
         .with_change(Change::SetTimer(TimerUpdate::Consume(timer)));
-    assert_eq!(refused(held.append(batch).await), RefusalReason::TimerConsumed);
+    assert_eq!(refused(held.append(batch).await), AppendRefusalReason::TimerConsumed);
     fixture.assert_status(held.run, Status::Running, "").await;
     assert_eq!(fixture.row(held.run).await.last_seq, held.last);
     assert_eq!(fixture.harness.store.get_run(child_id).await.expect("row"), None);
@@ -214,8 +214,9 @@ pub async fn no_event_follows_the_end_of_a_run(fixture: StoreFixture) {
 
 /// An append to an unknown run is reported.
 pub async fn an_unknown_run_is_reported(fixture: StoreFixture) {
-    let driver = Author::Driver { worker: fixture.worker().await, epoch: Epoch(1), after: Seq(0) };
-    for author in [driver, Author::Outsider, Author::Closer { after: Seq(0) }] {
+    let driver =
+        JournalAuthor::Driver { worker: fixture.worker().await, epoch: Epoch(1), after: Seq(0) };
+    for author in [driver, JournalAuthor::Outsider, JournalAuthor::Closer { after: Seq(0) }] {
         let batch = events_batch([resumed()]);
         let appended = fixture.append(fixture.ids.run(), author, batch).await;
         assert_eq!(appended, AppendResult::RunNotFound, "{author:?}");

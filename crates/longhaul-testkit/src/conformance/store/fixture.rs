@@ -1,12 +1,12 @@
 //! Fixture for the checks: a store, and helpers to act on it.
 
-use longhaul_core::change::{Batch, Change, LANE_DEPTH_MAX, LaneEntry, NewRun};
+use longhaul_core::change::{Batch, Change, LANE_DEPTH_MAX, LaneEntryPolicy, NewRun};
 use longhaul_core::event::run::RunCreated;
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{AgentName, Epoch, InboxName, LaneKey, RunId, Seq, WorkerId};
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
-    Heartbeat, HeartbeatAck, JournalReadRequest, RefusalReason, RunRow,
+    AppendRefusalReason, AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome,
+    CreateRunsRequest, Heartbeat, HeartbeatAck, JournalAuthor, JournalReadRequest, RunRow,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Status;
@@ -40,7 +40,7 @@ impl StoreFixture {
 
     /// Asserts that a repair finds nothing.
     pub async fn assert_consistent(&self) {
-        let found = self.harness.records.repair_rows().await.expect("repair");
+        let found = self.harness.records.repair_inconsistent_rows().await.expect("repair");
         assert!(found.is_all_zero(), "{found:?}");
     }
 
@@ -60,7 +60,7 @@ impl StoreFixture {
             task,
             events: vec![Event::RunCreated(Box::new(created))],
             lane_depth_max: LANE_DEPTH_MAX,
-            lane_entry: LaneEntry::default(),
+            lane_entry: LaneEntryPolicy::default(),
         }
     }
 
@@ -136,18 +136,18 @@ impl StoreFixture {
 
     /// Appends a batch as an outsider.
     pub async fn append_outside(&self, run: RunId, batch: Batch) -> AppendResult {
-        self.append(run, Author::Outsider, batch).await
+        self.append(run, JournalAuthor::Outsider, batch).await
     }
 
     /// Appends a batch as a closer that has read up to `after`.
     pub async fn append_as_closer(&self, run: RunId, after: Seq, batch: Batch) -> AppendResult {
-        self.append(run, Author::Closer { after }, batch).await
+        self.append(run, JournalAuthor::Closer { after }, batch).await
     }
 
     /// Appends a batch.
-    pub async fn append(&self, run: RunId, author: Author, batch: Batch) -> AppendResult {
+    pub async fn append(&self, run: RunId, author: JournalAuthor, batch: Batch) -> AppendResult {
         let append = AppendRequest { run, author, batch };
-        self.harness.store.append(append).await.expect("append")
+        self.harness.store.append_to_journal(append).await.expect("append")
     }
 
     /// Returns the row of a run.
@@ -209,8 +209,8 @@ impl ClaimedRun {
     }
 
     /// Returns the author of the driver's appends.
-    pub fn author(&self) -> Author {
-        Author::Driver { worker: self.worker, epoch: self.epoch, after: self.last }
+    pub fn author(&self) -> JournalAuthor {
+        JournalAuthor::Driver { worker: self.worker, epoch: self.epoch, after: self.last }
     }
 
     /// Appends a batch and records the new sequence number.
@@ -271,7 +271,7 @@ pub fn claim_request(worker: WorkerId) -> ClaimRequest {
 }
 
 /// Returns the reason of a refused append.
-pub fn refused(appended: AppendResult) -> RefusalReason {
+pub fn refused(appended: AppendResult) -> AppendRefusalReason {
     match appended {
         AppendResult::Refused(why) => why,
         AppendResult::Committed { .. }

@@ -1,10 +1,12 @@
 //! Gates: answered once, before the deadline, and never after the end of the run. Races are in
 //! `race`.
 
-use longhaul_core::change::{Change, DueTime, GateTransition, TimerKind, TimerUpdate};
+use longhaul_core::change::{Change, GateTransition, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::GateId;
-use longhaul_core::policy::gate::{GateRow, GateSpec, GateStatus, RecordedAnswer, TimeoutAction};
-use longhaul_core::port::store::{AppendResult, GateFilter, RefusalReason};
+use longhaul_core::policy::gate::{
+    GateRow, GateSpec, GateStatus, GateTimeoutAction, RecordedAnswer,
+};
+use longhaul_core::port::store::{AppendRefusalReason, AppendResult, GateFilter};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 
@@ -29,7 +31,7 @@ pub async fn a_gate_is_answered_once(fixture: StoreFixture) {
     fixture.advance(Millis(40));
     for late in [answer_batch(gate, "cli:bert"), vote_batch(gate, "cli:bert"), expire_batch(gate)] {
         let first = RecordedAnswer { at, answer: approval("cli:anna") };
-        let closed = RefusalReason::GateClosed(GateStatus::Answered, Some(Box::new(first)));
+        let closed = AppendRefusalReason::GateClosed(GateStatus::Answered, Some(Box::new(first)));
         assert_eq!(refused(fixture.append_outside(held.run, late).await), closed);
     }
     assert_eq!(fixture.row(held.run).await.last_seq, last);
@@ -59,7 +61,7 @@ pub async fn a_gate_closes_at_its_deadline(fixture: StoreFixture) {
     assert_appended(&fixture.append_outside(held.run, vote_batch(gate, "cli:anna")).await);
     fixture.advance(Millis(1));
     for late in [answer_batch(gate, "cli:bert"), vote_batch(gate, "cli:bert")] {
-        let closed = RefusalReason::GateClosed(GateStatus::Expired, None);
+        let closed = AppendRefusalReason::GateClosed(GateStatus::Expired, None);
         assert_eq!(refused(fixture.append_outside(held.run, late).await), closed);
     }
     fixture.assert_status(held.run, Status::Waiting, "approval").await;
@@ -87,7 +89,7 @@ pub async fn an_answer_to_an_ended_run_is_rolled_back(fixture: StoreFixture) {
     let row = gate_row(&fixture, gate).await;
     assert_eq!((row.status, row.answers.len()), (GateStatus::Open, 0));
     // A gate that the closing batch did not withdraw is repaired, once.
-    let found = fixture.harness.records.repair_rows().await.expect("repair");
+    let found = fixture.harness.records.repair_inconsistent_rows().await.expect("repair");
     assert_eq!(found.gate_of_ended, 1);
     assert_eq!(gate_row(&fixture, gate).await.status, GateStatus::Withdrawn);
 }
@@ -100,7 +102,7 @@ pub async fn an_answered_gate_leaves_its_timer_to_fire(fixture: StoreFixture) {
     let arm = Change::SetTimer(TimerUpdate::Arm {
         timer,
         run: held.run,
-        due: DueTime::After(HOUR),
+        due: TimerDueTime::After(HOUR),
         kind: TimerKind::GateDeadline(gate),
     });
     assert_appended(&fixture.append_outside(held.run, change_batch(arm)).await);
@@ -113,7 +115,10 @@ pub async fn an_answered_gate_leaves_its_timer_to_fire(fixture: StoreFixture) {
     let last = fixture.row(held.run).await.last_seq;
     let appended =
         fixture.append_outside(held.run, expire_batch(gate).with_change(spend_timer(timer))).await;
-    assert!(matches!(refused(appended), RefusalReason::GateClosed(GateStatus::Answered, Some(_))));
+    assert!(matches!(
+        refused(appended),
+        AppendRefusalReason::GateClosed(GateStatus::Answered, Some(_))
+    ));
     assert_eq!(
         fixture.harness.records.due_timers(9).await.expect("due").len(),
         1,
@@ -123,21 +128,22 @@ pub async fn an_answered_gate_leaves_its_timer_to_fire(fixture: StoreFixture) {
     assert_eq!(fixture.harness.records.due_timers(9).await.expect("due"), []);
     assert_eq!(fixture.row(held.run).await.last_seq, last);
     let twice = fixture.append_outside(held.run, fire_timer_batch(timer)).await;
-    assert_eq!(refused(twice), RefusalReason::TimerConsumed);
+    assert_eq!(refused(twice), AppendRefusalReason::TimerConsumed);
 }
 
 /// A due timer of an open gate carries the timeout action of the gate.
 pub async fn a_gate_timer_carries_on_timeout(fixture: StoreFixture) {
-    let (held, gate) = park_at_gate(&fixture, |spec| spec.on_timeout = TimeoutAction::Pause).await;
+    let (held, gate) =
+        park_at_gate(&fixture, |spec| spec.on_timeout = GateTimeoutAction::Pause).await;
     for (what, means) in [
-        (TimerKind::GateRemind(gate), Some(TimeoutAction::Pause)),
-        (TimerKind::GateDeadline(gate), Some(TimeoutAction::Pause)),
+        (TimerKind::GateRemind(gate), Some(GateTimeoutAction::Pause)),
+        (TimerKind::GateDeadline(gate), Some(GateTimeoutAction::Pause)),
         (TimerKind::Wake, None),
         (TimerKind::GateDeadline(fixture.ids.gate()), None),
     ] {
         let timer = fixture.ids.timer();
         let run = held.run;
-        let due = DueTime::Now;
+        let due = TimerDueTime::Now;
         let arm = TimerUpdate::Arm { timer, run, due, kind: what };
         assert_appended(&fixture.append_outside(run, change_batch(Change::SetTimer(arm))).await);
         let due = fixture.harness.records.due_timers(9).await.expect("due");
@@ -150,13 +156,13 @@ pub async fn a_gate_timer_carries_on_timeout(fixture: StoreFixture) {
 pub async fn only_open_gates_can_be_answered(fixture: StoreFixture) {
     let (mut held, gate) = park_at_gate(&fixture, |_| {}).await;
     let none = fixture.append_outside(held.run, answer_batch(fixture.ids.gate(), "cli:anna")).await;
-    assert_eq!(refused(none), RefusalReason::GateNotFound);
+    assert_eq!(refused(none), AppendRefusalReason::GateNotFound);
     fixture.assert_status(held.run, Status::Waiting, "approval").await;
     assert_appended(&fixture.append_outside(held.run, events_batch([resumed()])).await);
     held = fixture.claim_one(held.worker).await;
     held.append_ok(change_batch(close_gate(gate, GateTransition::Withdrawn))).await;
     let late = fixture.append_outside(held.run, answer_batch(gate, "cli:anna")).await;
-    let closed = RefusalReason::GateClosed(GateStatus::Withdrawn, None);
+    let closed = AppendRefusalReason::GateClosed(GateStatus::Withdrawn, None);
     assert_eq!(refused(late), closed);
 }
 

@@ -106,7 +106,7 @@ pub async fn a_global_seq_is_never_reused(world: StoreFixture) {
             blobs_older_than: Millis::ZERO,
             limit: 1,
         };
-        world.harness.store.prune(ask).await.expect("prune").runs
+        world.harness.store.prune_old_data(ask).await.expect("prune").runs
     };
     let mut known = GlobalSeq(0);
     let mut before = None;

@@ -1,9 +1,9 @@
 //! Lanes: one run at a time, in the order in which they entered. Races are in `lane_race`.
 
-use longhaul_core::change::{Change, NewRun, SchedulingUpdate};
+use longhaul_core::change::{Change, NewRun, RunSchedulingUpdate};
 use longhaul_core::id::{RunId, WorkerId};
 use longhaul_core::port::records::LaneRow;
-use longhaul_core::port::store::{CreateRunsOutcome, PruneRequest, RefusalReason};
+use longhaul_core::port::store::{AppendRefusalReason, CreateRunsOutcome, PruneRequest};
 use longhaul_core::status::Status;
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::{Clock, Millis};
@@ -67,7 +67,7 @@ pub async fn a_lane_has_a_depth(fixture: StoreFixture) {
     let mut held = claim_run(&fixture, worker, ids[0]).await;
     let open = Change::CreateRun(Box::new(third.clone()));
     let last = held.last;
-    assert_eq!(refused(held.change(open).await), RefusalReason::LaneFull(lane_key("a")));
+    assert_eq!(refused(held.change(open).await), AppendRefusalReason::LaneFull(lane_key("a")));
     assert_eq!(held.last, last);
     held.end().await;
     assert_eq!(fixture.open_runs(vec![third]).await, CreateRunsOutcome::Created(vec![ids[2]]));
@@ -212,7 +212,7 @@ pub async fn a_chain_keeps_its_lane_to_the_end(fixture: StoreFixture) {
         })
     };
     let step_id = step.id;
-    let keeps = Change::UpdateScheduling(SchedulingUpdate::End {
+    let keeps = Change::UpdateScheduling(RunSchedulingUpdate::End {
         status: Status::Completed,
         code: None,
         releases_lane: false,
@@ -285,7 +285,7 @@ pub async fn a_paused_lane_starts_no_run(fixture: StoreFixture) {
         blobs_older_than: Millis::from_secs(1),
         limit: 9,
     };
-    fixture.harness.store.prune(request).await.expect("prune");
+    fixture.harness.store.prune_old_data(request).await.expect("prune");
     let listed = fixture.harness.records.list_lanes(None, 9).await.expect("lanes");
     let listed: Vec<_> = listed.iter().map(|row| (row.lane.to_string(), row.paused)).collect();
     assert_eq!(listed, [("b".to_owned(), true)]);
@@ -311,11 +311,11 @@ pub async fn a_paused_lane_lets_its_started_run_go_on(fixture: StoreFixture) {
 }
 
 async fn set_paused(fixture: &StoreFixture, key: &str, paused: bool) -> LaneRow {
-    fixture.harness.records.set_lane_paused(&lane_key(key), paused).await.expect("lane")
+    fixture.harness.records.set_lane_pause_state(&lane_key(key), paused).await.expect("lane")
 }
 
 fn park_releasing_lane() -> longhaul_core::change::Batch {
-    let lets_go = Change::UpdateScheduling(SchedulingUpdate::Park {
+    let lets_go = Change::UpdateScheduling(RunSchedulingUpdate::Park {
         reason: "child",
         blocked: false,
         release_lane: true,

@@ -1,9 +1,10 @@
 //! Conditions under which a new run enters its lane, and tasks that are added to runs in it.
 
-use longhaul_core::change::{Change, LaneEntry, NewRun, TimerKind};
+use longhaul_core::change::{Change, LaneEntryPolicy, NewRun, TimerKind};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::{
-    AppendResult, BusyLane, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, RefusalReason,
+    AppendRefusalReason, AppendResult, BusyLane, CreateRunsOutcome, CreateRunsRequest,
+    IdempotencyRecord,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
@@ -15,22 +16,22 @@ use crate::conformance::store::batches::{
 use crate::conformance::store::fixture::{StoreFixture, assert_appended, lane_key, refused};
 
 const WINDOW: Millis = Millis(100);
-const COLLECT: LaneEntry = LaneEntry::IfNoneWaits { window: WINDOW };
+const COLLECT: LaneEntryPolicy = LaneEntryPolicy::IfNoneWaits { window: WINDOW };
 
 /// A run that needs an empty lane is refused while any run is in the lane.
 pub async fn a_run_enters_an_empty_lane_only(fixture: StoreFixture) {
-    let first = create(&fixture, LaneEntry::IfEmpty).await;
-    assert_eq!(busy(&fixture, LaneEntry::IfEmpty).await, (Some(first), first));
-    let second = create(&fixture, LaneEntry::Enqueue).await;
-    assert_eq!(busy(&fixture, LaneEntry::IfEmpty).await, (Some(first), second));
+    let first = create(&fixture, LaneEntryPolicy::IfEmpty).await;
+    assert_eq!(busy(&fixture, LaneEntryPolicy::IfEmpty).await, (Some(first), first));
+    let second = create(&fixture, LaneEntryPolicy::Enqueue).await;
+    assert_eq!(busy(&fixture, LaneEntryPolicy::IfEmpty).await, (Some(first), second));
     let worker = fixture.worker().await;
     fixture.claim_one(worker).await.end().await;
-    assert_eq!(busy(&fixture, LaneEntry::IfEmpty).await, (Some(second), second));
-    fixture.harness.records.set_lane_paused(&lane_key("a"), true).await.expect("pause");
-    assert_eq!(busy(&fixture, LaneEntry::IfEmpty).await, (None, second));
+    assert_eq!(busy(&fixture, LaneEntryPolicy::IfEmpty).await, (Some(second), second));
+    fixture.harness.records.set_lane_pause_state(&lane_key("a"), true).await.expect("pause");
+    assert_eq!(busy(&fixture, LaneEntryPolicy::IfEmpty).await, (None, second));
     let last = fixture.row(second).await.last_seq;
     assert_appended(&fixture.append_as_closer(second, last, cancel_batch()).await);
-    create(&fixture, LaneEntry::IfEmpty).await;
+    create(&fixture, LaneEntryPolicy::IfEmpty).await;
 }
 
 /// At most one run of a lane collects messages. It starts when no message has arrived for its
@@ -74,10 +75,12 @@ pub async fn a_waiting_run_collects_messages(fixture: StoreFixture) {
 /// A run that interrupts its lane sets a timer for every other run in it.
 pub async fn a_run_interrupts_its_lane(fixture: StoreFixture) {
     let worker = fixture.worker().await;
-    let older =
-        [create(&fixture, LaneEntry::Enqueue).await, create(&fixture, LaneEntry::Enqueue).await];
+    let older = [
+        create(&fixture, LaneEntryPolicy::Enqueue).await,
+        create(&fixture, LaneEntryPolicy::Enqueue).await,
+    ];
     fixture.claim_one(worker).await;
-    let newest = create(&fixture, LaneEntry::Interrupt).await;
+    let newest = create(&fixture, LaneEntryPolicy::Interrupt).await;
     let timers = fixture.harness.records.due_timers(9).await.expect("due");
     let mut cancelled: Vec<RunId> = timers.iter().map(|timer| timer.run).collect();
     cancelled.sort();
@@ -88,13 +91,13 @@ pub async fn a_run_interrupts_its_lane(fixture: StoreFixture) {
 
 /// The key of a task that was added to a run is remembered like the key of a new run.
 pub async fn an_added_task_has_a_key(fixture: StoreFixture) {
-    let run = create(&fixture, LaneEntry::Enqueue).await;
+    let run = create(&fixture, LaneEntryPolicy::Enqueue).await;
     let add = async |key: IdempotencyRecord| {
         let batch = steer_batch(fixture.ids.steer(), "more");
         fixture.append_outside(run, batch.with_change(Change::SaveSubmitKey(key))).await
     };
     assert_appended(&add(key("body")).await);
-    assert_eq!(refused(add(key("body")).await), RefusalReason::SubmitKeyUsed);
+    assert_eq!(refused(add(key("body")).await), AppendRefusalReason::SubmitKeyUsed);
     let steers = fixture.harness.records.queued_steers(run).await.expect("steers");
     assert_eq!(steers.len(), 1);
     let open = async |key: IdempotencyRecord| {
@@ -115,12 +118,12 @@ fn key(body: &str) -> IdempotencyRecord {
     }
 }
 
-fn new_run(fixture: &StoreFixture, entry: LaneEntry) -> NewRun {
+fn new_run(fixture: &StoreFixture, entry: LaneEntryPolicy) -> NewRun {
     NewRun { lane_entry: entry, ..fixture.new_run(|task| task.lane = Some(lane_key("a"))) }
 }
 
 /// Creates a run in the lane `a`.
-async fn create(fixture: &StoreFixture, entry: LaneEntry) -> RunId {
+async fn create(fixture: &StoreFixture, entry: LaneEntryPolicy) -> RunId {
     let new = new_run(fixture, entry);
     let id = new.id;
     assert_eq!(fixture.open_runs(vec![new]).await, CreateRunsOutcome::Created(vec![id]));
@@ -128,7 +131,7 @@ async fn create(fixture: &StoreFixture, entry: LaneEntry) -> RunId {
 }
 
 /// Asserts that a run is refused, and returns the head and the last run of the lane.
-async fn busy(fixture: &StoreFixture, entry: LaneEntry) -> (Option<RunId>, RunId) {
+async fn busy(fixture: &StoreFixture, entry: LaneEntryPolicy) -> (Option<RunId>, RunId) {
     match fixture.open_runs(vec![new_run(fixture, entry)]).await {
         CreateRunsOutcome::LaneBusy(BusyLane { lane, head, last }) => {
             assert_eq!(lane, lane_key("a"));

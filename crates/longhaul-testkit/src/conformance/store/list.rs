@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_core::change::{Batch, Change, NewRun, SchedulingUpdate};
+use longhaul_core::change::{Batch, Change, NewRun, RunSchedulingUpdate};
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::records::InboxRow;
 use longhaul_core::port::store::{RunFilter, RunRow, StoreWatcher};
@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 pub async fn rows_have_the_status_of_a_run(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(|_| {}).await;
     fixture.assert_status(held.run, Status::Running, "").await;
-    let blocked = SchedulingUpdate::Park { reason: "child", blocked: true, release_lane: false };
+    let blocked = RunSchedulingUpdate::Park { reason: "child", blocked: true, release_lane: false };
     held.append_ok(events_batch([progress(1)]).with_change(Change::UpdateScheduling(blocked)))
         .await;
     fixture.assert_status(held.run, Status::Blocked, "child").await;
@@ -99,7 +99,7 @@ pub async fn runs_are_counted_by_inbox(fixture: StoreFixture) {
     let into = |name: &'static str| move |task: &mut TaskSpec| task.inbox = inbox(name);
     let count = async |only: Option<&str>| {
         let only = only.map(inbox);
-        fixture.harness.records.count_by_inbox(only.as_ref()).await.expect("counts")
+        fixture.harness.records.count_runs_by_inbox(only.as_ref()).await.expect("counts")
     };
     assert_eq!(count(None).await, []);
     for _ in 0..4 {
@@ -132,7 +132,7 @@ pub async fn runs_are_counted_by_inbox(fixture: StoreFixture) {
 
 /// Returns a batch that ends a run as failed.
 fn failed_batch() -> Batch {
-    let failed = SchedulingUpdate::End {
+    let failed = RunSchedulingUpdate::End {
         status: Status::Failed,
         code: Some("turn_limit".to_owned()),
         releases_lane: true,
@@ -174,14 +174,14 @@ pub async fn pages_are_stable_while_rows_are_added(fixture: StoreFixture) {
 /// heartbeats.
 pub async fn a_change_is_signalled(fixture: StoreFixture) {
     let worker = fixture.worker().await;
-    let mut watch = fixture.harness.store.watch();
+    let mut watch = fixture.harness.store.watch_for_changes();
     let run = fixture.open(|_| {}).await;
     assert_signalled(&mut *watch).await;
     let mut held = fixture.claim_one(worker).await;
     assert_signalled(&mut *watch).await;
     held.park("child").await;
     assert_signalled(&mut *watch).await;
-    let mut second = fixture.harness.store.watch();
+    let mut second = fixture.harness.store.watch_for_changes();
     assert_appended(&fixture.append_outside(run, events_batch([resumed()])).await);
     assert_signalled(&mut *watch).await;
     assert_signalled(&mut *second).await;

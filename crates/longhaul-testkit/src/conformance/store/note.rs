@@ -3,7 +3,7 @@
 
 use futures_util::future::join_all;
 use longhaul_core::id::{NoteId, ResourceKey, RunId};
-use longhaul_core::note::{NOTES_MAX, NewNote, Note, NoteOutcome};
+use longhaul_core::note::{AddNoteOutcome, NOTES_MAX, NewNote, Note};
 use longhaul_core::port::store::PruneRequest;
 use longhaul_core::time::Millis;
 
@@ -22,7 +22,7 @@ fn new_note(key: &str, text: &str, tags: &[&str]) -> NewNote {
     NewNote::new(key, text, tags, None).expect("a valid note")
 }
 
-async fn remember(fixture: &StoreFixture, resource: &str, note: NewNote) -> NoteOutcome {
+async fn remember(fixture: &StoreFixture, resource: &str, note: NewNote) -> AddNoteOutcome {
     let noted = fixture.harness.records.add_note(&resource_key(resource), note).await;
     noted.expect("remember")
 }
@@ -31,7 +31,7 @@ async fn remember(fixture: &StoreFixture, resource: &str, note: NewNote) -> Note
 async fn remember_all(fixture: &StoreFixture, texts: &[&str]) {
     for text in texts {
         let noted = remember(fixture, "ada", new_note(text, text, &[])).await;
-        assert!(matches!(noted, NoteOutcome::Stored(_)), "{text}: {noted:?}");
+        assert!(matches!(noted, AddNoteOutcome::Stored(_)), "{text}: {noted:?}");
         fixture.advance(Millis(5));
     }
 }
@@ -56,18 +56,18 @@ pub async fn a_note_is_added_once_per_key(fixture: StoreFixture) {
     let tags = vec!["food".to_owned(), "taste".to_owned()];
     let new = NewNote::new("k1", "likes tea", tags.clone(), Some(run)).expect("a note");
     let now = fixture.harness.records.now().await.expect("now");
-    let NoteOutcome::Stored(id) = remember(&fixture, "ada", new.clone()).await else {
+    let AddNoteOutcome::Stored(id) = remember(&fixture, "ada", new.clone()).await else {
         panic!("a new note is added");
     };
     fixture.advance(Millis(1_000));
     for again in [new, new_note("k1", "likes coffee", &[])] {
-        assert_eq!(remember(&fixture, "ada", again).await, NoteOutcome::Existing(id));
+        assert_eq!(remember(&fixture, "ada", again).await, AddNoteOutcome::Existing(id));
     }
     let expected = Note { id, text: "likes tea".to_owned(), tags, run: Some(run), at: now };
     assert_eq!(list_notes(&fixture, None, 9).await, [expected]);
     // Keys are scoped to a resource.
     let other = remember(&fixture, "bob", new_note("k1", "likes tea", &[])).await;
-    assert!(matches!(other, NoteOutcome::Stored(other) if other != id));
+    assert!(matches!(other, AddNoteOutcome::Stored(other) if other != id));
 }
 
 /// Notes are listed newest first, in pages.
@@ -265,7 +265,7 @@ pub async fn notes_outlive_the_run_that_wrote_them(fixture: StoreFixture) {
         blobs_older_than: Millis::from_secs(1),
         limit: 10,
     };
-    let pruned = fixture.harness.store.prune(request).await.expect("prune");
+    let pruned = fixture.harness.store.prune_old_data(request).await.expect("prune");
     assert_eq!(pruned.runs, 1);
     let notes = list_notes(&fixture, None, 9).await;
     assert_eq!(notes[0].run, Some(held.run));
@@ -277,13 +277,13 @@ pub async fn notes_are_limited(fixture: StoreFixture) {
         let numbers = (from..from + BATCH_SIZE).map(|number| number.to_string());
         let notes = numbers.map(|key| new_note(&key, &format!("note {key}"), &[]));
         let noted = join_all(notes.map(|note| remember(&fixture, "ada", note))).await;
-        assert!(noted.iter().all(|noted| matches!(noted, NoteOutcome::Stored(_))));
+        assert!(noted.iter().all(|noted| matches!(noted, AddNoteOutcome::Stored(_))));
     }
     let one_more = remember(&fixture, "ada", new_note("more", "one more", &[])).await;
-    assert_eq!(one_more, NoteOutcome::Full);
+    assert_eq!(one_more, AddNoteOutcome::Full);
     let outcome = remember(&fixture, "ada", new_note("77", "again", &[])).await;
-    assert!(matches!(outcome, NoteOutcome::Existing(_)));
+    assert!(matches!(outcome, AddNoteOutcome::Existing(_)));
     assert_eq!(recall(&fixture, "77").await, ["note 77"]);
     let other = remember(&fixture, "bob", new_note("more", "one more", &[])).await;
-    assert!(matches!(other, NoteOutcome::Stored(_)));
+    assert!(matches!(other, AddNoteOutcome::Stored(_)));
 }

@@ -122,7 +122,7 @@ pub async fn a_key_without_a_ttl_lives_as_long_as_its_run(fixture: StoreFixture)
             blobs_older_than: IDEMPOTENCY_TTL,
             limit: 10,
         };
-        fixture.harness.store.prune(request).await.expect("prune")
+        fixture.harness.store.prune_old_data(request).await.expect("prune")
     };
     let CreateRunsOutcome::Created(first) = create().await else { panic!("not created") };
     fixture.advance(Millis(IDEMPOTENCY_TTL.0 * 10));

@@ -1,7 +1,7 @@
 //! Appends of outsiders: which events are accepted, and which runs they wake. Gates and timers
 //! are in their own modules.
 
-use longhaul_core::change::{Blob, Change, RuleRow};
+use longhaul_core::change::{ApprovalRuleRow, Blob, Change};
 use longhaul_core::event::environment::{
     BudgetRaised, ChildEnded, RuleAdded, SandboxEvent, TimerFired,
 };
@@ -12,7 +12,7 @@ use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::id::{CallId, Epoch, Seq};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::RulePattern;
-use longhaul_core::port::store::{AppendResult, RefusalReason};
+use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
 use longhaul_core::status::{RunOutcome, Status};
 
 use crate::conformance::store::batches::{
@@ -37,7 +37,7 @@ pub async fn outsiders_append_only_allowed_events(world: StoreFixture) {
         let kind = event.kind();
         for batch in [events_batch([event.clone()]), events_batch([resumed(), event.clone()])] {
             let why = refused(world.append_outside(run, batch).await);
-            assert_eq!(why, RefusalReason::NotAllowedForOutsider(kind));
+            assert_eq!(why, AppendRefusalReason::NotAllowedForOutsider(kind));
         }
     }
     assert_eq!(world.row(run).await.last_seq, Seq(1));
@@ -118,7 +118,7 @@ pub async fn changes_without_events_do_not_move_the_head(world: StoreFixture) {
     let mut held = world.open_and_claim(|_| {}).await;
     held.park("child").await;
     let before = world.row(held.run).await;
-    let rule = RuleRow {
+    let rule = ApprovalRuleRow {
         rule: world.ids.rule(),
         pattern: pattern(),
         by: "cli:anna".to_owned(),

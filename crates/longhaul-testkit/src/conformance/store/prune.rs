@@ -5,8 +5,8 @@ use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::id::Seq;
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, Author, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord,
-    JournalReadRequest, PruneOutcome, PruneRequest,
+    AppendRequest, AppendResult, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord,
+    JournalAuthor, JournalReadRequest, PruneOutcome, PruneRequest,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Millis;
@@ -35,13 +35,13 @@ pub async fn long_bodies_are_shared_and_round_trip(fixture: StoreFixture) {
     assert!(records.blob(hash(&long)).await.expect("blob").is_some());
     assert_eq!(records.blob(hash(&short)).await.expect("blob"), None);
     // A retry is recognised also if its body is stored as a blob.
-    let author = Author::Driver {
+    let author = JournalAuthor::Driver {
         worker: last[0].worker,
         epoch: last[0].epoch,
         after: Seq(last[0].last.0 - 2),
     };
     let append = AppendRequest { run: last[0].run, author, batch: events_batch([short, long]) };
-    let appended = fixture.harness.store.append(append).await.expect("append");
+    let appended = fixture.harness.store.append_to_journal(append).await.expect("append");
     assert!(matches!(appended, AppendResult::Committed { seq, .. } if seq == last[0].last));
 }
 
@@ -93,7 +93,7 @@ pub async fn pruning_is_batched(fixture: StoreFixture) {
     for _ in 0..4 {
         let request =
             PruneRequest { runs_older_than: Millis::ZERO, blobs_older_than: DAY, limit: 2 };
-        bites.push(fixture.harness.store.prune(request).await.expect("prune").runs);
+        bites.push(fixture.harness.store.prune_old_data(request).await.expect("prune").runs);
     }
     assert_eq!(bites, [2, 2, 1, 0]);
 }
@@ -197,5 +197,5 @@ fn progress_event(bytes: usize) -> Event {
 async fn prune(fixture: &StoreFixture, runs_older: Millis, blobs_older: Millis) -> PruneOutcome {
     let request =
         PruneRequest { runs_older_than: runs_older, blobs_older_than: blobs_older, limit: 100 };
-    fixture.harness.store.prune(request).await.expect("prune")
+    fixture.harness.store.prune_old_data(request).await.expect("prune")
 }

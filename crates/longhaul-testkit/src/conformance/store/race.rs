@@ -4,7 +4,7 @@
 
 use tokio::task::{JoinSet, yield_now};
 
-use longhaul_core::change::{Change, HoldSettlement};
+use longhaul_core::change::{BudgetHoldSettlement, Change};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::TimerFired;
 use longhaul_core::id::{GateId, RunId, Seq};
@@ -256,7 +256,8 @@ async fn hold_and_settle(mut held: ClaimedRun, root: RunId, rounds: usize) -> u6
         let total = account.held.micro_usd.0 + account.spent.micro_usd.0 + account.lost.micro_usd.0;
         assert!(total <= 300, "{account:?}");
         yield_now().await;
-        let settlement = HoldSettlement { held: hold, spent: used, lost: BudgetAmount::default() };
+        let settlement =
+            BudgetHoldSettlement { held: hold, spent: used, lost: BudgetAmount::default() };
         assert_appended(&held.change(Change::Settle(settlement)).await);
         spent += 1;
     }

@@ -2,7 +2,8 @@
 //! providers and checkpoints. Budgets and sandbox slots are in their own modules.
 
 use longhaul_core::change::{
-    Blob, Change, LateToolResult, OutboxRow, RuleRow, SandboxRow, SandboxState, ThreadMessages,
+    ApprovalRuleRow, Blob, Change, LateToolResult, NewThreadMessages, OutboxRow, SandboxRow,
+    SandboxState,
 };
 use longhaul_core::id::{CallId, Seq, ThreadKey};
 use longhaul_core::message::Message;
@@ -21,7 +22,7 @@ pub async fn thread_messages_keep_their_order(world: StoreFixture) {
     let messages_batch = |thread: &str, texts: &[&str]| {
         let messages = texts.iter().map(|text| Message::user(*text)).collect();
         let thread = thread_key(thread);
-        change_batch(Change::AppendThread(ThreadMessages { thread, messages }))
+        change_batch(Change::AppendThread(NewThreadMessages { thread, messages }))
     };
     assert_appended(&world.append_outside(one, messages_batch("t", &["a", "b"])).await);
     assert_appended(&world.append_outside(two, messages_batch("t", &["c"])).await);
@@ -70,7 +71,7 @@ pub async fn blobs_are_found_by_hash(world: StoreFixture) {
 /// A rule belongs to one run and can be revoked.
 pub async fn rules_are_stored(world: StoreFixture) {
     let [one, two] = [open_run(&world).await, open_run(&world).await];
-    let rule = |active| RuleRow {
+    let rule = |active| ApprovalRuleRow {
         rule: longhaul_core::id::RuleId::from_bits(7),
         pattern: RulePattern { tool: "shell".to_owned(), subject: Some("ls *".to_owned()) },
         by: "cli:anna".to_owned(),

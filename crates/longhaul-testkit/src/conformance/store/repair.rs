@@ -2,7 +2,7 @@
 //! must find nothing.
 
 use longhaul_core::change::{Change, SandboxRow, SandboxSlot, SandboxState};
-use longhaul_core::port::records::RepairCounts;
+use longhaul_core::port::records::RepairedRowCounts;
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 
@@ -28,7 +28,8 @@ pub async fn runs_without_a_wake_up_are_repaired(fixture: StoreFixture) {
     for reason in needy {
         let mut held = fixture.open_and_claim(|_| {}).await;
         held.park(reason).await;
-        let expected = RepairCounts { parked_without_waker: 1, ..RepairCounts::default() };
+        let expected =
+            RepairedRowCounts { parked_without_waker: 1, ..RepairedRowCounts::default() };
         assert_eq!(repair(&fixture).await, expected, "{reason}");
         fixture.assert_status(held.run, Status::Running, "worker").await;
         fixture.assert_consistent().await;
@@ -59,7 +60,7 @@ pub async fn a_repair_respects_lanes(fixture: StoreFixture) {
     let first = fixture.open_in_lane("a", 1).await;
     let worker = fixture.worker().await;
     let mut held = fixture.claim_one(worker).await;
-    let lets_go = Change::UpdateScheduling(longhaul_core::change::SchedulingUpdate::Park {
+    let lets_go = Change::UpdateScheduling(longhaul_core::change::RunSchedulingUpdate::Park {
         reason: "timer",
         blocked: false,
         release_lane: true,
@@ -125,6 +126,6 @@ pub async fn open_gates_of_ended_runs_are_withdrawn(fixture: StoreFixture) {
     );
 }
 
-async fn repair(fixture: &StoreFixture) -> RepairCounts {
-    fixture.harness.records.repair_rows().await.expect("repair")
+async fn repair(fixture: &StoreFixture) -> RepairedRowCounts {
+    fixture.harness.records.repair_inconsistent_rows().await.expect("repair")
 }

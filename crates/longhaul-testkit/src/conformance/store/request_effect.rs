@@ -3,10 +3,10 @@
 
 use longhaul_core::access::Role;
 use longhaul_core::change::{Batch, Change};
-use longhaul_core::port::auth::{IdempotencyState, NewKey};
-use longhaul_core::port::store::{AppendResult, RefusalReason};
+use longhaul_core::port::auth::{IdempotentRequestState, NewKey};
+use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
 use longhaul_core::raw::Hash;
-use longhaul_core::request::RequestEffect;
+use longhaul_core::request::IdempotentRequestEffect;
 use longhaul_core::time::Millis;
 
 use crate::conformance::store::auth::{
@@ -43,9 +43,17 @@ pub async fn an_attempt_may_crash_anywhere(world: StoreFixture) {
     let run = world.open(|_| {}).await;
     for how in [AttemptEnd::Dropped, AttemptEnd::Lost] {
         // Before the change: as if the request had never been sent.
-        assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired, "{how:?}");
+        assert_eq!(
+            begin_request(&world, "anna", "x").await,
+            IdempotentRequestState::Acquired,
+            "{how:?}"
+        );
         end_attempt(&world, how).await;
-        assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired, "{how:?}");
+        assert_eq!(
+            begin_request(&world, "anna", "x").await,
+            IdempotentRequestState::Acquired,
+            "{how:?}"
+        );
         let batch = with_request_mark(steer_batch(world.ids.steer(), "left"), "anna");
         let appended = world.append_outside(run, batch).await;
         let AppendResult::Committed { seq, .. } = appended else {
@@ -53,10 +61,14 @@ pub async fn an_attempt_may_crash_anywhere(world: StoreFixture) {
         };
         // After the change and before the response, any number of times.
         for _ in 0..2 {
-            assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::InProgress);
+            assert_eq!(
+                begin_request(&world, "anna", "x").await,
+                IdempotentRequestState::InProgress
+            );
             end_attempt(&world, how).await;
-            assert_eq!(begin_request(&world, "anna", "y").await, IdempotencyState::Conflict);
-            let applied = IdempotencyState::Applied(RequestEffect::Events { run, seq });
+            assert_eq!(begin_request(&world, "anna", "y").await, IdempotentRequestState::Conflict);
+            let applied =
+                IdempotentRequestState::Applied(IdempotentRequestEffect::Events { run, seq });
             assert_eq!(begin_request(&world, "anna", "x").await, applied, "{how:?}");
         }
         // After the response.
@@ -64,7 +76,7 @@ pub async fn an_attempt_may_crash_anywhere(world: StoreFixture) {
         end_attempt(&world, how).await;
         assert_eq!(
             begin_request(&world, "anna", "x").await,
-            IdempotencyState::Completed(response(200))
+            IdempotentRequestState::Completed(response(200))
         );
         world.advance(Millis(1_000));
     }
@@ -76,9 +88,9 @@ pub async fn two_attempts_have_one_effect(world: StoreFixture) {
     let run = world.open(|_| {}).await;
     let batch = |text: &str| with_request_mark(steer_batch(world.ids.steer(), text), "anna");
     for ends in [None, Some(201)] {
-        assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
+        assert_eq!(begin_request(&world, "anna", "x").await, IdempotentRequestState::Acquired);
         end_attempt(&world, AttemptEnd::Lost).await;
-        assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
+        assert_eq!(begin_request(&world, "anna", "x").await, IdempotentRequestState::Acquired);
         let AppendResult::Committed { seq, .. } = world.append_outside(run, batch("first")).await
         else {
             panic!("the first append must succeed");
@@ -87,16 +99,17 @@ pub async fn two_attempts_have_one_effect(world: StoreFixture) {
             complete_request(&world, "anna", response(status)).await;
         }
         let late = world.append_outside(run, batch("second")).await;
-        assert_eq!(refused(late), RefusalReason::RequestAlreadyApplied, "{ends:?}");
+        assert_eq!(refused(late), AppendRefusalReason::RequestAlreadyApplied, "{ends:?}");
         end_attempt(&world, AttemptEnd::Dropped).await;
         match ends {
             None => {
-                let applied = IdempotencyState::Applied(RequestEffect::Events { run, seq });
+                let applied =
+                    IdempotentRequestState::Applied(IdempotentRequestEffect::Events { run, seq });
                 assert_eq!(begin_request(&world, "anna", "x").await, applied);
                 complete_request(&world, "anna", response(200)).await;
             }
             Some(status) => {
-                let done = IdempotencyState::Completed(response(status));
+                let done = IdempotentRequestState::Completed(response(status));
                 assert_eq!(begin_request(&world, "anna", "x").await, done);
             }
         }
@@ -111,16 +124,16 @@ pub async fn a_refused_batch_has_no_effect(world: StoreFixture) {
     let gate = world.ids.gate();
     held.append_ok(raise_gate_batch(gate_spec(gate))).await;
     assert_appended(&world.append_outside(held.run, answer_batch(gate, "bert")).await);
-    assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
+    assert_eq!(begin_request(&world, "anna", "x").await, IdempotentRequestState::Acquired);
     let late =
         world.append_outside(held.run, with_request_mark(answer_batch(gate, "anna"), "anna")).await;
-    assert!(matches!(refused(late), RefusalReason::GateClosed(..)));
+    assert!(matches!(refused(late), AppendRefusalReason::GateClosed(..)));
     let other = with_request_mark(steer_batch(world.ids.steer(), "left"), "bert");
     let other = world.append_outside(held.run, other).await;
-    assert_eq!(refused(other), RefusalReason::RequestAlreadyApplied);
-    assert_eq!(begin_request(&world, "bert", "x").await, IdempotencyState::Acquired);
+    assert_eq!(refused(other), AppendRefusalReason::RequestAlreadyApplied);
+    assert_eq!(begin_request(&world, "bert", "x").await, IdempotentRequestState::Acquired);
     abort_request(&world, "anna").await;
-    assert_eq!(begin_request(&world, "anna", "y").await, IdempotencyState::Acquired);
+    assert_eq!(begin_request(&world, "anna", "y").await, IdempotentRequestState::Acquired);
 }
 
 /// A key whose secret was never shown is replaced by the next attempt. A key of another request
@@ -136,18 +149,18 @@ pub async fn a_repeated_request_replaces_its_own_key(world: StoreFixture) {
         let added = ring.add_key(key(secret, principal)).await;
         added.expect("add key")
     };
-    assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
+    assert_eq!(begin_request(&world, "anna", "x").await, IdempotentRequestState::Acquired);
     assert!(add("first", "anna").await);
     abort_request(&world, "anna").await;
-    let first = RequestEffect::Key(Hash::digest(b"first"));
-    assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Applied(first));
+    let first = IdempotentRequestEffect::Key(Hash::digest(b"first"));
+    assert_eq!(begin_request(&world, "anna", "x").await, IdempotentRequestState::Applied(first));
     assert!(add("second", "anna").await);
     let counts = async |secret: &str| {
         let row = ring.find_key(Hash::digest(secret.as_bytes())).await.expect("key");
         row.is_some_and(|row| row.revoked_at.is_none())
     };
     assert_eq!((counts("first").await, counts("second").await), (false, true));
-    assert_eq!(begin_request(&world, "bert", "x").await, IdempotencyState::Acquired);
+    assert_eq!(begin_request(&world, "bert", "x").await, IdempotentRequestState::Acquired);
     assert!(!add("third", "bert").await, "the name is taken");
     // After a stored response the secret was shown: the same request creates no other key.
     complete_request(&world, "anna", response(201)).await;

@@ -3,7 +3,7 @@
 use longhaul_core::change::{Change, SandboxRow, SandboxSlot, SandboxState, TimerKind};
 use longhaul_core::id::{RunId, SandboxId};
 use longhaul_core::port::records::DueTimer;
-use longhaul_core::port::store::{AppendResult, RefusalReason};
+use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 
@@ -19,13 +19,13 @@ pub async fn slots_are_limited(world: StoreFixture) {
     assert_appended(&acquire_slot(&mut held, first, "local").await);
     assert_appended(&acquire_slot(&mut held, first, "local").await);
     assert_appended(&acquire_slot(&mut held, second, "local").await);
-    assert_eq!(refused(acquire_slot(&mut held, third, "local").await), RefusalReason::NoSlot);
+    assert_eq!(refused(acquire_slot(&mut held, third, "local").await), AppendRefusalReason::NoSlot);
     assert_appended(&acquire_slot(&mut held, third, "remote").await);
     assert_appended(&held.change(Change::ReleaseSlot(first)).await);
     assert_appended(&held.change(Change::ReleaseSlot(first)).await);
     let [fourth, fifth, _] = sandbox_ids(&world);
     assert_appended(&acquire_slot(&mut held, fourth, "local").await);
-    assert_eq!(refused(acquire_slot(&mut held, fifth, "local").await), RefusalReason::NoSlot);
+    assert_eq!(refused(acquire_slot(&mut held, fifth, "local").await), AppendRefusalReason::NoSlot);
 }
 
 /// A released slot wakes the first run of the queue by a timer: the one with the highest
@@ -68,7 +68,10 @@ pub async fn acquiring_a_slot_leaves_the_queue(world: StoreFixture) {
     assert_appended(&acquire_slot(&mut quick, second, "local").await);
     let mut slow = world.open_and_claim(|_| {}).await;
     slow.append_ok(queue_batch("local")).await;
-    assert_eq!(refused(acquire_slot(&mut holder, third, "local").await), RefusalReason::NoSlot);
+    assert_eq!(
+        refused(acquire_slot(&mut holder, third, "local").await),
+        AppendRefusalReason::NoSlot
+    );
     assert_appended(&holder.change(Change::ReleaseSlot(first)).await);
     assert_eq!(woken_runs(&world).await, [slow.run]);
 }

@@ -4,7 +4,7 @@ use tokio::task::{JoinSet, yield_now};
 
 use longhaul_core::change::{Batch, Change, SandboxRow, SandboxSlot, SandboxState};
 use longhaul_core::id::{RunId, SandboxId, WorkerId};
-use longhaul_core::port::store::{AppendResult, RefusalReason};
+use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
 
 use crate::conformance::store::batches::{
     BatchExt as _, end_batch, events_batch, park_batch, progress,
@@ -65,7 +65,7 @@ async fn acquire_or_park(mut held: ClaimedRun) -> bool {
         yield_now().await;
         let appended = held.append(acquire_slot_batch(sandbox, held.run)).await;
         sits = is_appended(&appended);
-        let is_full = appended == AppendResult::Refused(RefusalReason::NoSlot);
+        let is_full = appended == AppendResult::Refused(AppendRefusalReason::NoSlot);
         if is_full && is_appended(&held.append(park_batch("sandbox_slot")).await) {
             return false;
         }

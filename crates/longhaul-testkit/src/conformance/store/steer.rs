@@ -4,7 +4,7 @@
 use longhaul_core::change::{Change, STEERS_MAX, SteerRow, SteerStatus, SteerUpdate};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{RunId, SteerId};
-use longhaul_core::port::store::RefusalReason;
+use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::status::Status;
 
 use crate::conformance::store::batches::{change_batch, steer_batch};
@@ -38,7 +38,7 @@ pub async fn waiting_messages_are_limited(fixture: StoreFixture) {
         assert_appended(&fixture.append_outside(held.run, steer_batch(*steer, "hello")).await);
     }
     let full = fixture.append_outside(held.run, steer_batch(fixture.ids.steer(), "one more")).await;
-    assert_eq!(refused(full), RefusalReason::SteersFull);
+    assert_eq!(refused(full), AppendRefusalReason::SteersFull);
     held.last = fixture.row(held.run).await.last_seq;
     assert_eq!(held.last.0, 2 + STEERS_MAX as u64, "no event was appended");
     let delivered = SteerStatus::Delivered { after_turn: 1 };
@@ -68,13 +68,13 @@ pub async fn a_message_is_settled_once(fixture: StoreFixture) {
     );
     for late in [settle_steer(steer, SteerStatus::Withdrawn), changed] {
         let appended = fixture.append_outside(run, change_batch(late)).await;
-        assert_eq!(refused(appended), RefusalReason::SteerSettled);
+        assert_eq!(refused(appended), AppendRefusalReason::SteerSettled);
     }
     let row = rows(&fixture, run).await.remove(0);
     assert_eq!((row.text.as_str(), row.status), ("goodbye", delivered));
     let unknown = settle_steer(fixture.ids.steer(), SteerStatus::Withdrawn);
     let appended = fixture.append_outside(run, change_batch(unknown)).await;
-    assert_eq!(refused(appended), RefusalReason::SteerSettled);
+    assert_eq!(refused(appended), AppendRefusalReason::SteerSettled);
 }
 
 fn settle_steer(steer: SteerId, status: SteerStatus) -> Change {

@@ -1,8 +1,8 @@
 //! Timers: due in order, fired once. Deadlines of gates are in `gate`.
 
-use longhaul_core::change::{Change, DueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{Change, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, TimerId};
-use longhaul_core::port::store::RefusalReason;
+use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::status::Status;
 use longhaul_core::task::{BatchMode, BatchPosition, EarliestStart};
 use longhaul_core::time::{Clock, Millis, Timestamp};
@@ -22,7 +22,7 @@ pub async fn timers_come_due_in_order(fixture: StoreFixture) {
     let at = Change::SetTimer(TimerUpdate::Arm {
         timer: timers[3],
         run: held.run,
-        due: DueTime::At(start.plus(Millis(15))),
+        due: TimerDueTime::At(start.plus(Millis(15))),
         kind: TimerKind::ChildEnded(held.run),
     });
     let batch = events_batch([progress(1)])
@@ -55,7 +55,7 @@ pub async fn a_timer_fires_once(fixture: StoreFixture) {
     fixture.assert_status(held.run, Status::Running, "worker").await;
     let last = fixture.row(held.run).await.last_seq;
     let again = fixture.append_outside(held.run, fire_timer_batch(timer)).await;
-    assert_eq!(refused(again), RefusalReason::TimerConsumed);
+    assert_eq!(refused(again), AppendRefusalReason::TimerConsumed);
     assert_eq!(fixture.row(held.run).await.last_seq, last);
     assert_eq!(next_due(&fixture).await, None);
 }
@@ -76,7 +76,7 @@ pub async fn a_timer_set_again_moves(fixture: StoreFixture) {
     let now = Change::SetTimer(TimerUpdate::Arm {
         timer,
         run: held.run,
-        due: DueTime::Now,
+        due: TimerDueTime::Now,
         kind: TimerKind::Wake,
     });
     assert_appended(&held.change(now).await);
@@ -138,7 +138,7 @@ pub async fn a_run_of_a_batch_waits_for_its_turn(fixture: StoreFixture) {
     let turn = Change::SetTimer(TimerUpdate::Arm {
         timer,
         run: second,
-        due: DueTime::Now,
+        due: TimerDueTime::Now,
         kind: TimerKind::BatchNext(batch),
     });
     held.append_ok(end_batch().with_change(turn)).await;

@@ -49,7 +49,7 @@ fn lane_holds(run: RunId, entries: &[Entry]) -> Vec<(LaneKey, LaneHold)> {
     for entry in entries {
         let rests = matches!(&entry.event, Event::RunBlocked(_))
             || matches!(&entry.event, Event::RunWaiting(data)
-                if data.wait != longhaul_core::status::Wait::Worker);
+                if data.wait != longhaul_core::status::WaitReason::Worker);
         if matches!(entry.event, Event::RunClaimed(_)) {
             from.get_or_insert(entry.at);
         } else if (entry.event.is_terminal() || (releases && rests))

@@ -10,10 +10,10 @@ use crate::spanned::{Node, NodeValue, Position, TableEntry, yaml};
 const TEXT_FIELD: &str = "description";
 
 /// Parses the fields of the front matter. If a key occurs twice, the first field wins.
-pub(crate) fn parse_leniently(front_matter: &str) -> Vec<TableEntry> {
+pub(crate) fn parse_fields_leniently(front_matter: &str) -> Vec<TableEntry> {
     let mut chunks: Vec<(usize, &str, Vec<&str>)> = Vec::new();
     for (index, line) in front_matter.lines().enumerate() {
-        if let Some(key) = field_key(line) {
+        if let Some(key) = parse_field_key(line) {
             chunks.push((index + 1, key, vec![line]));
         } else if let Some((_, _, lines)) = chunks.last_mut().filter(|_| !line.starts_with('#')) {
             lines.push(line);
@@ -22,14 +22,14 @@ pub(crate) fn parse_leniently(front_matter: &str) -> Vec<TableEntry> {
     let mut entries: Vec<TableEntry> = Vec::new();
     for (line, key, lines) in chunks {
         if entries.iter().all(|existing| existing.key != key) {
-            entries.push(parse_field(line, key, &lines));
+            entries.push(parse_field_lines(line, key, &lines));
         }
     }
     entries
 }
 
 /// Returns the key if this line starts a field (`key: value`).
-fn field_key(line: &str) -> Option<&str> {
+fn parse_field_key(line: &str) -> Option<&str> {
     let (key, value) = line.split_once(':')?;
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let right = !key.is_empty() && key.chars().all(fits) && !key.starts_with('-');
@@ -38,7 +38,7 @@ fn field_key(line: &str) -> Option<&str> {
 }
 
 /// Parses one field: as YAML, or else as a list or a text.
-fn parse_field(line: usize, key: &str, lines: &[&str]) -> TableEntry {
+fn parse_field_lines(line: usize, key: &str, lines: &[&str]) -> TableEntry {
     // The empty lines make the positions match the file.
     let text = "\n".repeat(line - 1) + &lines.join("\n");
     if let Ok(Node { value: NodeValue::Table(mut entries), .. }) = yaml::parse(&text)
@@ -50,12 +50,12 @@ fn parse_field(line: usize, key: &str, lines: &[&str]) -> TableEntry {
     }
     let position_at = |column| Position { line, column };
     let value_place = position_at(key.chars().count() + 3);
-    let mut content = field_text(key, lines);
+    let mut content = field_value_as_text(key, lines);
     if let NodeValue::Text(text) = &content
         && key != TEXT_FIELD
         && looks_like_list(text)
     {
-        content = parse_list(value_place, text);
+        content = parse_marked_list(value_place, text);
     }
     TableEntry {
         key: key.to_owned(),
@@ -65,7 +65,7 @@ fn parse_field(line: usize, key: &str, lines: &[&str]) -> TableEntry {
 }
 
 /// Returns the text of a field without its key and without a block marker such as `|`.
-fn field_text(key: &str, lines: &[&str]) -> NodeValue {
+fn field_value_as_text(key: &str, lines: &[&str]) -> NodeValue {
     let mut lines = lines.iter().map(|line| line.trim());
     let first = lines.next().unwrap_or_default();
     let first = first[key.len() + 1..].trim();
@@ -87,13 +87,13 @@ fn looks_like_list(text: &str) -> bool {
 }
 
 /// Splits the text of a list into its elements, without list markers and quotes.
-fn parse_list(position: Position, text: &str) -> NodeValue {
+fn parse_marked_list(position: Position, text: &str) -> NodeValue {
     let bare = |line: &str| {
         let line = line.strip_prefix("- ").unwrap_or(line).trim();
         let line = line.strip_prefix('[').unwrap_or(line);
         line.strip_suffix(']').unwrap_or(line).to_owned()
     };
-    let elements = text.lines().flat_map(|line| split_commas(&bare(line)));
+    let elements = text.lines().flat_map(|line| split_at_outer_commas(&bare(line)));
     let elements = elements.map(|element| element.trim_matches(['"', '\'']).to_owned());
     let nodes = elements
         .filter(|element| !element.is_empty())
@@ -102,7 +102,7 @@ fn parse_list(position: Position, text: &str) -> NodeValue {
 }
 
 /// Splits a text at the commas that are not inside parentheses.
-pub(super) fn split_commas(text: &str) -> Vec<String> {
+pub(super) fn split_at_outer_commas(text: &str) -> Vec<String> {
     let mut depth = 0_usize;
     let parts = text.split(|c| {
         match c {
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn an_inline_or_indented_table_is_parsed() {
         fn assert_parsed_fields(front: &str, expected: &str) {
-            let found = parse_leniently(front).pop().unwrap().node;
+            let found = parse_fields_leniently(front).pop().unwrap().node;
             let first = if let NodeValue::Table(entries) = &found.value {
                 entries[0].position.to_string()
             } else {
@@ -155,17 +155,17 @@ mod tests {
             "no:\n  - Bash(git push: *)\n- Write",
             "no: Bash(git push: *)\n- \"Write\"",
         ] {
-            let found = parse_leniently(front).pop().unwrap().node.to_json().to_string();
+            let found = parse_fields_leniently(front).pop().unwrap().node.to_json().to_string();
             assert_eq!(found, r#"["Bash(git push: *)","Write"]"#, "{front}");
         }
-        let found = parse_leniently("description: a: b\n- c").pop().unwrap().node;
+        let found = parse_fields_leniently("description: a: b\n- c").pop().unwrap().node;
         assert_eq!(found.to_json().to_string(), r#""a: b\n- c""#);
     }
 
     #[test]
     fn each_line_with_a_key_starts_a_field() {
         let front = "\nname: judge\ndescription: Use when: a \"thing\" breaks\n  and more: here\n\ntools: Read, Bash(git log:*)\nmodel: 'opus'\n# a word\nskills:\n  - one\n- two\nlist: [a, \"b\"]\ncolor:\nname: other\nblock: >\n  folded: text\nhttp://x.y\n";
-        let found: Vec<String> = parse_leniently(front)
+        let found: Vec<String> = parse_fields_leniently(front)
             .iter()
             .map(|entry| format!("{} {} {}", entry.node.position, entry.key, entry.node.to_json()))
             .collect();
