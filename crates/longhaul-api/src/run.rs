@@ -109,7 +109,7 @@ pub struct RunView {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub retry_of: Option<RunId>,
-    /// Position of the run in a chain of runs.
+    /// Chain that this run is a step of, and the number of the step.
     #[schema(schema_with = schema::any_json_schema)]
     pub chain: Option<RawJson>,
     /// Sandbox in which the run's commands are executed.

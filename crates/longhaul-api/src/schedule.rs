@@ -50,11 +50,11 @@ pub struct NewScheduleBody {
     pub resource: Option<String>,
     /// What happens to firings whose time passed while no worker was running. Default: `skip`.
     #[serde(default)]
-    #[schema(schema_with = schema::catch_up_schema)]
+    #[schema(schema_with = schema::schedule_catch_up_schema)]
     pub catch_up: CatchUp,
     /// What happens when the schedule fires while its last run has not ended. Default: `skip`.
     #[serde(default)]
-    #[schema(schema_with = schema::overlap_schema)]
+    #[schema(schema_with = schema::schedule_overlap_schema)]
     pub overlap: Overlap,
     // Parsed, so that the field can be rejected by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,10 +110,10 @@ pub struct ScheduleView {
     /// Resource that the conversation is about.
     pub resource: Option<String>,
     /// What happens to firings whose time passed while no worker was running.
-    #[schema(schema_with = schema::catch_up_schema)]
+    #[schema(schema_with = schema::schedule_catch_up_schema)]
     pub catch_up: CatchUp,
     /// What happens when the schedule fires while its last run has not ended.
-    #[schema(schema_with = schema::overlap_schema)]
+    #[schema(schema_with = schema::schedule_overlap_schema)]
     pub overlap: Overlap,
     /// Time of the next firing. `None` means that the schedule never fires again.
     #[schema(value_type = Option<String>, format = DateTime)]

@@ -103,11 +103,11 @@ pub fn answer_scope_schema() -> Object {
 }
 
 /// Returns the schema of what happens to missed firings of a schedule.
-pub fn catch_up_schema() -> Object {
+pub fn schedule_catch_up_schema() -> Object {
     enum_schema(CatchUp::ALL)
 }
 
 /// Returns the schema of what happens when a schedule fires while its last run has not ended.
-pub fn overlap_schema() -> Object {
+pub fn schedule_overlap_schema() -> Object {
     enum_schema(Overlap::ALL)
 }

@@ -74,7 +74,7 @@ pub trait ModelResolver: Send + Sync + fmt::Debug {
 
     /// Returns the name of a model that replaces the `idle_models` of every agent that sets them.
     /// `None` means that the agent files decide.
-    fn idle_model_override(&self) -> Option<String> {
+    fn idle_tick_model_override(&self) -> Option<String> {
         None
     }
 

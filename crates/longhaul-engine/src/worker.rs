@@ -323,7 +323,7 @@ async fn notify_drivers_of_changes(services: EngineServices, heartbeats: Heartbe
     }
 }
 
-/// Runs the sweep, restarting it after a delay if it fails.
+/// Runs the sweep, which fires timers and deletes old runs. Restarts it after a delay if it fails.
 async fn run_sweep_with_restarts(services: EngineServices, retention: Retention) {
     loop {
         if let Err(error) = run_sweep_until_error(&services, retention).await {

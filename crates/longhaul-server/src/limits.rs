@@ -64,5 +64,5 @@ pub(crate) const ANONYMOUS_RATE: u32 = 50;
 /// `ANONYMOUS_RATE`. A request from such an address may still have a valid link or session.
 pub(crate) const LOOKUP_RATE: u32 = 200;
 
-/// Maximum number of event streams of all runs that read old events at the same time.
+/// Maximum number of event streams, over all runs, that may read old events at the same time.
 pub(crate) const CATCHING_UP_STREAMS_MAX: usize = 2;

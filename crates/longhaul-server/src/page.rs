@@ -50,7 +50,7 @@ pub(crate) struct MessagePage<'a> {
     pub(crate) commands: &'a [(&'a str, String)],
 }
 
-/// Renders a page with a title and lines of text, without commands.
+/// Renders a page with a title and lines of text, without shell commands to copy.
 pub(crate) fn render_message_page(
     app: &App,
     status: StatusCode,

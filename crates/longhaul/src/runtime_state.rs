@@ -37,7 +37,7 @@ struct RunningWorkers {
 impl RunningWorkers {
     /// Returns the error of the last failed worker if no other worker runs. `None` means that a
     /// worker runs or that none has failed.
-    fn failure_if_none_running(&self) -> Option<Error> {
+    fn worker_failure_if_no_worker_runs(&self) -> Option<Error> {
         let failure = self.failure.as_ref().filter(|_| self.running == 0);
         failure.map(|why| Error::WorkerFailed(Arc::clone(why)))
     }
@@ -66,14 +66,14 @@ impl RuntimeState {
     /// Returns the error of the last failed worker if no other worker runs. `None` means that a
     /// worker runs or that none has failed.
     pub(crate) fn worker_failure(&self) -> Option<Error> {
-        self.workers.borrow().failure_if_none_running()
+        self.workers.borrow().worker_failure_if_no_worker_runs()
     }
 
     /// Waits until the last running worker fails, and returns the error of that worker.
     pub(crate) async fn wait_for_worker_failure(&self) -> Error {
         let mut workers = self.workers.subscribe();
         loop {
-            if let Some(failure) = workers.borrow_and_update().failure_if_none_running() {
+            if let Some(failure) = workers.borrow_and_update().worker_failure_if_no_worker_runs() {
                 return failure;
             }
             // The sender is part of this state, so the channel is open.

@@ -146,7 +146,9 @@ impl BenchQueueCommand {
         let short = measure("short", SHORT_QUEUE, 0)?;
         report.print_progress(&format!("driving tasks with {queued} queued"));
         let long = measure("long", queued, 0)?;
-        report.print_progress(&format!("driving tasks with {queued} behind two busy lanes"));
+        report.print_progress(&format!(
+            "driving tasks while {queued} other tasks wait in two busy lanes"
+        ));
         let lanes = measure("lanes", SHORT_QUEUE, queued)?;
         let rates = QueueRates {
             short_queue_tasks_per_second: short,
@@ -167,7 +169,9 @@ impl BenchQueueCommand {
         let is_flat =
             rates.long_queue_ratio >= FLAT_TARGET && rates.behind_lanes_ratio >= FLAT_TARGET;
         let verdict = met_or_missed(is_flat);
-        report.add_text_line(format!("target: ratios {FLAT_TARGET} or more: {verdict}"));
+        report.add_text_line(format!(
+            "target: rate of at least {FLAT_TARGET} times the first row: {verdict}"
+        ));
         report.add_json_fields(&rates)
     }
 }

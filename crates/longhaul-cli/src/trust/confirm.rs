@@ -86,7 +86,7 @@ pub(crate) fn print_trust_item(decisions: &TrustDecisions, item: &TrustItem) {
             format!("This project would let {item} run commands outside any sandbox:")
         }
         TrustKind::Send => format!("This project would send your data to {item}:"),
-        TrustKind::Open => format!("This project would open {item}:"),
+        TrustKind::Open => format!("This project would allow more access through {item}:"),
     });
     let files = item.joined_file_names();
     let files = files.map(|names| format!("files of this project: {names}"));

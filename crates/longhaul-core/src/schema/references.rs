@@ -66,7 +66,7 @@ impl<'a> SchemaGraph<'a> {
         while let Some((value, base)) = values.pop_front() {
             match value {
                 Value::Object(fields) => {
-                    let base = graph.add_schema_object(value, base);
+                    let base = graph.index_schema_object(value, base);
                     values.extend(fields.values().map(|inner| (inner, base)));
                 }
                 Value::Array(list) => values.extend(list.iter().map(|inner| (inner, base))),
@@ -78,7 +78,7 @@ impl<'a> SchemaGraph<'a> {
 
     /// Adds an object of the document. Returns the index of the nearest part with an id that
     /// encloses the children of the object.
-    fn add_schema_object(&mut self, part: &'a Value, outer_base: usize) -> usize {
+    fn index_schema_object(&mut self, part: &'a Value, outer_base: usize) -> usize {
         let part_index = self.parts.len();
         let text = |name: &str| part.get(name).and_then(Value::as_str);
         let mut base = outer_base;

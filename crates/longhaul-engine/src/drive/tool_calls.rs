@@ -226,7 +226,7 @@ async fn verify_tool_call(
     let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
     Ok(match signals.wait_unless_aborted(verification).await? {
         AbortableOutcome::Done(result) => {
-            Some(verify_outcome_to_input(task.call, result, &*ctx.services.redact))
+            Some(run_input_from_verify_outcome(task.call, result, &*ctx.services.redact))
         }
         AbortableOutcome::Aborted(reason) => reason.input_after_abort(),
     })
@@ -237,7 +237,7 @@ type VerifyResult = (VerifyOutcome, Vec<Blob>);
 
 /// Converts the outcome of verifying a call into an input for the state machine. A long output of
 /// the call is truncated.
-fn verify_outcome_to_input(
+fn run_input_from_verify_outcome(
     call: CallId,
     (finding, images): VerifyResult,
     redact: &dyn Redact,

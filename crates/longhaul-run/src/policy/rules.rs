@@ -48,8 +48,9 @@ pub(crate) fn evaluate_approval_rules(
         }
     }
     if call.opaque {
-        ask_rules
-            .extend(rules.iter().filter(|rule| rule_asks_about_opaque_call(control, rule, call)));
+        ask_rules.extend(
+            rules.iter().filter(|rule| rule_asks_if_call_is_uninspectable(control, rule, call)),
+        );
     }
     let mut ask_rules = ask_rules.into_iter();
     match ask_rules.next().cloned() {
@@ -101,7 +102,7 @@ fn opaque_call_denial_reason(rules: &[GateRule], call: &ToolCallClassification) 
 /// Returns whether this rule asks about an opaque call (one with a part that can't be inspected). A
 /// person's approval for the whole run covers only visible calls, so it counts only if the rule
 /// applies to every call of the tool.
-fn rule_asks_about_opaque_call(
+fn rule_asks_if_call_is_uninspectable(
     control: &ControlState,
     rule: &GateRule,
     call: &ToolCallClassification,

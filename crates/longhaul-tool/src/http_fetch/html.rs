@@ -136,17 +136,17 @@ impl<'a> HtmlPageReader<'a> {
             b"td" | b"th" => self.start_table_cell(name == b"th"),
             b"pre" if !self.verbatim => {
                 self.writer.require_line_breaks(2);
-                self.writer.add_standalone_markup("```\n");
+                self.writer.add_markup_as_text("```\n");
                 self.verbatim = true;
             }
-            b"code" if !self.verbatim => self.writer.add_standalone_markup("`"),
+            b"code" if !self.verbatim => self.writer.add_markup_as_text("`"),
             b"blockquote" => {
                 self.request_line_breaks(2);
                 self.writer.add_markdown_mark("> ");
             }
             b"hr" => {
                 self.request_line_breaks(2);
-                self.writer.add_standalone_markup("---");
+                self.writer.add_markup_as_text("---");
                 self.request_line_breaks(2);
             }
             _ => self.request_line_breaks(line_break_count(name)),
@@ -179,7 +179,7 @@ impl<'a> HtmlPageReader<'a> {
             b"pre" if self.verbatim => {
                 self.verbatim = false;
                 self.writer.require_line_breaks(1);
-                self.writer.add_standalone_markup("```");
+                self.writer.add_markup_as_text("```");
                 self.writer.require_line_breaks(2);
             }
             b"code" if !self.verbatim => self.writer.append_closing_markup("`"),
@@ -264,7 +264,7 @@ impl<'a> HtmlPageReader<'a> {
         table.rows += 1;
         self.writer.require_line_breaks(1);
         if is_head && is_first && (2..=COLUMNS_MAX).contains(&cells) {
-            self.writer.add_standalone_markup(&vec!["---"; cells].join(" | "));
+            self.writer.add_markup_as_text(&vec!["---"; cells].join(" | "));
             self.writer.require_line_breaks(1);
         }
     }

@@ -98,7 +98,7 @@ impl TextWriter {
     }
 
     /// Adds markup that counts as text, such as `---`.
-    pub(super) fn add_standalone_markup(&mut self, markup: &str) {
+    pub(super) fn add_markup_as_text(&mut self, markup: &str) {
         self.flush_pending_whitespace(self.indent);
         self.append_closing_markup(markup);
     }

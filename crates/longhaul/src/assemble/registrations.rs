@@ -193,8 +193,8 @@ impl ModelResolver for RegisteredModelResolver {
         }
     }
 
-    fn idle_model_override(&self) -> Option<String> {
-        self.fallback.idle_model_override()
+    fn idle_tick_model_override(&self) -> Option<String> {
+        self.fallback.idle_tick_model_override()
     }
 
     fn idle_model_of_provider(&self, name: Option<&str>) -> Option<String> {

@@ -10,7 +10,7 @@ use longhaul_core::port::tool::Progress;
 use longhaul_engine::agent::RetryPatch;
 use serde::Serialize;
 
-use crate::handler::journaled_calls::{HandlerResult, encode_response, encode_value};
+use crate::handler::journaled_calls::{HandlerResult, encode_run_output, encode_value};
 use crate::handler::request::{HandlerError, HandlerRequest};
 use crate::handler::response::Response;
 
@@ -58,7 +58,7 @@ impl Handler {
             Box::pin(async move {
                 let value = called.await?;
                 match (&value as &dyn Any).downcast_ref::<Response>() {
-                    Some(response) => encode_response(response.run_output()?),
+                    Some(response) => encode_run_output(response.run_output()?),
                     None => encode_value(&value),
                 }
             })

@@ -48,7 +48,7 @@ pub(crate) fn encode_value(value: &impl Serialize) -> Result<HandlerResult, Hand
 }
 
 /// Encodes a response that a handler has returned.
-pub(crate) fn encode_response(output: &RunOutput) -> Result<HandlerResult, HandlerError> {
+pub(crate) fn encode_run_output(output: &RunOutput) -> Result<HandlerResult, HandlerError> {
     encode_result_with_prefix(RESPONSE_PREFIX, serde_json::to_string(output)?)
 }
 
@@ -174,7 +174,7 @@ mod tests {
         let HandlerResult(value) = encode_value(&[1, 2]).unwrap();
         assert_eq!(decode_handler_result(&value), Ok(JournaledResult::Value("[1,2]")));
         let output = RunOutput { text: "two".into(), confidence: Some(80), ..RunOutput::default() };
-        let HandlerResult(response) = encode_response(&output).unwrap();
+        let HandlerResult(response) = encode_run_output(&output).unwrap();
         assert_eq!(
             decode_handler_result(&response),
             Ok(JournaledResult::Response(Box::new(output)))

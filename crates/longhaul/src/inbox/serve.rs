@@ -198,14 +198,14 @@ impl ServedInbox<'_> {
         }
     }
 
-    async fn ended_task(&self, run: RunId) -> Result<EndedTask, String> {
+    async fn ended_task(&self, run: RunId) -> Result<InboxTaskEnd, String> {
         let view = self.longhaul.get_run(run).await.map_err(|error| error.to_string())?;
         Ok(match (view.status, &view.error) {
-            (Status::Completed, _) => EndedTask::Completed(Box::new(view)),
+            (Status::Completed, _) => InboxTaskEnd::Completed(Box::new(view)),
             (_, error) => {
                 let unknown = || RunError::new("failed", "the run ended without an error", "");
                 let error = error.clone().unwrap_or_else(unknown);
-                EndedTask::Failed(TaskFailure { run: Some(run), error })
+                InboxTaskEnd::Failed(TaskFailure { run: Some(run), error })
             }
         })
     }
@@ -231,7 +231,7 @@ impl ServedInbox<'_> {
 }
 
 /// End of the run of a task.
-enum EndedTask {
+enum InboxTaskEnd {
     Completed(Box<longhaul_api::run::RunView>),
     Failed(TaskFailure),
 }
@@ -241,8 +241,8 @@ impl OutboxReceiver for ServedInbox<'_> {
     async fn deliver(&self, message: &OutboxItem) -> Result<(), String> {
         let id = &message.row.body;
         let delivered = match self.ended_task(message.run).await? {
-            EndedTask::Completed(view) => self.inbox.complete(id, &view).await,
-            EndedTask::Failed(failure) => self.inbox.fail(id, &failure).await,
+            InboxTaskEnd::Completed(view) => self.inbox.complete(id, &view).await,
+            InboxTaskEnd::Failed(failure) => self.inbox.fail(id, &failure).await,
         };
         delivered.map_err(|error| error.to_string())
     }
@@ -250,8 +250,8 @@ impl OutboxReceiver for ServedInbox<'_> {
     async fn delivered(&self, message: &OutboxItem) {
         let id = &message.row.body;
         match self.ended_task(message.run).await {
-            Ok(EndedTask::Completed(view)) => self.inbox.on_complete(id, &view).await,
-            Ok(EndedTask::Failed(failure)) => self.inbox.on_error(id, &failure).await,
+            Ok(InboxTaskEnd::Completed(view)) => self.inbox.on_complete(id, &view).await,
+            Ok(InboxTaskEnd::Failed(failure)) => self.inbox.on_error(id, &failure).await,
             Err(reason) => {
                 tracing::warn!(inbox = %self.name, %reason, "the hook of an inbox was not called")
             }
