@@ -79,6 +79,10 @@ const POLICY_FILES: &[&[&str]] = &[
     &[".claude", "hooks"],
 ];
 
+/// Folder at the top of a project that contains the folder inboxes. An agent that could write there
+/// could start runs of other agents and change their results.
+const INBOX_FOLDER: &str = "inbox";
+
 /// Returns why agents can't access this path. `None` if the path is not protected.
 pub(crate) fn protected_path_reason(parts: &[String], access: PathAccess) -> Option<&'static str> {
     let mut in_git = false;
@@ -100,6 +104,9 @@ pub(crate) fn protected_path_reason(parts: &[String], access: PathAccess) -> Opt
     }
     if in_git {
         return Some("is part of a git repository's own data, which only git writes");
+    }
+    if parts.first().is_some_and(|first| normalized_path_component(first) == INBOX_FOLDER) {
+        return Some("is part of the folder inboxes, which start runs; agents can't write it");
     }
     is_policy_file(parts).then_some("sets the permissions of agents; only people may write it")
 }
@@ -197,6 +204,8 @@ mod tests {
             "docs/agents/a.md",
             "sub/longhaul.toml",
             "docs/AGENTS.md",
+            "docs/inbox/a.txt",
+            "inboxes/a.txt",
             ".claude/commands/a.md",
             ".claude/settings.md",
             "sub/.claude/settings.json",
@@ -221,6 +230,9 @@ mod tests {
             ".claude/hooks/before.sh",
             "skills/a/SKILL.md",
             "AGENTS.md",
+            "inbox",
+            "inbox/mail/note.txt",
+            "Inbox/mail/done/note.txt.result.json",
         ] {
             check_path_protection(half, true, false);
         }
