@@ -8,7 +8,7 @@ use longhaul_core::port::store::{
 };
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
-use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command, timer_cancel_reason};
+use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command, timer_cancel_request};
 use longhaul_run::{DecideContext, RunInput, decide};
 
 use crate::error::Error;
@@ -167,7 +167,7 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
 /// Ends the run of a timer that cancels it, which only works while no worker drives the run. The
 /// run then ends even if no worker serves its inbox. Returns `false` if nothing was changed.
 async fn cancel_undriven_run(services: &EngineServices, due: &DueTimer) -> Result<bool, Error> {
-    let Some(reason) = timer_cancel_reason(due) else {
+    let Some(request) = timer_cancel_request(due) else {
         return Ok(false);
     };
     let run = due.run;
@@ -175,8 +175,8 @@ async fn cancel_undriven_run(services: &EngineServices, due: &DueTimer) -> Resul
     let Ok((folded, now)) = replay_run(services, run).await else {
         return Ok(false);
     };
-    let input = RunInput::CancelNow { by: "longhaul".to_owned(), reason };
-    let Ok(mut batch) = decide(&folded, input, DecideContext::new(now)) else {
+    let Ok(mut batch) = decide(&folded, RunInput::CancelNow(request), DecideContext::new(now))
+    else {
         return Ok(false);
     };
     batch.changes.push(Change::SetTimer(TimerUpdate::Consume(due.timer)));

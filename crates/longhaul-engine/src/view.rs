@@ -6,6 +6,7 @@ use longhaul_api::gate::{AnswerView, GateView};
 use longhaul_api::run::{BudgetView, OutputView, RetriesView, RunView, micro_usd_to_usd};
 use longhaul_core::change::NewRun;
 use longhaul_core::event::entry::Entry;
+use longhaul_core::event::run::CancelCause;
 use longhaul_core::id::{Epoch, Seq};
 use longhaul_core::policy::gate::{GateDecision, GateRow};
 use longhaul_core::port::store::RunRow;
@@ -148,10 +149,9 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, 
 /// Returns the reason `batch` if the run was cancelled because an earlier run of its batch did not
 /// complete.
 fn batch_stop_reason(run: &Run) -> Option<String> {
-    let (RunOutcome::Cancelled(why), Some(batch)) = (run.outcome()?, run.task().batch) else {
-        return None;
-    };
-    why.contains(&batch.id.to_string()).then(|| "batch".to_owned())
+    let stopped = matches!(run.outcome()?, RunOutcome::Cancelled(_))
+        && run.cancel_cause() == CancelCause::BatchStopped;
+    stopped.then(|| "batch".to_owned())
 }
 
 /// Returns the lower of two caps. `None` means no cap.

@@ -21,7 +21,7 @@ use longhaul_core::port::records::DueTimer;
 use longhaul_core::status::{RunOutcome, Status};
 
 pub use crate::commands::answer::{allowed_decisions, current_gate_digest, current_gate_input};
-pub use crate::commands::timer::timer_cancel_reason;
+pub use crate::commands::timer::timer_cancel_request;
 
 use crate::context::DecideContext;
 use crate::rejection::Rejection;
@@ -120,10 +120,8 @@ pub fn decide_command(
     ctx: DecideContext,
 ) -> Result<Batch, Rejection> {
     if let RunCommand::Timer(due) = &command {
-        return Ok(match timer_cancel_reason(due) {
-            Some(reason) => {
-                timer::with_timer_consumed(due, decide_cancel("longhaul".into(), reason))
-            }
+        return Ok(match timer_cancel_request(due) {
+            Some(request) => timer::with_timer_consumed(due, decide_cancel(request)),
             None => timer::decide_due_timer(due),
         });
     }
@@ -135,7 +133,9 @@ pub fn decide_command(
         RunCommand::Steer(message) => steer::queue_steer(message),
         RunCommand::ChangeSteer(message) => steer::edit_steer_message(message),
         RunCommand::WithdrawSteer { steer, by } => Ok(steer::withdraw_steer(steer, by)),
-        RunCommand::Cancel { by, reason } => Ok(decide_cancel(by, reason)),
+        RunCommand::Cancel { by, reason } => {
+            Ok(decide_cancel(RunControlRequest::from_principal(by).with_reason(reason)))
+        }
         RunCommand::Pause { by } => decide_pause(snapshot, by),
         RunCommand::Resume { by, raise } => Ok(decide_resume(by, raise)),
         RunCommand::RaiseBudget { raise, by } => Ok(Batch {
@@ -165,8 +165,8 @@ fn batch_with_event(event: Event) -> Batch {
     Batch { events: vec![event], changes: Vec::new() }
 }
 
-fn decide_cancel(by: String, reason: String) -> Batch {
-    batch_with_event(Event::RunCancelRequested(RunControlRequest { by, reason, raise: None }))
+fn decide_cancel(request: RunControlRequest) -> Batch {
+    batch_with_event(Event::RunCancelRequested(request))
 }
 
 fn decide_pause(snapshot: &RunSnapshot, by: String) -> Result<Batch, Rejection> {

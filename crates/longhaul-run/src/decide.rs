@@ -78,7 +78,7 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecideContext) -> Result<Batch, R
             block_unrunnable_run(&mut decision, &message, &[SUBMIT_AGAIN])?
         }
         RunInput::Release => release_run(&mut decision)?,
-        RunInput::CancelNow { by, reason } => cancel_run_without_driver(&mut decision, by, reason)?,
+        RunInput::CancelNow(request) => cancel_run_without_driver(&mut decision, request)?,
         RunInput::PauseNow { by } => pause_run_without_driver(&mut decision, by)?,
         RunInput::Command(_) => {}
     }
@@ -217,14 +217,9 @@ fn crash_loop_message(control: &ControlState) -> String {
 /// Cancels a run that has no driver.
 fn cancel_run_without_driver(
     decision: &mut DecisionBuilder<'_>,
-    by: String,
-    reason: String,
+    request: RunControlRequest,
 ) -> Result<(), Rejection> {
-    decision.record_event(Event::RunCancelRequested(RunControlRequest {
-        by,
-        reason,
-        raise: None,
-    }))?;
+    decision.record_event(Event::RunCancelRequested(request))?;
     settle_work_of_dead_drivers(decision, None)?;
     // A parked or paused run is cancelled too.
     decision.control.idle = None;

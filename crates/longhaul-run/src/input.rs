@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use longhaul_core::change::Blob;
 use longhaul_core::event::environment::MemoryCompacted;
-use longhaul_core::event::run::RunPrepared;
+use longhaul_core::event::run::{RunControlRequest, RunPrepared};
 use longhaul_core::event::tool::{ToolOutput, ToolProgress, ToolVerified};
 use longhaul_core::event::turn::{OutputCheckResult, PerceptionUpdate, ToolCallClassification};
 use longhaul_core::failure::Failure;
@@ -71,13 +71,8 @@ pub enum RunInput {
     Unrunnable(String),
     /// The driver is shutting down and releases the run.
     Release,
-    /// Cancels a run without a driver immediately.
-    CancelNow {
-        /// Principal that cancels the run.
-        by: String,
-        /// Reason for the cancellation, as given by the principal.
-        reason: String,
-    },
+    /// Cancels a run without a driver immediately, at this request.
+    CancelNow(RunControlRequest),
     /// Pauses a run without a driver immediately.
     PauseNow {
         /// Principal that pauses the run.

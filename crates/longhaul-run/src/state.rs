@@ -15,6 +15,7 @@ pub mod transcript;
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
+use longhaul_core::event::run::CancelCause;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::message::Message;
 use longhaul_core::status::{RunOutcome, Status, WaitReason};
@@ -233,6 +234,11 @@ impl Run {
     /// Returns whether the run was cancelled, so that work in progress must be aborted.
     pub const fn is_cancelling(&self) -> bool {
         self.control.cancel.is_some()
+    }
+
+    /// Returns why the run was cancelled. Meaningless for a run that nobody cancelled.
+    pub const fn cancel_cause(&self) -> CancelCause {
+        self.control.cancel_cause
     }
 
     /// Returns whether a queued message asks to interrupt the work in progress.

@@ -119,6 +119,9 @@ pub struct RunControlRequest {
     /// Reason given by the principal.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// Cause of a request to cancel the run.
+    #[serde(default, skip_serializing_if = "CancelCause::is_principal")]
+    pub cause: CancelCause,
     /// New budget caps that come with a resume. `None` leaves the caps unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raise: Option<BudgetRaise>,
@@ -127,7 +130,35 @@ pub struct RunControlRequest {
 impl RunControlRequest {
     /// Creates a request by the given principal, without a reason.
     pub fn from_principal(principal: impl Into<String>) -> Self {
-        Self { by: principal.into(), reason: String::new(), raise: None }
+        let (reason, cause) = (String::new(), CancelCause::Principal);
+        Self { by: principal.into(), reason, cause, raise: None }
+    }
+
+    /// Returns the request with this reason.
+    #[must_use]
+    pub fn with_reason(self, reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), ..self }
+    }
+}
+
+/// Cause of a request to cancel a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelCause {
+    /// A principal asked for it.
+    #[default]
+    Principal,
+    /// An earlier run of the same sequential batch did not complete.
+    BatchStopped,
+    /// The parent run was cancelled.
+    ParentCancelled,
+    /// A newer run interrupted the runs in its lane.
+    LaneInterrupted,
+}
+
+impl CancelCause {
+    const fn is_principal(&self) -> bool {
+        matches!(self, Self::Principal)
     }
 }
 

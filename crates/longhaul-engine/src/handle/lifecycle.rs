@@ -2,6 +2,7 @@
 //! run's driver. Pauses and resumes lanes.
 
 use longhaul_api::lane::LaneView;
+use longhaul_core::event::run::RunControlRequest;
 use longhaul_core::id::{LaneKey, RunId};
 use longhaul_core::port::store::{AppendRequest, AppendResult, JournalAuthor};
 use longhaul_run::commands::RunCommand;
@@ -19,7 +20,8 @@ impl Longhaul {
     pub async fn cancel_run(&self, run: RunId, by: &str, reason: &str) -> Result<(), Error> {
         check_text_len("the reason", reason.len(), REASON_BYTES_MAX)?;
         let (by, reason) = (self.redact(by), self.redact(reason));
-        let close = RunInput::CancelNow { by: by.clone(), reason: reason.clone() };
+        let request = RunControlRequest::from_principal(by.as_str()).with_reason(reason.as_str());
+        let close = RunInput::CancelNow(request);
         self.apply_input_or_send_command(run, close, RunCommand::Cancel { by, reason }).await
     }
 

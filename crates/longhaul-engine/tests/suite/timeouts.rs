@@ -46,7 +46,7 @@ async fn a_model_that_does_not_reply_is_stopped_and_the_run_fails_after_one_retr
     let Some(Event::RunFailed(failed)) = journal.last().map(|last| &last.event) else {
         panic!("the run must fail");
     };
-    let message = "attempt 2 of the run was stopped after its hard timeout of 4 s";
+    let message = "attempt 2 of the run was stopped after its hard timeout of 4s";
     assert_eq!(failed.error.message, message);
     assert_eq!(engine.longhaul.get_run(run).await.unwrap().attempt, 2);
 }

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use longhaul_core::duration::format_duration;
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunRetryScheduled;
 use longhaul_core::event::tool::ToolOutput;
@@ -34,7 +35,7 @@ pub(super) fn end_timed_out_attempt(
             );
             let hint = "raise `hard_timeout` under `retry` of the agent, or split the task";
             let error = RunError::new("timeout", message, hint);
-            retry_or_fail(decision, (FailureClass::Timeout, Millis::ZERO), error).map(Some)
+            retry_or_fail(decision, FailureClass::Timeout, Millis::ZERO, error).map(Some)
         }
         RunStage::ToolsRunning(_) => skip_unfinished_calls(decision),
         RunStage::New
@@ -75,7 +76,8 @@ fn skip_unfinished_calls(
 /// after this delay. Fails the run with the error if no attempt is left.
 pub(crate) fn retry_or_fail(
     decision: &mut DecisionBuilder<'_>,
-    (class, delay_min): (FailureClass, Millis),
+    class: FailureClass,
+    delay_min: Millis,
     error: RunError,
 ) -> Result<ControlFlow<()>, Rejection> {
     let attempt = decision.control.attempt;
@@ -107,12 +109,4 @@ pub(crate) fn schedule_retry(
         WaitReason::Retry(until)
     };
     park_run_with_timer(decision, wait, timer)
-}
-
-/// Formats a duration in seconds or milliseconds.
-fn format_duration(duration: Millis) -> String {
-    match duration.0 {
-        millis if millis % 1_000 == 0 => format!("{} s", millis / 1_000),
-        millis => format!("{millis} ms"),
-    }
 }

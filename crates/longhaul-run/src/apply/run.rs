@@ -126,10 +126,13 @@ impl ControlState {
     }
 
     pub(super) fn apply_cancel_requested(&mut self, data: &RunControlRequest) -> ApplyResult {
-        self.cancel.get_or_insert_with(|| match data.reason.as_str() {
-            "" => format!("cancelled by {}", data.by),
-            reason => format!("cancelled by {}: {reason}", data.by),
-        });
+        if self.cancel.is_none() {
+            self.cancel_cause = data.cause;
+            self.cancel = Some(match data.reason.as_str() {
+                "" => format!("cancelled by {}", data.by),
+                reason => format!("cancelled by {}: {reason}", data.by),
+            });
+        }
         NO_MESSAGES
     }
 

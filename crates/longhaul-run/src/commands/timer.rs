@@ -7,6 +7,7 @@ use longhaul_core::change::{Batch, Change, GateTransition, GateUpdate, TimerKind
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::TimerFired;
 use longhaul_core::event::gate::{GateExpired, GateNotice};
+use longhaul_core::event::run::{CancelCause, RunControlRequest};
 use longhaul_core::id::TimerId;
 use longhaul_core::port::records::DueTimer;
 
@@ -49,25 +50,31 @@ pub(super) const fn consume_timer(timer: TimerId) -> Change {
     Change::SetTimer(TimerUpdate::Consume(timer))
 }
 
-/// Returns the reason for which this due timer cancels its run. `None` means that the timer does
+/// Returns the request with which this due timer cancels its run. `None` means that the timer does
 /// not cancel the run.
-pub fn timer_cancel_reason(due_timer: &DueTimer) -> Option<String> {
-    match &due_timer.kind {
-        _ if due_timer.run_ended => None,
+pub fn timer_cancel_request(due_timer: &DueTimer) -> Option<RunControlRequest> {
+    let (cause, reason) = match &due_timer.kind {
+        _ if due_timer.run_ended => return None,
         TimerKind::BatchStopped(batch) => {
-            Some(format!("the run before it in {batch} did not complete"))
+            (CancelCause::BatchStopped, format!("the run before it in {batch} did not complete"))
         }
         TimerKind::ParentCancelled(parent) => {
-            Some(format!("the parent run {parent} was cancelled"))
+            (CancelCause::ParentCancelled, format!("the parent run {parent} was cancelled"))
         }
-        TimerKind::LaneInterrupted(newer) => Some(format!("the newer {newer} interrupted it")),
+        TimerKind::LaneInterrupted(newer) => {
+            (CancelCause::LaneInterrupted, format!("the newer {newer} interrupted it"))
+        }
         TimerKind::Wake
         | TimerKind::Start
         | TimerKind::BatchNext(_)
         | TimerKind::GateDeadline(_)
         | TimerKind::GateRemind(_)
-        | TimerKind::ChildEnded(_) => None,
-    }
+        | TimerKind::ChildEnded(_) => return None,
+    };
+    Some(
+        RunControlRequest { cause, ..RunControlRequest::from_principal("longhaul") }
+            .with_reason(reason),
+    )
 }
 
 /// Returns the batch with an added row change that consumes the timer.

@@ -62,7 +62,7 @@ pub(super) fn handle_model_failure(
     let flow = match class.is_transient() {
         true => {
             let delay_min = failure.retry_after.unwrap_or_default();
-            retry_or_fail(decision, (class, delay_min), run_error_from_failure(&failure))?
+            retry_or_fail(decision, class, delay_min, run_error_from_failure(&failure))?
         }
         false => fail_run(decision, run_error_from_failure(&failure))?,
     };

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use longhaul_core::event::run::CompactionModel;
+use longhaul_core::event::run::{CancelCause, CompactionModel};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{Epoch, GateId, RuleId, RunId, SteerId, TimerId};
 use longhaul_core::policy::RunPolicy;
@@ -51,6 +51,9 @@ pub struct ControlState {
     pub(crate) start_timer_fired: bool,
     pub idle: Option<IdleReason>,
     pub(crate) cancel: Option<String>,
+    /// Cause of the cancellation, if the run is or was being cancelled.
+    #[serde(default)]
+    pub(crate) cancel_cause: CancelCause,
     pub(crate) pause: Option<String>,
     /// Error with which the run ends as soon as no work is in progress.
     pub(crate) pending_failure: Option<RunError>,
@@ -175,6 +178,7 @@ impl ControlState {
             stage: RunStage::New,
             idle: None,
             cancel: None,
+            cancel_cause: CancelCause::default(),
             pause: None,
             pending_failure: None,
             blocked_on: None,

@@ -41,7 +41,7 @@ fn an_attempt_is_overdue_then_stopped_then_retried_then_failed() {
         late 5      => run.overdue
         late 10     => run.timed_out
         err stopped => turn.failed(stopped) run.failed(timeout) | failed
-        ? outcome   => timeout: attempt 2 of the run was stopped after its hard timeout of 10 s
+        ? outcome   => timeout: attempt 2 of the run was stopped after its hard timeout of 10s
     "#,
     );
 }

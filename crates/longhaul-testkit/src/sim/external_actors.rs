@@ -3,6 +3,7 @@
 
 use longhaul_core::change::TimerKind;
 use longhaul_core::event::entry::Entry;
+use longhaul_core::event::run::RunControlRequest;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
@@ -124,7 +125,8 @@ pub async fn steer(
 /// Cancels a run as a caller would: closes it if it has no driver, otherwise appends the
 /// request as an outsider.
 pub async fn cancel(services: &SimServices, run: RunId) -> Result<(), SimError> {
-    let input = RunInput::CancelNow { by: "anna".into(), reason: "enough".into() };
+    let input =
+        RunInput::CancelNow(RunControlRequest::from_principal("anna").with_reason("enough"));
     if !apply_if_undriven(services, run, input).await? {
         let command = RunCommand::Cancel { by: "anna".into(), reason: "enough".into() };
         send_command(services, run, command).await?;

@@ -2,6 +2,7 @@
 //!
 //! The whole script is compared with the actual outcomes, so no line is skipped.
 
+use longhaul_core::event::run::RunControlRequest;
 use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::event::tool::{
     LateToolResultEvent, ToolOutput, ToolProgress, ToolVerified, VerifyOutcome,
@@ -251,7 +252,9 @@ fn driver(verb: &str, rest: &str) -> Option<RunInput> {
         "loop" => Some(RunInput::CrashLoop),
         "missing" => Some(RunInput::MissingDependency(rest.into())),
         "release" => Some(RunInput::Release),
-        "close" => Some(RunInput::CancelNow { by: "cli:anna".into(), reason: rest.into() }),
+        "close" => Some(RunInput::CancelNow(
+            RunControlRequest::from_principal("cli:anna").with_reason(rest),
+        )),
         "still" => Some(RunInput::PauseNow { by: "cli:anna".into() }),
         _ => None,
     }
