@@ -32,6 +32,14 @@ impl Batch {
         self.events.is_empty() && self.changes.is_empty()
     }
 
+    /// Returns whether the batch does nothing but consume timers. Such a batch can be written even if
+    /// the run of the timers was deleted.
+    pub fn only_consumes_timers(&self) -> bool {
+        let consumes =
+            |change: &Change| matches!(change, Change::SetTimer(TimerUpdate::Consume(_)));
+        self.events.is_empty() && !self.is_empty() && self.changes.iter().all(consumes)
+    }
+
     /// Returns the highest event format of the events in the batch.
     pub fn highest_event_format(&self) -> u32 {
         self.events.iter().map(Event::format).max().unwrap_or(0)

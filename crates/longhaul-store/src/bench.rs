@@ -139,8 +139,8 @@ fn time_bare_inserts(
     conn.execute_batch("BEGIN")?;
     for run in 0..runs {
         conn.prepare_cached(
-            "INSERT INTO run_head (run, state, epoch, last_seq, worker, format)
-             VALUES (?1, 1, 1, 0, ?2, 1)",
+            "INSERT INTO run_head (run, inbox, state, epoch, last_seq, worker, format)
+             VALUES (?1, 'default', 1, 1, 0, ?2, 1)",
         )?
         .execute(params![id(run), id(u64::MAX)])?;
     }

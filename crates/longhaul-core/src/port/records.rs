@@ -139,7 +139,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// single query thus shows which of these journals other processes have appended to.
     async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError>;
 
-    /// Returns all workers that the store knows, including dead ones.
+    /// Returns the workers that the store does not know to be dead.
     async fn list_workers(&self) -> Result<Vec<WorkerRow>, StoreError>;
 
     /// Returns whether any process currently drives the runs of this store. The default

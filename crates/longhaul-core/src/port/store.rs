@@ -378,6 +378,10 @@ pub struct GateFilter {
     pub limit: usize,
 }
 
+/// Time after its last heartbeat for which a dead worker is remembered, so that a worker that was
+/// suspended learns that it is dead.
+pub const DEAD_WORKER_TTL: Millis = Millis::from_secs(24 * 60 * 60);
+
 /// Request to delete old data.
 #[derive(Debug, Clone, Copy)]
 pub struct PruneRequest {

@@ -47,6 +47,7 @@ CREATE UNIQUE INDEX run_lane_position ON run (lane, lane_position) WHERE lane_po
 -- state: 0 ready, 1 leased, 2 parked, 3 waiting for its lane, 4 paused, 5 ended
 CREATE TABLE run_head (
   run                BLOB NOT NULL PRIMARY KEY,
+  inbox              TEXT NOT NULL,      -- as in the table run; here so that indexes count by it
   state              INTEGER NOT NULL,
   epoch              INTEGER NOT NULL,
   last_seq           INTEGER NOT NULL,
@@ -71,7 +72,9 @@ CREATE TABLE run_head (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX run_head_leased ON run_head (worker) WHERE worker IS NOT NULL;
 CREATE INDEX run_head_open ON run_head (run) WHERE state <> 5;
+CREATE INDEX run_head_open_inbox ON run_head (inbox, state, epoch) WHERE state <> 5;
 CREATE INDEX run_head_failed ON run_head (run) WHERE outcome = 6;
+CREATE INDEX run_head_failed_inbox ON run_head (inbox, run) WHERE outcome = 6;
 CREATE INDEX run_head_finished ON run_head (finished_at) WHERE finished_at IS NOT NULL;
 
 -- The queue. It holds only runs that a worker may claim now.
@@ -282,6 +285,7 @@ CREATE TABLE worker (
   inboxes         TEXT NOT NULL,     -- from which it claims, as JSON
   types           TEXT NOT NULL      -- of the tasks that it claims, as JSON; an empty list means all
 ) STRICT;
+CREATE INDEX worker_alive ON worker (id) WHERE liveness <> 2;
 
 CREATE TABLE thread (
   id      INTEGER PRIMARY KEY,

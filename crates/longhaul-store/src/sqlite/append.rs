@@ -35,6 +35,7 @@ pub(crate) struct EncodedAppend {
     events: Vec<EncodedEvent>,
     format: u32,
     wake_target: WakeTarget,
+    only_consumes_timers: bool,
     changes: Vec<Change>,
 }
 
@@ -57,6 +58,7 @@ impl EncodedAppend {
             events: encode_events(run, &batch.events)?,
             format: batch.highest_event_format(),
             wake_target: wake_target_of_events(&batch.events),
+            only_consumes_timers: batch.only_consumes_timers(),
             changes: batch.changes,
         }))
     }
@@ -195,7 +197,12 @@ fn check_append_without_driver(
 fn check_outsider_append(tx: &Tx<'_>, encoded_append: &EncodedAppend) -> AuthorCheck {
     let run = encoded_append.run;
     let Some(head) = RunHeadState::load(tx, run)? else {
-        return Ok(Err(AppendResult::RunNotFound));
+        // A timer can be left behind by a run that was deleted, and must be consumable.
+        let tail = JournalAppendPoint { run, epoch: Epoch(0), after: Seq::START };
+        return Ok(match encoded_append.only_consumes_timers {
+            true => Ok(tail),
+            false => Err(AppendResult::RunNotFound),
+        });
     };
     let tail = JournalAppendPoint { run, epoch: head.epoch, after: head.last_seq };
     if encoded_append.events.is_empty() {

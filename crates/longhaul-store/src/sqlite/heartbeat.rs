@@ -14,11 +14,11 @@ use longhaul_core::time::{Millis, Timestamp};
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::{
-    LEASED, READY, count_to_column, get_json, get_liveness, get_time, get_u64, liveness_code,
-    to_json,
+    LEASED, count_to_column, get_json, get_liveness, get_time, get_u64, liveness_code, to_json,
 };
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::CommandError;
+use crate::sqlite::queue::release_runs_of_dead_workers;
 use crate::sqlite::tx::Tx;
 
 /// Maximum ttl, the time after which a silent worker counts as dead. Larger values would not fit
@@ -81,20 +81,7 @@ fn reap_dead_workers(tx: &Tx<'_>) -> Result<usize> {
           WHERE liveness <> ?1 AND abs(heartbeat_at - ?2) > ttl_ms * 1000",
         params![dead, tx.now_micros()],
     )?;
-    tx.run(
-        "INSERT OR IGNORE INTO ready (inbox, rank, sort_key, run, kind)
-         SELECT r.inbox, -r.priority, 0, r.id, r.kind
-           FROM run_head h JOIN run r ON r.id = h.run
-          WHERE h.state = ?1 AND h.worker IS NOT NULL
-            AND h.worker NOT IN (SELECT id FROM worker WHERE liveness <> ?2)",
-        params![LEASED, dead],
-    )?;
-    tx.run(
-        "UPDATE run_head SET state = ?3, worker = NULL
-          WHERE state = ?1 AND worker IS NOT NULL
-            AND worker NOT IN (SELECT id FROM worker WHERE liveness <> ?2)",
-        params![LEASED, dead, READY],
-    )
+    release_runs_of_dead_workers(tx.conn)
 }
 
 struct WorkerState {
@@ -130,26 +117,26 @@ pub(crate) fn claimed_runs(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<(RunId, 
     )
 }
 
-/// Lists all known workers.
+/// Selects the workers that are not dead. The condition must be that of the index.
+pub(crate) const SELECT_WORKERS: &str =
+    "SELECT w.id, w.host, w.build, w.liveness, w.heartbeat_at, w.ttl_ms,
+            (SELECT count(*) FROM run_head h WHERE h.worker = w.id AND h.state = ?1),
+            w.inboxes, w.types
+       FROM worker w WHERE w.liveness <> 2 ORDER BY w.id";
+
+/// Lists the workers that are not dead.
 pub(crate) fn list_workers(tx: &Tx<'_>) -> Result<Vec<WorkerRow>> {
-    tx.query_all(
-        "SELECT w.id, w.host, w.build, w.liveness, w.heartbeat_at, w.ttl_ms,
-                (SELECT count(*) FROM run_head h WHERE h.worker = w.id AND h.state = ?1),
-                w.inboxes, w.types
-           FROM worker w ORDER BY w.id",
-        params![LEASED],
-        |row| {
-            Ok(WorkerRow {
-                worker: WorkerId::from_bytes(row.get(0)?),
-                host: row.get(1)?,
-                build: row.get(2)?,
-                liveness: get_liveness(row, 3)?,
-                heartbeat_at: get_time(row, 4)?,
-                ttl: Millis(get_u64(row, 5)?),
-                runs: get_u64(row, 6)?,
-                inboxes: get_json(row, 7)?,
-                types: get_json(row, 8)?,
-            })
-        },
-    )
+    tx.query_all(SELECT_WORKERS, params![LEASED], |row| {
+        Ok(WorkerRow {
+            worker: WorkerId::from_bytes(row.get(0)?),
+            host: row.get(1)?,
+            build: row.get(2)?,
+            liveness: get_liveness(row, 3)?,
+            heartbeat_at: get_time(row, 4)?,
+            ttl: Millis(get_u64(row, 5)?),
+            runs: get_u64(row, 6)?,
+            inboxes: get_json(row, 7)?,
+            types: get_json(row, 8)?,
+        })
+    })
 }

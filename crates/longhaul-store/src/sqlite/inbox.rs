@@ -4,53 +4,77 @@ use std::collections::BTreeMap;
 
 use longhaul_core::id::InboxName;
 use longhaul_core::port::records::InboxRow;
-use rusqlite::{Result, params};
+use rusqlite::{Result, params_from_iter};
 
-use crate::sqlite::column::{get_parsed, get_u64};
+use crate::sqlite::column::{LANE_WAIT, LEASED, PARKED, READY, get_parsed, get_u64};
 use crate::sqlite::run_row::NOT_RETRIED;
 use crate::sqlite::tx::Tx;
 
-/// Counts the open runs by inbox. Ended runs, which are the most, are not read.
-pub(crate) const COUNT_OPEN_RUNS: &str = "SELECT r.inbox,
-        SUM(h.epoch = 0 AND h.state IN (0, 2, 3)),
-        SUM(h.state = 1 OR (h.state = 0 AND h.epoch > 0)),
-        SUM(h.state = 4 OR (h.epoch > 0 AND h.state IN (2, 3)))
-   FROM run_head h INDEXED BY run_head_open CROSS JOIN run r ON r.id = h.run
-  WHERE h.state <> 5 AND (?1 IS NULL OR r.inbox = ?1)
-  GROUP BY r.inbox";
+/// Which inboxes a statement counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CountedInboxes {
+    /// All inboxes.
+    All,
+    /// The inbox whose name is the first parameter. Other inboxes are not read.
+    One,
+}
 
-/// Counts the failed runs that no later run retries, by inbox.
-pub(crate) fn count_failed_runs() -> String {
+impl CountedInboxes {
+    const fn condition(self) -> &'static str {
+        match self {
+            Self::All => "",
+            Self::One => "AND h.inbox = ?1",
+        }
+    }
+}
+
+/// Returns the statement that counts the open runs by inbox, state and epoch: the columns of an
+/// index, so that neither rows nor a sorted copy are needed.
+pub(crate) fn count_open_runs(inboxes: CountedInboxes) -> String {
     format!(
-        "SELECT r.inbox, COUNT(*)
-           FROM run_head h INDEXED BY run_head_failed CROSS JOIN run r ON r.id = h.run
-          WHERE h.outcome = 6 AND (?1 IS NULL OR r.inbox = ?1) AND {NOT_RETRIED}
-          GROUP BY r.inbox"
+        "SELECT h.inbox, h.state, h.epoch, COUNT(*)
+           FROM run_head h INDEXED BY run_head_open_inbox
+          WHERE h.state <> 5 {} GROUP BY h.inbox, h.state, h.epoch",
+        inboxes.condition()
+    )
+}
+
+/// Returns the statement that counts the failed runs that no later run retries, by inbox.
+pub(crate) fn count_failed_runs(inboxes: CountedInboxes) -> String {
+    format!(
+        "SELECT h.inbox, COUNT(*) FROM run_head h INDEXED BY run_head_failed_inbox
+          WHERE h.outcome = 6 {} AND {NOT_RETRIED} GROUP BY h.inbox",
+        inboxes.condition()
     )
 }
 
 /// Returns the numbers of open and failed runs by inbox, ordered by the inboxes' names.
 pub(crate) fn count_by_inbox(tx: &Tx<'_>, inbox: Option<&InboxName>) -> Result<Vec<InboxRow>> {
-    let only = inbox.map(|inbox| inbox.as_str());
-    let open = tx.query_all(COUNT_OPEN_RUNS, params![only], |row| {
-        Ok(InboxRow {
-            inbox: get_parsed(row, 0)?,
-            pending: get_u64(row, 1)?,
-            running: get_u64(row, 2)?,
-            waiting: get_u64(row, 3)?,
-            failed: 0,
-        })
-    })?;
+    let inboxes = inbox.map_or(CountedInboxes::All, |_| CountedInboxes::One);
+    let name = || params_from_iter(inbox.map(InboxName::as_str));
+    let open: Vec<(InboxName, i64, u64, u64)> =
+        tx.query_all(&count_open_runs(inboxes), name(), |row| {
+            Ok((get_parsed(row, 0)?, row.get(1)?, get_u64(row, 2)?, get_u64(row, 3)?))
+        })?;
     let failed: Vec<(InboxName, u64)> =
-        tx.query_all(&count_failed_runs(), params![only], |row| {
+        tx.query_all(&count_failed_runs(inboxes), name(), |row| {
             Ok((get_parsed(row, 0)?, get_u64(row, 1)?))
         })?;
-    let mut rows: BTreeMap<InboxName, InboxRow> =
-        open.into_iter().map(|row| (row.inbox.clone(), row)).collect();
+    let mut rows: BTreeMap<InboxName, InboxRow> = BTreeMap::new();
+    for (inbox, state, epoch, count) in open {
+        let row = rows.entry(inbox).or_insert_with_key(empty_row);
+        *match (state, epoch) {
+            (READY | PARKED | LANE_WAIT, 0) => &mut row.pending,
+            (READY | LEASED, _) => &mut row.running,
+            _ => &mut row.waiting,
+        } += count;
+    }
     for (inbox, count) in failed {
-        let empty =
-            InboxRow { inbox: inbox.clone(), pending: 0, running: 0, waiting: 0, failed: 0 };
-        rows.entry(inbox).or_insert(empty).failed = count;
+        rows.entry(inbox).or_insert_with_key(empty_row).failed = count;
     }
     Ok(rows.into_values().collect())
+}
+
+fn empty_row(inbox: &InboxName) -> InboxRow {
+    InboxRow { inbox: inbox.clone(), pending: 0, running: 0, waiting: 0, failed: 0 }
 }

@@ -14,7 +14,7 @@ use crate::sqlite::column::{
 };
 use crate::sqlite::error::RowChangeError;
 use crate::sqlite::queue::{make_run_ready, make_run_wait_for_lane, remove_run_from_queue};
-use crate::sqlite::timer::arm_timer;
+use crate::sqlite::timer::{ArmedTimer, arm_timer};
 use crate::sqlite::tx::Tx;
 
 /// Limit on the number of runs in a lane when a run enters it.
@@ -140,7 +140,8 @@ fn start_after_collect_window(tx: &Tx<'_>, run: RunId, window_ms: i64) -> Result
         params![run.bytes(), PARKED],
     )?;
     let timer = TimerId::derive(run.bits(), "collect", tx.now);
-    arm_timer(tx, timer, (run, Timestamp::from_micros(due)), &TimerKind::Start)
+    let fire_at = Timestamp::from_micros(due);
+    arm_timer(tx, &ArmedTimer { timer, run, fire_at, kind: &TimerKind::Start })
 }
 
 /// Refuses a run whose lane contains runs that it must not queue behind.
@@ -183,7 +184,7 @@ pub(crate) fn interrupt_lane(tx: &Tx<'_>, lane: &LaneKey, newer: RunId) -> Resul
     let kind = TimerKind::LaneInterrupted(newer);
     runs.into_iter().map(RunId::from_bytes).try_for_each(|run| {
         let timer = TimerId::derive(newer.bits(), &format!("interrupt:{run}"), tx.now);
-        arm_timer(tx, timer, (run, tx.now), &kind)
+        arm_timer(tx, &ArmedTimer { timer, run, fire_at: tx.now, kind: &kind })
     })
 }
 

@@ -18,6 +18,7 @@ use crate::sqlite::journal::{JournalAppendPoint, encode_events, insert_events};
 use crate::sqlite::lane::{
     LaneDepthLimit, PositionInLane, check_lane_entry_policy, enter_lane, interrupt_lane,
 };
+use crate::sqlite::queue::add_run_to_queue;
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{blob, budget, timer};
 
@@ -217,26 +218,19 @@ fn insert_run_head(
     };
     let format = new_run.events.iter().map(Event::format).max().unwrap_or(0);
     tx.run(
-        "INSERT INTO run_head (run, state, epoch, last_seq, format, reason)
-         VALUES (?1, ?2, 0, ?3, ?4, ?5)",
+        "INSERT INTO run_head (run, state, epoch, last_seq, format, reason, inbox)
+         VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6)",
         params![
             new_run.id.bytes(),
             state,
             count_to_column(new_run.events.len() as u64),
             format,
-            reason
+            reason,
+            new_run.task.inbox.as_str()
         ],
     )?;
     if state == READY {
-        tx.run(
-            "INSERT INTO ready (inbox, rank, sort_key, run, kind) VALUES (?1, ?2, 0, ?3, ?4)",
-            params![
-                new_run.task.inbox.as_str(),
-                -i64::from(new_run.task.priority),
-                new_run.id.bytes(),
-                new_run.task.kind
-            ],
-        )?;
+        add_run_to_queue(tx, new_run.id)?;
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! Deletes data past its retention.
 //!
-//! Invariant: runs of a tree with open runs and blobs that are referred to are never deleted, and
-//! neither is the run with the newest journal row, because its global sequence number would be
-//! reused.
+//! Invariant: runs of a tree with open runs, runs with undelivered messages and blobs that are
+//! referred to are never deleted, and neither is the run with the newest journal row, because its
+//! global sequence number would be reused.
 
 use longhaul_core::id::RunId;
-use longhaul_core::port::store::{PruneOutcome, PruneRequest};
+use longhaul_core::port::store::{DEAD_WORKER_TTL, PruneOutcome, PruneRequest};
 use longhaul_core::time::Timestamp;
 use rusqlite::{Result, params};
 
@@ -52,11 +52,18 @@ const DELETE_EXPIRED_REQUESTS: &[&str] = &[
       (SELECT rowid FROM idempotent_request WHERE expires_at <= ?1 LIMIT ?2)",
 ];
 
-/// Selects runs past their retention, oldest first. The set of trees with open runs is computed
+/// Deletes workers that are dead for long and hold no runs.
+const DELETE_DEAD_WORKERS: &str = "DELETE FROM worker WHERE rowid IN
+      (SELECT w.rowid FROM worker w WHERE w.liveness = 2 AND w.heartbeat_at < ?1
+          AND NOT EXISTS (SELECT 1 FROM run_head h WHERE h.worker = w.id) LIMIT ?2)";
+
+/// Selects runs past their retention, oldest first. A run is kept while a message about it is still to
+/// be delivered: an inbox that does not know of the end would return the task again. The set of trees with open runs is computed
 /// once, not for each run, because a tree can have many runs.
 pub(crate) const SELECT_EXPIRED_RUNS: &str =
     "SELECT h.run, h.last_seq FROM run_head h CROSS JOIN run r ON r.id = h.run
       WHERE h.finished_at < ?1 AND h.state = 5 AND h.run IS NOT ?3
+        AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.run = h.run)
         AND r.root NOT IN (SELECT t.root
                              FROM run_head th INDEXED BY run_head_open CROSS JOIN run t
                                ON t.id = th.run
@@ -78,7 +85,7 @@ pub(crate) enum PruneStep {
     Runs(Vec<RunId>),
     /// Deletes these blobs, to which no run refers.
     UnreferencedBlobs(Vec<[u8; 32]>),
-    /// Deletes expired idempotent requests and empty lanes.
+    /// Deletes expired idempotent requests, empty lanes and dead workers.
     ExpiredRequests,
     /// Returns free database pages to the file system.
     Pages,
@@ -167,6 +174,8 @@ pub(crate) fn run_prune_step(
                     tx.run(sql, params![tx.now_micros(), count_to_column(ROWS_MAX)])?;
             }
             tx.run("DELETE FROM lane WHERE depth = 0 AND paused = 0", ())?;
+            let silent_since = cutoff_micros(tx.now, DEAD_WORKER_TTL.0);
+            tx.run(DELETE_DEAD_WORKERS, params![silent_since, count_to_column(ROWS_MAX)])?;
         }
         PruneStep::Pages => {
             let sql = format!("PRAGMA incremental_vacuum({PAGES_MAX})");

@@ -1,5 +1,8 @@
 //! Tests the query plans of frequently executed statements.
 
+use longhaul_core::id::{AgentName, InboxName, RunId};
+use longhaul_core::port::store::RunFilter;
+use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use rusqlite::Connection;
 
@@ -9,14 +12,15 @@ use crate::sqlite::claim::{SELECT_READY, SELECT_READY_OF_TYPE, SELECT_READY_RUN}
 use crate::sqlite::global_log::{
     SELECT_ALL_AFTER, SELECT_CHANGED_AFTER, SELECT_LAST_GLOBAL_SEQ, SELECT_LAST_WRITTEN_RUN,
 };
+use crate::sqlite::heartbeat::SELECT_WORKERS;
 use crate::sqlite::idempotency::SELECT_KNOWN;
-use crate::sqlite::inbox::{COUNT_OPEN_RUNS, count_failed_runs};
+use crate::sqlite::inbox::{CountedInboxes, count_failed_runs, count_open_runs};
 use crate::sqlite::lane::{SELECT_LANES, SELECT_NEXT_IN_LANE};
 use crate::sqlite::note::{SEARCH_NOTES, SELECT_NOTES};
 use crate::sqlite::prune::SELECT_EXPIRED_RUNS;
 use crate::sqlite::records::SELECT_DUE_OUTBOX;
-use crate::sqlite::run_row::SELECT_BATCH_RUNS;
-use crate::sqlite::schedule::SELECT_DUE_SCHEDULES;
+use crate::sqlite::run_row::{SELECT_BATCH_RUNS, select_run_rows};
+use crate::sqlite::schedule::select_due_schedules;
 use crate::sqlite::timer::SELECT_DUE_TIMERS;
 use crate::sqlite::token::{CONSUME_TOKEN, DELETE_EXPIRED_TOKENS, SELECT_TOKEN};
 use crate::sqlite::{connect, schema};
@@ -70,8 +74,10 @@ fn pruning_lists_active_run_trees_once() {
     let by_id = |table: &str| format!("SEARCH {table} USING INDEX sqlite_autoindex_run_1 (id=?)");
     let steps = [
         "SEARCH h USING INDEX run_head_finished (finished_at<?)",
+        "CORRELATED SCALAR SUBQUERY 1",
+        "SEARCH o USING COVERING INDEX outbox_run (run=?)",
         &by_id("r"),
-        "LIST SUBQUERY 1",
+        "LIST SUBQUERY 2",
         "SCAN th USING INDEX run_head_open",
         &by_id("t"),
         "CREATE BLOOM FILTER",
@@ -123,14 +129,46 @@ fn runs_of_a_batch_use_an_index() {
 }
 
 #[test]
-fn inboxes_are_counted_without_reading_ended_runs() {
+fn inboxes_are_counted_from_indexes_alone() {
+    let [of_later, later] = RETRIED;
+    for (inboxes, walk) in [(CountedInboxes::All, "SCAN"), (CountedInboxes::One, "SEARCH")] {
+        let name = if inboxes == CountedInboxes::One { " (inbox=?)" } else { "" };
+        let open = format!("{walk} h USING COVERING INDEX run_head_open_inbox{name}");
+        check_query_plan(&count_open_runs(inboxes), &[&open]);
+        let failed = format!("{walk} h USING COVERING INDEX run_head_failed_inbox{name}");
+        check_query_plan(&count_failed_runs(inboxes), &[&failed, of_later, later]);
+    }
+}
+
+/// Plan of the condition that no later run retries a run.
+const RETRIED: [&str; 2] =
+    ["CORRELATED SCALAR SUBQUERY 1", "SEARCH later USING COVERING INDEX run_retry_of (retry_of=?)"];
+
+#[test]
+fn runs_of_an_agent_and_dead_letters_are_listed_by_index() {
+    let agent = Some(AgentName::new("mailer").unwrap());
+    let after = Some(RunId::from_bytes([1; 16]));
+    let of_agent = RunFilter { agent, after, ..RunFilter::default() };
+    let head = "SEARCH h USING PRIMARY KEY (run=?)";
+    let walk = "SEARCH r USING INDEX run_agent (agent=? AND id<?)";
+    check_query_plan(&select_run_rows(&of_agent).0, &[walk, head]);
+    let dead_letters = RunFilter {
+        statuses: vec![Status::Failed],
+        inbox: Some(InboxName::new("mail").unwrap()),
+        not_retried: true,
+        ..RunFilter::default()
+    };
+    let walk = "SEARCH h USING INDEX run_head_failed_inbox (inbox=?)";
     let run = "SEARCH r USING INDEX sqlite_autoindex_run_1 (id=?)";
-    let group = "USE TEMP B-TREE FOR GROUP BY";
-    check_query_plan(COUNT_OPEN_RUNS, &["SCAN h USING INDEX run_head_open", run, group]);
-    let failed = "SCAN h USING COVERING INDEX run_head_failed";
-    let later = "SEARCH later USING COVERING INDEX run_retry_of (retry_of=?)";
-    let retried = ["CORRELATED SCALAR SUBQUERY 1", later];
-    check_query_plan(&count_failed_runs(), &[failed, run, retried[0], retried[1], group]);
+    let [of_later, later] = RETRIED;
+    check_query_plan(&select_run_rows(&dead_letters).0, &[walk, of_later, later, run]);
+}
+
+#[test]
+fn dead_workers_are_not_read() {
+    let walk = "SCAN w USING INDEX worker_alive";
+    let runs = "SEARCH h USING INDEX run_head_leased (worker=?)";
+    check_query_plan(SELECT_WORKERS, &[walk, "CORRELATED SCALAR SUBQUERY 1", runs]);
 }
 
 #[test]
@@ -147,5 +185,5 @@ fn lanes_are_listed_by_name_from_an_index() {
 #[test]
 fn due_schedules_use_their_index() {
     let walk = "SEARCH schedule USING INDEX schedule_due (due_at<?)";
-    check_query_plan(SELECT_DUE_SCHEDULES, &[walk]);
+    check_query_plan(&select_due_schedules(), &[walk]);
 }

@@ -1,19 +1,36 @@
 //! The ready queue, which contains the runs that a worker may claim now.
 
 use longhaul_core::id::RunId;
-use rusqlite::{Result, params};
+use longhaul_core::port::store::WorkerLiveness;
+use rusqlite::{Connection, Result, params};
 
-use crate::sqlite::column::{LANE_WAIT, READY};
+use crate::sqlite::column::{LANE_WAIT, LEASED, READY, liveness_code};
 use crate::sqlite::tx::Tx;
+
+/// Start of the statement that adds runs to the ready queue. A condition on the run's id follows.
+const INSERT_READY: &str = "INSERT OR IGNORE INTO ready (inbox, rank, sort_key, run, kind)
+     SELECT inbox, -priority, 0, id, kind FROM run WHERE id";
 
 /// Makes a run ready and adds it to the ready queue, so that any worker may claim it.
 pub(crate) fn make_run_ready(tx: &Tx<'_>, run: RunId) -> Result<()> {
     set_scheduling_state(tx, run, READY)?;
-    tx.exec(
-        "INSERT OR IGNORE INTO ready (inbox, rank, sort_key, run, kind)
-         SELECT inbox, -priority, 0, id, kind FROM run WHERE id = ?1",
-        params![run.bytes()],
-    )
+    add_run_to_queue(tx, run)
+}
+
+/// Adds a run whose state is ready to the ready queue.
+pub(crate) fn add_run_to_queue(tx: &Tx<'_>, run: RunId) -> Result<()> {
+    tx.exec(&format!("{INSERT_READY} = ?1"), params![run.bytes()])
+}
+
+/// Makes the claimed runs of dead workers ready, and returns their number.
+pub(crate) fn release_runs_of_dead_workers(conn: &Connection) -> Result<usize> {
+    let of_dead = "state = ?1 AND worker IS NOT NULL
+        AND worker NOT IN (SELECT id FROM worker WHERE liveness <> ?2)";
+    let dead = liveness_code(WorkerLiveness::Dead);
+    let add = format!("{INSERT_READY} IN (SELECT run FROM run_head WHERE {of_dead})");
+    conn.prepare_cached(&add)?.execute(params![LEASED, dead])?;
+    let release = format!("UPDATE run_head SET state = ?3, worker = NULL WHERE {of_dead}");
+    conn.prepare_cached(&release)?.execute(params![LEASED, dead, READY])
 }
 
 /// Makes a run wait for its turn in its lane.

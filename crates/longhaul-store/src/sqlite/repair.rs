@@ -14,6 +14,7 @@ use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{CommandError, RowChangeError};
 use crate::sqlite::head::wake_run;
 use crate::sqlite::lane::{list_stuck_lanes, promote_next_run};
+use crate::sqlite::queue::add_run_to_queue;
 use crate::sqlite::slot::{release_sandbox_slot, sandboxes_with_leaked_slot};
 use crate::sqlite::tx::Tx;
 
@@ -106,11 +107,7 @@ fn apply_row_repairs(
     inconsistencies: &FoundInconsistencies,
 ) -> Result<(), RowChangeError> {
     for run in &inconsistencies.ready_without_row {
-        tx.run(
-            "INSERT OR IGNORE INTO ready (inbox, rank, sort_key, run, kind)
-             SELECT inbox, -priority, 0, id, kind FROM run WHERE id = ?1",
-            params![run],
-        )?;
+        add_run_to_queue(tx, RunId::from_bytes(*run))?;
     }
     for run in &inconsistencies.row_without_ready {
         tx.run("DELETE FROM ready WHERE run = ?1", params![run])?;

@@ -7,6 +7,7 @@ use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, Usage};
+use rusqlite::types::Value;
 use rusqlite::{Result, Row, params, params_from_iter};
 
 use crate::sqlite::column::{
@@ -33,9 +34,13 @@ const FROM_OPEN_RUNS: &str =
 const FROM_FAILED_RUNS: &str =
     "FROM run_head h INDEXED BY run_head_failed CROSS JOIN run r ON r.id = h.run";
 
-/// Condition on a run `r` that no later run retries it.
+/// FROM clause that uses the index of the failed runs of each inbox.
+const FROM_FAILED_RUNS_OF_INBOX: &str =
+    "FROM run_head h INDEXED BY run_head_failed_inbox CROSS JOIN run r ON r.id = h.run";
+
+/// Condition on the head `h` of a run that no later run retries it.
 pub(crate) const NOT_RETRIED: &str =
-    "NOT EXISTS (SELECT 1 FROM run later WHERE later.retry_of = r.id)";
+    "NOT EXISTS (SELECT 1 FROM run later WHERE later.retry_of = h.run)";
 
 /// Returns the row of a run. `None` means that there is no such run.
 pub(crate) fn get_run_row(tx: &Tx<'_>, run: RunId) -> Result<Option<RunRow>> {
@@ -53,6 +58,12 @@ pub(crate) fn list_batch_runs(tx: &Tx<'_>, batch: BatchId) -> Result<Vec<RunId>>
 
 /// Lists the rows of runs that match a filter, newest first.
 pub(crate) fn list_run_rows(tx: &Tx<'_>, run_filter: &RunFilter) -> Result<Vec<RunRow>> {
+    let (sql, values) = select_run_rows(run_filter);
+    tx.query_all(&sql, params_from_iter(values), read_run_row)
+}
+
+/// Returns the statement that lists the rows of runs that match a filter, and its parameters.
+pub(crate) fn select_run_rows(run_filter: &RunFilter) -> (String, Vec<Value>) {
     let all_open = !run_filter.statuses.iter().any(|status| status.is_terminal());
     let by_open = all_open && !run_filter.statuses.is_empty() && run_filter.root.is_none();
     let by_failed = run_filter.statuses == [Status::Failed] && run_filter.root.is_none();
@@ -83,20 +94,20 @@ pub(crate) fn list_run_rows(tx: &Tx<'_>, run_filter: &RunFilter) -> Result<Vec<R
         text(run_filter.lane.as_ref().map(|lane| lane.as_str())),
     );
     filter.add_optional_condition(
-        "r.inbox = ?",
+        if by_failed { "h.inbox = ?" } else { "r.inbox = ?" },
         text(run_filter.inbox.as_ref().map(|inbox| inbox.as_str())),
     );
     filter.add_optional_condition("r.root = ?", bytes(run_filter.root));
     filter.add_optional_condition(&format!("{id} < ?"), bytes(run_filter.after));
-    let from = match (by_open, by_failed) {
-        (true, _) => FROM_OPEN_RUNS,
-        (false, true) => FROM_FAILED_RUNS,
-        (false, false) => FROM_RUNS,
+    let from = match (by_open, by_failed, &run_filter.inbox) {
+        (true, ..) => FROM_OPEN_RUNS,
+        (false, true, None) => FROM_FAILED_RUNS,
+        (false, true, Some(_)) => FROM_FAILED_RUNS_OF_INBOX,
+        (false, false, _) => FROM_RUNS,
     };
     let select = format!("SELECT {COLUMNS} {from}");
     let order = format!(" ORDER BY {id} DESC");
-    let (sql, values) = filter.into_statement(&select, &order, limit_to_column(run_filter.limit));
-    tx.query_all(&sql, params_from_iter(values), read_run_row)
+    filter.into_statement(&select, &order, limit_to_column(run_filter.limit))
 }
 
 /// Returns the SQL condition that selects runs with this status.

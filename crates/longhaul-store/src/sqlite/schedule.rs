@@ -21,10 +21,10 @@ use crate::sqlite::tx::Tx;
 
 const COLUMNS: &str = "name, data, due_at, last_run, last_fired_at, last_error";
 
-/// Selects schedules that are due, the longest overdue first.
-pub(crate) const SELECT_DUE_SCHEDULES: &str =
-    "SELECT name, data, due_at, last_run, last_fired_at, last_error
-       FROM schedule WHERE due_at <= ?1 ORDER BY due_at LIMIT ?2";
+/// Returns the statement that selects schedules that are due, the longest overdue first.
+pub(crate) fn select_due_schedules() -> String {
+    format!("SELECT {COLUMNS} FROM schedule WHERE due_at <= ?1 ORDER BY due_at LIMIT ?2")
+}
 
 /// Stores a new schedule. Returns false if there is a schedule with this name.
 pub(crate) fn create_schedule(tx: &Tx<'_>, new: &NewSchedule) -> Result<bool> {
@@ -55,7 +55,7 @@ pub(crate) fn list_schedules(tx: &Tx<'_>, limit: usize) -> Result<Vec<ScheduleRo
 /// Returns the schedules that are due, the longest overdue first.
 pub(crate) fn due_schedules(tx: &Tx<'_>, limit: usize) -> Result<Vec<ScheduleRow>> {
     tx.query_all(
-        SELECT_DUE_SCHEDULES,
+        &select_due_schedules(),
         params![tx.now_micros(), limit_to_column(limit)],
         schedule_from_row,
     )

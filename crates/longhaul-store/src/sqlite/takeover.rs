@@ -1,10 +1,11 @@
 //! Takes a store over from a previous driver and releases everything that the previous driver held.
 //! The driver lock proves that the previous driver is gone, so no lease has to expire first.
 
+use longhaul_core::port::store::WorkerLiveness;
 use rusqlite::{Connection, Result};
 
-use crate::sqlite::column::{LEASED, READY, liveness_code};
-use longhaul_core::port::store::WorkerLiveness;
+use crate::sqlite::column::liveness_code;
+use crate::sqlite::queue::release_runs_of_dead_workers;
 
 /// Releases all claimed runs and marks all workers as dead. Also increments the boot count, the
 /// number of times that the store was opened as driver, and returns it.
@@ -26,18 +27,8 @@ fn release_runs_of_previous_driver(conn: &Connection) -> Result<i64> {
         (),
         |row| row.get(0),
     )?;
-    conn.execute(
-        "INSERT OR IGNORE INTO ready (inbox, rank, sort_key, run, kind)
-         SELECT r.inbox, -r.priority, 0, r.id, r.kind
-           FROM run_head h JOIN run r ON r.id = h.run
-          WHERE h.worker IS NOT NULL AND h.state = ?1",
-        (LEASED,),
-    )?;
-    conn.execute(
-        "UPDATE run_head SET state = ?1, worker = NULL WHERE worker IS NOT NULL AND state = ?2",
-        (READY, LEASED),
-    )?;
     conn.execute("UPDATE worker SET liveness = ?1", (liveness_code(WorkerLiveness::Dead),))?;
+    release_runs_of_dead_workers(conn)?;
     // Only the driver serves requests, so every request in progress belongs to a dead process. A
     // request that has taken effect is kept, so that a retry is answered instead of repeated.
     conn.execute("DELETE FROM idempotent_request WHERE status IS NULL AND effect IS NULL", ())?;

@@ -31,7 +31,7 @@ pub(crate) fn set_or_consume_timer(
                 TimerDueTime::After(delay) => tx.now.plus(*delay),
                 TimerDueTime::At(at) => *at,
             };
-            Ok(arm_timer(tx, *timer, (*run, fire_at), what)?)
+            Ok(arm_timer(tx, &ArmedTimer { timer: *timer, run: *run, fire_at, kind: what })?)
         }
         TimerUpdate::Consume(timer) => {
             let spent = tx.run("DELETE FROM timer WHERE timer = ?1", params![timer.bytes()])?;
@@ -43,13 +43,17 @@ pub(crate) fn set_or_consume_timer(
     }
 }
 
-/// Sets a timer of a run to a time.
-pub(crate) fn arm_timer(
-    tx: &Tx<'_>,
-    timer: TimerId,
-    (run, fire_at): (RunId, Timestamp),
-    kind: &TimerKind,
-) -> Result<()> {
+/// A timer of a run, with the time at which it fires.
+pub(crate) struct ArmedTimer<'a> {
+    pub(crate) timer: TimerId,
+    pub(crate) run: RunId,
+    pub(crate) fire_at: Timestamp,
+    pub(crate) kind: &'a TimerKind,
+}
+
+/// Sets a timer, or moves it if it is already set.
+pub(crate) fn arm_timer(tx: &Tx<'_>, armed: &ArmedTimer<'_>) -> Result<()> {
+    let ArmedTimer { timer, run, fire_at, kind } = armed;
     tx.exec(
         "INSERT INTO timer (fire_at, timer, run, kind) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (timer) DO UPDATE

@@ -264,6 +264,8 @@ macro_rules! each_store_check {
                 unreferenced_blobs_are_pruned
                 long_bodies_are_pruned_with_their_journals
                 expired_keys_and_empty_lanes_are_pruned
+                a_run_with_undelivered_messages_is_kept
+                dead_workers_are_pruned
             }
             repair {
                 runs_without_a_wake_up_are_repaired

@@ -3,6 +3,7 @@
 //! Invariant: events and their changes are committed together.
 
 use longhaul_core::change::{Batch, Change, RunSchedulingUpdate};
+use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::store::{AppendRefusalReason, AppendRequest, AppendResult, JournalAuthor};
 use longhaul_core::request::IdempotentRequestEffect;
 
@@ -24,7 +25,11 @@ impl Tx<'_> {
             )));
         }
         let Some(head) = self.tables.heads.get(&run).cloned() else {
-            return Ok(AppendResult::RunNotFound);
+            if author != JournalAuthor::Outsider || !batch.only_consumes_timers() {
+                return Ok(AppendResult::RunNotFound);
+            }
+            self.apply_changes(run, batch.changes)?;
+            return Ok(AppendResult::Committed { seq: Seq::START, now: self.now });
         };
         let epoch = match author {
             JournalAuthor::Driver { epoch, .. } => epoch,
@@ -43,17 +48,25 @@ impl Tx<'_> {
                 request = Some(request_key.clone());
             }
         }
-        for change in batch.changes {
-            self.change(run, change).map_err(|undo| match undo {
-                Rollback::Answer(why) => Rollback::Answer(AppendResult::Refused(why)),
-                Rollback::Error(error) => Rollback::Error(error),
-            })?;
-        }
+        self.apply_changes(run, batch.changes)?;
         let seq = self.append_events(&JournalAppend { run, epoch, events: &batch.events })?;
         if let Some(request_key) = request {
             self.mark_request(&request_key, IdempotentRequestEffect::Events { run, seq });
         }
         Ok(AppendResult::Committed { seq, now: self.now })
+    }
+
+    fn apply_changes(
+        &mut self,
+        run: RunId,
+        changes: Vec<Change>,
+    ) -> Result<(), Rollback<AppendResult>> {
+        changes.into_iter().try_for_each(|change| {
+            self.change(run, change).map_err(|undo| match undo {
+                Rollback::Answer(why) => Rollback::Answer(AppendResult::Refused(why)),
+                Rollback::Error(error) => Rollback::Error(error),
+            })
+        })
     }
 
     /// Returns the outcome of an append whose author's condition does not hold. `None` means

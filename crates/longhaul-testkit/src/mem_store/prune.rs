@@ -1,15 +1,15 @@
 //! Deletes data after its retention period.
 //!
-//! Not deleted are runs of a tree with an open run, referenced blobs, and the run with the
-//! newest event: its global sequence number would be reused.
+//! Not deleted are runs of a tree with an open run, runs with undelivered messages, referenced
+//! blobs, and the run with the newest event: its global sequence number would be reused.
 
 use std::collections::BTreeSet;
 
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::store::{PruneOutcome, PruneRequest};
+use longhaul_core::port::store::{DEAD_WORKER_TTL, PruneOutcome, PruneRequest, WorkerLiveness};
 use longhaul_core::raw::Hash;
 
-use crate::mem_store::rows::StoredBody;
+use crate::mem_store::rows::{State, StoredBody};
 use crate::mem_store::tx::Tx;
 
 impl Tx<'_> {
@@ -27,6 +27,7 @@ impl Tx<'_> {
         let replies = &mut self.tables.requests;
         let replies = replies.remove_where(|_, request| request.until <= now);
         self.tables.lanes.remove_where(|_, lane| lane.depth == 0 && !lane.paused);
+        self.delete_dead_workers();
         let named = self.referenced_blobs();
         let blobs = self.tables.blobs.remove_where(|hash, content| {
             content.touched_at.plus(prune_request.blobs_older_than) < now && !named.contains(hash)
@@ -38,10 +39,13 @@ impl Tx<'_> {
         let heads = || self.tables.heads.iter();
         let open = heads().filter(|(_, head)| !head.state.is_ended());
         let open: BTreeSet<RunId> = open.map(|(_, head)| head.task.root).collect();
+        let undelivered: BTreeSet<RunId> =
+            self.tables.outbox.iter().map(|(_, message)| message.run).collect();
         let newest = self.tables.last_written_run();
         heads()
             .filter(|(run, _)| Some(**run) != newest)
             .filter(|(_, head)| !open.contains(&head.task.root))
+            .filter(|(run, _)| !undelivered.contains(run))
             .filter(|(_, head)| {
                 let finished = head.finished_at.unwrap_or(self.now);
                 finished.plus(request.runs_older_than) < self.now
@@ -49,6 +53,18 @@ impl Tx<'_> {
             .map(|(run, _)| *run)
             .take(request.limit)
             .collect()
+    }
+
+    fn delete_dead_workers(&mut self) {
+        let now = self.now;
+        let tables = &mut *self.tables;
+        let heads = &tables.heads;
+        let holds_run = |worker| heads.iter().any(|(_, head)| head.state == State::Leased(worker));
+        tables.workers.remove_where(|id, worker| {
+            worker.liveness == WorkerLiveness::Dead
+                && worker.heartbeat_at.plus(DEAD_WORKER_TTL) < now
+                && !holds_run(*id)
+        });
     }
 
     fn delete_run(&mut self, run: RunId) {

@@ -9,7 +9,7 @@ use longhaul_core::message::Message;
 use longhaul_core::port::records::{
     InboxRow, LaneRow, ModelUsage, OutboxItem, RunCheckpoint, UsageQuery, WorkerRow,
 };
-use longhaul_core::port::store::{RunFilter, RunRow};
+use longhaul_core::port::store::{RunFilter, RunRow, WorkerLiveness};
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, Usage};
@@ -130,9 +130,9 @@ impl Tables {
         held.map(|(run, head)| (*run, head.last_seq)).collect()
     }
 
-    /// Returns all known workers.
+    /// Returns the workers that are not dead.
     pub(crate) fn workers(&self) -> Vec<WorkerRow> {
-        let rows = self.workers.iter();
+        let rows = self.workers.iter().filter(|(_, row)| row.liveness != WorkerLiveness::Dead);
         rows.map(|(id, worker)| self.worker_row(*id, worker)).collect()
     }
 

@@ -1,12 +1,12 @@
 //! Long bodies, and pruning of old runs, unreferenced blobs and keys.
 
-use longhaul_core::change::{Blob, Change};
+use longhaul_core::change::{Blob, Change, OutboxRow};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::id::Seq;
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord,
-    JournalAuthor, JournalReadRequest, PruneOutcome, PruneRequest,
+    JournalAuthor, JournalReadRequest, PruneOutcome, PruneRequest, WorkerLiveness,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Millis;
@@ -14,7 +14,7 @@ use longhaul_core::time::Millis;
 use crate::conformance::store::batches::{
     BatchExt as _, cancel_batch, change_batch, end_batch, events_batch,
 };
-use crate::conformance::store::fixture::{StoreFixture, assert_appended, lane_key};
+use crate::conformance::store::fixture::{StoreFixture, TTL, assert_appended, lane_key};
 
 const DAY: Millis = Millis::from_secs(24 * 60 * 60);
 
@@ -180,6 +180,53 @@ pub async fn expired_keys_and_empty_lanes_are_pruned(fixture: StoreFixture) {
     let lane = async |key| fixture.harness.records.find_lane(&lane_key(key)).await.expect("lane");
     assert_eq!(lane("short").await, None);
     assert_eq!(lane("long").await.and_then(|lane| lane.head), Some(long));
+}
+
+/// A run is kept until every message about it is delivered, and with it its permanent key.
+pub async fn a_run_with_undelivered_messages_is_kept(fixture: StoreFixture) {
+    let new = fixture.new_run(|_| {});
+    let run = new.id;
+    let request = CreateRunsRequest {
+        runs: vec![new],
+        blobs: Vec::new(),
+        idempotency: Some(IdempotencyRecord {
+            principal: "inbox:mail".to_owned(),
+            key: "letter-1".to_owned(),
+            body_hash: Hash::digest(b"body"),
+            ttl: None,
+        }),
+    };
+    fixture.harness.store.create_runs(request.clone()).await.expect("created");
+    let message = OutboxRow { endpoint: "inbox:mail".to_owned(), body: "letter-1".to_owned() };
+    let end = cancel_batch().with_change(Change::AddOutbox(message));
+    assert_appended(&fixture.append_as_closer(run, Seq(1), end).await);
+    write_newer_run(&fixture).await;
+    fixture.advance(Millis(DAY.0 * 2));
+    assert_eq!(prune(&fixture, DAY, DAY).await.runs, 0);
+    let records = &fixture.harness.records;
+    let due = records.due_outbox_messages("inbox:mail", 9).await.expect("due");
+    assert_eq!(due.iter().map(|item| item.run).collect::<Vec<_>>(), [run]);
+    let again = fixture.harness.store.create_runs(request).await.expect("repeated");
+    assert_eq!(again, CreateRunsOutcome::Existing(vec![run]));
+    records.record_outbox_attempt(due[0].id, None).await.expect("delivered");
+    assert_eq!(prune(&fixture, DAY, DAY).await.runs, 1);
+}
+
+/// A dead worker is deleted a day after its last heartbeat. Until then it learns that it is dead.
+pub async fn dead_workers_are_pruned(fixture: StoreFixture) {
+    let [dead, live] = [fixture.worker().await, fixture.worker().await];
+    for _ in 0..4 {
+        fixture.advance(Millis(TTL.0 / 3));
+        fixture.heartbeat(live).await;
+    }
+    let listed = fixture.harness.records.list_workers().await.expect("workers");
+    assert_eq!(listed.iter().map(|row| row.worker).collect::<Vec<_>>(), [live]);
+    prune(&fixture, DAY, DAY).await;
+    assert_eq!(fixture.heartbeat(dead).await.liveness, WorkerLiveness::Dead);
+    fixture.advance(DAY);
+    prune(&fixture, DAY, DAY).await;
+    // A worker that the store does not know is registered as a new one.
+    assert_eq!(fixture.heartbeat(dead).await.liveness, WorkerLiveness::Live);
 }
 
 /// Opens another run, so that the earlier ones do not have the newest event.

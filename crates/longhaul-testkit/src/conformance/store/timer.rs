@@ -2,7 +2,7 @@
 
 use longhaul_core::change::{Change, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, TimerId};
-use longhaul_core::port::store::AppendRefusalReason;
+use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
 use longhaul_core::status::Status;
 use longhaul_core::task::{BatchMode, BatchPosition, EarliestStart};
 use longhaul_core::time::{Clock, Millis, Timestamp};
@@ -99,6 +99,13 @@ pub async fn a_timer_of_an_ended_run_says_so(fixture: StoreFixture) {
     // The sweep consumes the timer of the ended run without an event.
     assert_appended(&fixture.append_outside(held.run, change_batch(spend_timer(own))).await);
     assert_eq!(due(&fixture, 9).await, [others]);
+    // So does it with the timer of a run that was deleted. Nothing else can be appended to it.
+    let with_event = fixture.append_outside(unknown, fire_timer_batch(others)).await;
+    assert_eq!(with_event, AppendResult::RunNotFound);
+    assert_appended(&fixture.append_outside(unknown, change_batch(spend_timer(others))).await);
+    assert_eq!(due(&fixture, 9).await, []);
+    let again = fixture.append_outside(unknown, change_batch(spend_timer(others))).await;
+    assert_eq!(refused(again), AppendRefusalReason::TimerConsumed);
 }
 
 /// A run with a start time is parked until its timer fires.
