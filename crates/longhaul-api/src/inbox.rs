@@ -20,6 +20,8 @@ pub struct InboxView {
     pub name: String,
     /// Default agent of the inbox, for tasks that name no agent.
     pub agent: Option<String>,
+    /// Whether a live worker claims tasks from the inbox.
+    pub served: bool,
     /// Number of tasks that no worker has claimed yet.
     pub pending: u64,
     /// Number of tasks that a worker drives or that are ready to continue.

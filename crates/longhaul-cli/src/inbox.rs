@@ -148,7 +148,7 @@ impl ListInboxesCommand {
             );
             return Ok(());
         }
-        let head = ["INBOX", "AGENT", "PENDING", "RUNNING", "WAITING", "FAILED"];
+        let head = ["INBOX", "AGENT", "SERVED", "PENDING", "RUNNING", "WAITING", "FAILED"];
         table::print_table(&head, inboxes.iter().map(inbox_row))
     }
 }
@@ -156,8 +156,9 @@ impl ListInboxesCommand {
 fn inbox_row(inbox: &InboxView) -> Vec<TableCell> {
     let agent = inbox.agent.as_deref().unwrap_or("-");
     let counts = [inbox.pending, inbox.running, inbox.waiting, inbox.failed];
-    let names = [TableCell::new(&inbox.name), TableCell::new(agent)];
-    names.into_iter().chain(counts.map(|count| TableCell::new(count.to_string()))).collect()
+    let served = if inbox.served { "yes" } else { "no" };
+    let texts = [TableCell::new(&inbox.name), TableCell::new(agent), TableCell::new(served)];
+    texts.into_iter().chain(counts.map(|count| TableCell::new(count.to_string()))).collect()
 }
 
 impl ShowInboxCommand {
@@ -174,6 +175,11 @@ impl ShowInboxCommand {
             "{} pending, {} running, {} waiting, {} failed",
             inbox.pending, inbox.running, inbox.waiting, inbox.failed
         ))?;
+        if !inbox.served {
+            output::eprint_line(
+                "No live worker serves this inbox.   Start one: longhaul worker --inbox NAME",
+            );
+        }
         let head = ["STATUS", "RUN", "AGENT", "NOW"];
         if !shown.tasks.is_empty() {
             output::print_line("\nNewest tasks")?;

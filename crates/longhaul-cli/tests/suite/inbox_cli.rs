@@ -70,7 +70,9 @@ fn tasks_are_posted_from_arguments_files_and_stdin() {
     assert!(printed.out.starts_with("run_"), "{printed:?}");
     let listed = project.run(&["inbox"], 0);
     let row: Vec<&str> = listed.out.lines().last().unwrap().split_whitespace().collect();
-    assert_eq!(row, ["mail", "plain", "4", "0", "0", "0"]);
+    assert_eq!(row, ["mail", "plain", "no", "4", "0", "0", "0"]);
+    let shown = project.run(&["inbox", "show", "mail"], 0);
+    assert!(shown.err.contains("No live worker serves this inbox"), "{shown:?}");
     let shown = project.json(&["inbox", "show", "mail", "--json"]);
     assert_eq!((&shown["pending"], shown["tasks"].as_array().unwrap().len()), (&json!(4), 4));
 }
@@ -106,6 +108,8 @@ fn check_failed_task(project: &Project, command: impl Fn(&[&str]) -> Command) {
     let posted = run(&["inbox", "post", "mail", "x", "--agent", "locked"], 0);
     let failed = posted.out.trim().to_owned();
     project.wait_until(&failed, has_status("failed"));
+    let listed = run(&["inbox", "--json"], 0).json();
+    assert_eq!(listed["data"][0]["served"], true, "{listed}");
     let shown = run(&["inbox", "show", "mail"], 0);
     assert!(shown.out.contains("Dead letters") && shown.out.contains(&failed), "{shown:?}");
     let listed = run(&["ls", "--status", "failed", "--inbox", "mail"], 0);

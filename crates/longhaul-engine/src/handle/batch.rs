@@ -56,8 +56,9 @@ impl Longhaul {
         let (first, _) = replay_without_transcript(&self.services, *first).await?;
         let mode = first.task().batch.map_or(BatchMode::default(), |position| position.mode);
         let mut runs = Vec::with_capacity(ids.len());
+        let mut workers = None;
         for run in ids {
-            runs.push(self.get_run(run).await?);
+            runs.push(self.get_run_with_workers(run, &mut workers).await?);
         }
         Ok(BatchView { id: batch, mode, runs })
     }

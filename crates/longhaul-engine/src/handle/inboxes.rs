@@ -34,6 +34,10 @@ impl Longhaul {
             let name = row.inbox.to_string();
             views.insert(name.clone(), inbox_view(&name, agents, Some(&row)));
         }
+        let workers = self.live_workers().await?;
+        for view in views.values_mut() {
+            view.served = workers.serve(&view.name);
+        }
         Ok(views.into_values().collect())
     }
 
@@ -49,8 +53,9 @@ impl Longhaul {
             RunFilter { inbox: Some(name.clone()), limit: TASKS_MAX, ..RunFilter::default() };
         let failed =
             RunFilter { statuses: vec![Status::Failed], not_retried: true, ..newest.clone() };
+        let served = self.live_workers().await?.serve(name.as_str());
         Ok(InboxDetailView {
-            inbox: inbox_view(name.as_str(), agents, rows.first()),
+            inbox: InboxView { served, ..inbox_view(name.as_str(), agents, rows.first()) },
             tasks: self.list_brief_runs(newest).await?,
             dead_letters: self.list_brief_runs(failed).await?,
         })
@@ -108,6 +113,7 @@ fn inbox_view(name: &str, agents: &BTreeMap<String, String>, row: Option<&InboxR
     InboxView {
         name: name.to_owned(),
         agent: agents.get(name).cloned(),
+        served: false,
         pending: row.map_or(0, |row| row.pending),
         running: row.map_or(0, |row| row.running),
         waiting: row.map_or(0, |row| row.waiting),

@@ -14,7 +14,7 @@ use longhaul_run::explain::{StateExplanation, explain_run_state};
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::handle::served_inboxes::{waits_for_worker, worker_command};
+use crate::handle::served_inboxes::{LiveWorkers, worker_command};
 use crate::run_session::{replay_run, replay_without_transcript};
 use crate::view::{queue_reason, run_view};
 use longhaul_api::lane::LaneView;
@@ -27,10 +27,20 @@ const GATES_MAX: usize = 1_000;
 impl Longhaul {
     /// Returns the full view of a run, as the API shows it.
     pub async fn get_run(&self, run: RunId) -> Result<RunView, Error> {
+        self.get_run_with_workers(run, &mut None).await
+    }
+
+    /// Returns the full view of a run. Reads the live workers only if the run waits for one and they
+    /// were not read before.
+    pub(super) async fn get_run_with_workers(
+        &self,
+        run: RunId,
+        workers: &mut Option<LiveWorkers>,
+    ) -> Result<RunView, Error> {
         let row = self.run_row(run).await?;
         let (folded, now) = replay_without_transcript(&self.services, run).await?;
         let mut view = run_view(&row, &folded, now);
-        if let Some(reason) = self.unserved_reason(&row).await? {
+        if let Some(reason) = self.unserved_reason(&row, workers).await? {
             view.now = reason;
         }
         Ok(view)
@@ -57,18 +67,14 @@ impl Longhaul {
             // oldest open gate.
             gates.extend(open.into_iter().map(|gate| (gate.run, gate)));
         }
-        let workers = match rows.iter().any(waits_for_worker) {
-            true => Some(self.live_workers().await?),
-            false => None,
-        };
-        let brief = |row: &RunRow| {
-            let unserved = workers.as_ref().and_then(|workers| workers.unserved_reason(row));
-            RunBriefView::new(
-                row,
-                unserved.unwrap_or_else(|| current_activity_text(row, gates.get(&row.id))),
-            )
-        };
-        Ok(rows.iter().map(brief).collect())
+        let mut workers = None;
+        let mut runs = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let unserved = self.unserved_reason(row, &mut workers).await?;
+            let now = unserved.unwrap_or_else(|| current_activity_text(row, gates.get(&row.id)));
+            runs.push(RunBriefView::new(row, now));
+        }
+        Ok(runs)
     }
 
     /// Returns the state of a lane. A lane that no run has entered is empty.
@@ -122,7 +128,7 @@ impl Longhaul {
         let (folded, _) = replay_without_transcript(&self.services, run).await?;
         let mut explanation = explain_run_state(&folded);
         let row = self.run_row(run).await?;
-        if let Some(message) = self.unserved_reason(&row).await? {
+        if let Some(message) = self.unserved_reason(&row, &mut None).await? {
             explanation = StateExplanation { message, command: worker_command(&row) };
         }
         // Waiting for a lane, a batch or a start time is recorded only in the row.

@@ -1,5 +1,6 @@
-//! Explains runs that wait because no worker serves their inbox.
+//! Which inboxes the live workers serve, and explanations of runs whose inbox no worker serves.
 
+use longhaul_core::id::InboxName;
 use longhaul_core::port::records::WorkerRow;
 use longhaul_core::port::store::{RunRow, WorkerLiveness};
 
@@ -23,11 +24,21 @@ impl Longhaul {
     }
 
     /// Explains that workers run, but none of them takes this run. Returns `None` if one does.
-    pub(super) async fn unserved_reason(&self, row: &RunRow) -> Result<Option<String>, Error> {
-        match waits_for_worker(row) {
-            true => Ok(self.live_workers().await?.unserved_reason(row)),
-            false => Ok(None),
+    /// `workers` are the live workers, if they were read before.
+    pub(super) async fn unserved_reason(
+        &self,
+        row: &RunRow,
+        workers: &mut Option<LiveWorkers>,
+    ) -> Result<Option<String>, Error> {
+        // Whether a run is in the queue, for the first time or again.
+        if row.reason.as_deref() != Some("worker") {
+            return Ok(None);
         }
+        let workers = match workers {
+            Some(workers) => workers,
+            None => workers.insert(self.live_workers().await?),
+        };
+        Ok(workers.unserved_reason(row))
     }
 }
 
@@ -37,13 +48,22 @@ impl LiveWorkers {
         self.0.is_empty()
     }
 
-    /// Explains that workers run, but none of them takes this run. Returns `None` if one does.
-    pub(super) fn unserved_reason(&self, row: &RunRow) -> Option<String> {
-        if self.0.is_empty() || !waits_for_worker(row) {
+    /// Returns whether a worker claims runs from this inbox.
+    pub(super) fn serve(&self, inbox: &str) -> bool {
+        self.serving(inbox).next().is_some()
+    }
+
+    fn serving(&self, inbox: &str) -> impl Iterator<Item = &WorkerRow> {
+        let serves = move |served: &InboxName| served.as_str() == inbox;
+        self.0.iter().filter(move |worker| worker.inboxes.iter().any(serves))
+    }
+
+    fn unserved_reason(&self, row: &RunRow) -> Option<String> {
+        if self.0.is_empty() {
             return None;
         }
         let inbox = &row.inbox;
-        let mut serving = self.0.iter().filter(|worker| worker.inboxes.contains(inbox)).peekable();
+        let mut serving = self.serving(inbox.as_str()).peekable();
         if serving.peek().is_none() {
             return Some(format!(
                 "No worker serves the inbox `{inbox}`: add it to `[worker] inboxes` and restart \
@@ -72,9 +92,4 @@ pub(super) fn worker_command(row: &RunRow) -> String {
     let is_plain =
         inbox.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
     format!("longhaul worker --inbox {}", if is_plain { inbox } else { "NAME" })
-}
-
-/// Returns whether a run is in the queue, for the first time or again.
-pub(super) fn waits_for_worker(row: &RunRow) -> bool {
-    row.reason.as_deref() == Some("worker")
 }

@@ -1,5 +1,7 @@
 //! Tests of batches: the order of their runs, what a failure stops, and that nothing starts early.
 
+use std::sync::atomic::Ordering;
+
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::RunId;
@@ -102,4 +104,23 @@ async fn a_batch_is_submitted_once_per_key_and_only_as_a_whole() {
     }
     let shown = engine.longhaul.batch(first.id).await.unwrap();
     assert_eq!((ids(&shown), shown.mode), (ids(&first), BatchMode::Sequential));
+}
+
+#[tokio::test]
+async fn a_person_who_names_the_batch_is_not_the_batch() {
+    let engine = engine_with([]).build();
+    let batch = engine.longhaul.submit_batch(tasks(2), BatchMode::Sequential).await.unwrap();
+    let run = batch.runs[1].id;
+    let reason = format!("stop {}", batch.id);
+    engine.longhaul.cancel_run(run, "cli:anna", &reason).await.unwrap();
+    let view = engine.longhaul.get_run(run).await.unwrap();
+    assert_eq!((view.status, view.reason), (Status::Cancelled, None));
+}
+
+#[tokio::test]
+async fn a_batch_reads_the_workers_once() {
+    let engine = engine_with([]).build();
+    let batch = engine.longhaul.submit_batch(tasks(3), BatchMode::Parallel).await.unwrap();
+    engine.longhaul.batch(batch.id).await.unwrap();
+    assert_eq!(engine.store.worker_reads.load(Ordering::SeqCst), 1);
 }

@@ -62,7 +62,8 @@ async fn invalid_tasks_are_rejected_with_a_reason() {
         assert!(text.contains(detail), "{text}");
     }
     let inboxes = server.send(get("/v1/inboxes")).await.expect(200);
-    assert_eq!(inboxes["data"][0]["pending"], 0);
+    let mail = &inboxes["data"][0];
+    assert_eq!((&mail["pending"], &mail["served"]), (&json!(0), &json!(false)));
 }
 
 #[tokio::test]
@@ -96,6 +97,10 @@ async fn a_failed_task_is_a_dead_letter_until_it_is_retried() {
     assert_eq!(server.ended(&run).await["status"], "failed");
     let shown = server.send(get("/v1/inboxes/mail")).await.expect(200);
     assert_eq!((&shown["name"], &shown["failed"]), (&json!("mail"), &json!(1)));
+    let inboxes = server.send(get("/v1/inboxes")).await.expect(200);
+    for inbox in [&shown, &inboxes["data"][0]] {
+        assert_eq!(inbox["served"], true);
+    }
     assert_eq!(shown["dead_letters"][0]["id"], *run);
     assert_eq!(shown["tasks"][0]["id"], *run);
     let retry = || request("POST", format!("/v1/runs/{run}/retry"));

@@ -64,6 +64,8 @@ pub(crate) struct FailingStore {
     reads: Mutex<VecDeque<StoreFault>>,
     /// Whether agent definitions are not found.
     pub(crate) hides_definitions: AtomicBool,
+    /// Number of times that the workers were listed.
+    pub(crate) worker_reads: AtomicUsize,
 }
 
 impl FailingStore {
@@ -75,6 +77,7 @@ impl FailingStore {
             claims: Mutex::default(),
             reads: Mutex::default(),
             hides_definitions: AtomicBool::new(false),
+            worker_reads: AtomicUsize::new(0),
         }
     }
 
@@ -340,6 +343,7 @@ impl RecordStore for FailingStore {
     }
 
     async fn list_workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
+        self.worker_reads.fetch_add(1, Ordering::SeqCst);
         self.inner.list_workers().await
     }
 
