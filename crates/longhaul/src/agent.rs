@@ -39,6 +39,13 @@ pub struct Agent {
 /// Converts from the types that [`Agent::tool`] accepts: the result of
 /// [`tools::typed`](crate::tools::typed), an `Arc` of any type that implements
 /// [`Tool`](crate::tools::Tool), or a name such as `"read_file"` or `"mcp:github"`.
+///
+/// ```
+/// use longhaul::{Agent, AgentTool};
+///
+/// let read_file = AgentTool::from("read_file");
+/// let helper = Agent::new("helper").tool(read_file).tool("mcp:github");
+/// ```
 #[derive(Debug)]
 pub struct AgentTool(ToolRef);
 

@@ -19,6 +19,16 @@ use crate::agents::loaded_agents::AgentError;
 use crate::assemble::AssembleError;
 
 /// Reason why a request of the program to Longhaul failed.
+///
+/// ```
+/// # async fn example(runtime: longhaul::Runtime) {
+/// match runtime.submit(longhaul::Task::new("helper").input("Hello!")).await {
+///     Ok(run) => println!("submitted {}", run.id()),
+///     Err(error) if error.code() == "lane_full" => println!("try again later: {error}"),
+///     Err(error) => println!("{}: {error}", error.code()),
+/// }
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

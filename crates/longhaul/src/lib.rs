@@ -1,21 +1,57 @@
 //! Longhaul, a durable runtime for AI agents, as a library.
 //!
-//! [`Runtime::builder`] opens a store with agents, Rust functions, tools, models and context
-//! providers; `docs/library.md` starts with a complete program. A program depends on this crate
-//! only, not on the other Longhaul crates. Features: `mcp` (tools of MCP servers; on by default)
-//! and `server` (the HTTP API and the dashboard inside a program).
+//! A program opens a [`Runtime`] with a store and agents, submits a [`Task`] and starts a
+//! [`Worker`], which drives the run of the task to its end. Every step is journaled: a program that
+//! is killed and started again continues its runs.
+//!
+//! ```
+//! use longhaul::{Error, Runtime, Task};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Error> {
+//! let count = |request: longhaul::HandlerRequest, _progress| async move {
+//!     Ok(request.input::<String>()?.split_whitespace().count())
+//! };
+//! let runtime = Runtime::builder().store("sqlite::memory:").handler("count", count).open().await?;
+//! let worker = runtime.worker().spawn();
+//! let run = runtime.submit(Task::new("count").input("three short words")).await?;
+//! assert_eq!(run.wait().await?.data::<u32>()?, 3);
+//! worker.stop().await
+//! # }
+//! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | define an agent with a model, a prompt and tools | [`Agent`], [`tools`], [`models`] |
+//! | run a Rust function as an agent | [`RuntimeBuilder::handler`], [`Handler`] |
+//! | submit one task, or many at once | [`Runtime::submit`], [`Runtime::submit_all`] |
+//! | send an event of the program's world to an agent | [`Runtime::event`], [`context`] |
+//! | start runs at fixed times | [`Schedules`] |
+//! | execute the runs of one key one at a time | [`Task::lane`], [`Lane`] |
+//! | take tasks from a folder or another queue | [`inbox`] |
+//! | answer questions and approvals | [`Gates`] |
+//! | follow a run and read its result | [`RunHandle`], [`events`] |
+//!
+//! `docs/library.md` describes each with a complete program. A program depends on this crate only,
+//! not on the other Longhaul crates. Features: `mcp` (tools of MCP servers; on by default) and
+//! `server` (the HTTP API and the dashboard inside a program).
 //!
 //! This crate contains no business rules: it builds the concrete components and forwards requests
 //! to the engine.
 
 #![deny(missing_docs)]
 
+// The hidden modules are public for the `longhaul` binary. They are not part of the library.
 mod agent;
+#[doc(hidden)]
 pub mod agents;
+#[doc(hidden)]
 pub mod assemble;
 mod batch;
+#[doc(hidden)]
 pub mod config;
 pub mod context;
+#[doc(hidden)]
 pub mod ephemeral;
 mod error;
 mod event_builder;
@@ -24,23 +60,31 @@ mod gates;
 mod handler;
 pub mod inbox;
 mod lane;
+#[doc(hidden)]
 pub mod local_key;
+#[doc(hidden)]
 pub mod mcp;
 pub mod models;
 pub mod policy;
+#[doc(hidden)]
 pub mod private_file;
+#[doc(hidden)]
 pub mod process;
 mod project_file;
 mod run;
 mod runtime;
 mod runtime_state;
 mod schedules;
+#[doc(hidden)]
 pub mod server_marker;
+#[doc(hidden)]
 pub mod skills;
+#[doc(hidden)]
 pub mod spanned;
 mod submit;
 mod task;
 pub mod tools;
+#[doc(hidden)]
 pub mod trust;
 mod worker;
 

@@ -185,6 +185,17 @@ fn into_entry_stream(journal: JournalFollower) -> impl Stream<Item = Result<Entr
 }
 
 /// Stream of all journal entries of a run, from the first to the last.
+///
+/// ```
+/// # async fn example(run: longhaul::RunHandle) -> Result<(), longhaul::Error> {
+/// let mut events = run.events();
+/// while let Some(entry) = events.next().await {
+///     let entry = entry?;
+///     println!("{} {}", entry.seq, entry.event.kind());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct RunEvents(BoxStream<'static, Result<Entry, Error>>);
 
 impl RunEvents {

@@ -58,6 +58,17 @@ impl fmt::Debug for Runtime {
 }
 
 /// Effect of an answer to a gate (a question or approval that waits for a person).
+///
+/// ```
+/// use longhaul::AnswerOutcome;
+///
+/// fn describe(outcome: AnswerOutcome) -> &'static str {
+///     match outcome {
+///         AnswerOutcome::Closed(_) => "the run continues",
+///         AnswerOutcome::Voted(_) => "another person has to approve too",
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerOutcome {
     /// The answer closed the gate. The number is the position of the answer in the journal.

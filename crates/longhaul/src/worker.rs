@@ -346,8 +346,16 @@ async fn forward_journal_changes(services: &EngineServices) {
     }
 }
 
-/// Handle of a worker that runs in a background task, returned by [`Worker::spawn`]. If the handle is dropped, the worker releases
-/// its runs and ends, without anybody waiting for it.
+/// Handle of a worker that runs in a background task, returned by [`Worker::spawn`]. If the handle
+/// is dropped, the worker releases its runs and ends, without anybody waiting for it.
+///
+/// ```
+/// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
+/// let worker = runtime.worker().spawn();
+/// // The program submits tasks here.
+/// worker.stop().await
+/// # }
+/// ```
 #[must_use = "a worker stops when its handle is dropped"]
 #[derive(Debug)]
 pub struct WorkerHandle {

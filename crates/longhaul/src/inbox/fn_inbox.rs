@@ -11,6 +11,15 @@ type ClaimFn = Box<dyn Fn(&ClaimFilter) -> Vec<InboxTask> + Send + Sync>;
 type EndFn = Box<dyn Fn(&str, Result<&RunView, &TaskFailure>) + Send + Sync>;
 
 /// An inbox made of closures. Created by [`from_fn`].
+///
+/// ```
+/// # fn example(runtime: longhaul::Runtime) -> longhaul::WorkerHandle {
+/// use longhaul::inbox::{self, FnInbox};
+///
+/// let empty: FnInbox = inbox::from_fn("empty", |_filter| Vec::new());
+/// runtime.worker().source(empty).spawn()
+/// # }
+/// ```
 pub struct FnInbox {
     name: String,
     claim: ClaimFn,
