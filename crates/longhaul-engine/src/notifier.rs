@@ -1,20 +1,25 @@
-//! Notifies drivers in this process when a command or another process has changed their runs.
+//! Notifies drivers in this process when a command or another process has changed their runs, and
+//! workers when runs may be ready to be claimed.
 //!
 //! A notification is only a hint: the driver reads the journal to see what changed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::id::{RunId, Seq};
-use tokio::sync::Notify;
+use longhaul_core::port::tool::ClaimId;
+use tokio::sync::{Notify, watch};
 
 /// Registry of the drivers in this process, with a signal that runs may be ready to be claimed.
 /// Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
 pub struct DriverNotifier {
     drivers: Arc<Mutex<HashMap<RunId, Arc<DriverEntry>>>>,
-    ready: Arc<Notify>,
+    /// The claims under which a driver of this process drives a run, each with the signal that
+    /// stops the driver.
+    driven_claims: Arc<Mutex<BTreeMap<ClaimId, Arc<Notify>>>>,
+    ready: watch::Sender<()>,
 }
 
 /// Entry of one driver in the registry.
@@ -45,17 +50,43 @@ impl DriverNotifier {
         if let Some(entry) = entry {
             entry.changed.notify_one();
         }
-        self.ready.notify_one();
+        self.ready.send_replace(());
     }
 
     /// Signals that runs may be ready to be claimed.
     pub fn notify_work_available(&self) {
-        self.ready.notify_one();
+        self.ready.send_replace(());
     }
 
-    /// Waits for the signal that runs may be ready to be claimed.
-    pub async fn wait_for_work(&self) {
-        self.ready.notified().await;
+    /// Subscribes to the signal that runs may be ready to be claimed. Every subscriber gets every
+    /// signal that is sent from now on.
+    pub(crate) fn subscribe_to_work(&self) -> WorkSubscription {
+        WorkSubscription { _sender: self.ready.clone(), receiver: self.ready.subscribe() }
+    }
+
+    fn with_driven_claims<T>(&self, f: impl FnOnce(&mut BTreeMap<ClaimId, Arc<Notify>>) -> T) -> T {
+        f(&mut self.driven_claims.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Registers that a driver of this process drives a run under a claim. Dropping the returned
+    /// [`DrivenClaim`] removes the claim.
+    pub(crate) fn register_claim(&self, claim: ClaimId) -> DrivenClaim {
+        let stopped = Arc::<Notify>::default();
+        self.with_driven_claims(|claims| claims.insert(claim, Arc::clone(&stopped)));
+        DrivenClaim { notifier: self.clone(), claim, stopped }
+    }
+
+    /// Returns whether a driver of this process drives a run under this claim.
+    pub(crate) fn is_driven(&self, claim: ClaimId) -> bool {
+        self.with_driven_claims(|claims| claims.contains_key(&claim))
+    }
+
+    /// Stops the driver that drives a run under this claim, if it belongs to this process.
+    pub(crate) fn stop_driver(&self, claim: ClaimId) {
+        let stopped = self.with_driven_claims(|claims| claims.get(&claim).cloned());
+        if let Some(stopped) = stopped {
+            stopped.notify_one();
+        }
     }
 
     /// Notifies every driver that has not replayed its run's journal up to the last entry. `heads`
@@ -106,5 +137,72 @@ impl Drop for DriverRegistration {
                 drivers.remove(&self.run);
             }
         });
+    }
+}
+
+/// Subscription of a worker to the signal that runs may be ready to be claimed.
+#[derive(Debug)]
+pub(crate) struct WorkSubscription {
+    /// Keeps the channel open.
+    _sender: watch::Sender<()>,
+    receiver: watch::Receiver<()>,
+}
+
+impl WorkSubscription {
+    /// Waits for a signal that was sent since the last call. Several signals count as one.
+    pub(crate) async fn wait_for_work(&mut self) {
+        // An error is impossible: `self` holds a sender.
+        _ = self.receiver.changed().await;
+    }
+}
+
+/// Registration of a claim under which a driver drives a run, removed when this value is dropped.
+#[derive(Debug)]
+pub(crate) struct DrivenClaim {
+    notifier: DriverNotifier,
+    claim: ClaimId,
+    stopped: Arc<Notify>,
+}
+
+impl DrivenClaim {
+    /// Waits for the signal that the driver has to stop, because its claim was released.
+    pub(crate) async fn wait_for_stop(&self) {
+        self.stopped.notified().await;
+    }
+}
+
+impl Drop for DrivenClaim {
+    fn drop(&mut self) {
+        self.notifier.with_driven_claims(|claims| claims.remove(&self.claim));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::id::{Epoch, RunId};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_worker_gets_the_signal_that_runs_are_ready() {
+        let notifier = DriverNotifier::default();
+        let mut workers = [notifier.subscribe_to_work(), notifier.subscribe_to_work()];
+        notifier.notify_work_available();
+        for worker in &mut workers {
+            worker.wait_for_work().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stopped_driver_does_not_affect_the_next_claim_of_its_run() {
+        let notifier = DriverNotifier::default();
+        let claim = |epoch| ClaimId { run: RunId::from_bits(1), epoch: Epoch(epoch) };
+        let old = notifier.register_claim(claim(1));
+        notifier.stop_driver(claim(1));
+        let _new = notifier.register_claim(claim(2));
+        old.wait_for_stop().await;
+        drop(old);
+        assert!(!notifier.is_driven(claim(1)));
+        assert!(notifier.is_driven(claim(2)));
     }
 }

@@ -1,12 +1,13 @@
 //! Finds runs whose driver has stalled: their worker is alive, but nothing was appended to their
 //! journals for a long time although no call is running. Such a run is released, so that it is claimed
-//! again. The epoch of the new claim fences the old driver.
+//! again. The old driver is stopped, so that its permit is free; the epoch of the new claim fences it.
 
 use std::collections::BTreeMap;
 
 use longhaul_core::change::{Batch, Change, RunSchedulingUpdate};
 use longhaul_core::id::{RunId, Seq, WorkerId};
 use longhaul_core::port::store::{AppendRequest, AppendResult, JournalAuthor, WorkerLiveness};
+use longhaul_core::port::tool::ClaimId;
 use longhaul_core::time::Millis;
 
 use crate::error::Error;
@@ -54,8 +55,12 @@ impl StalledRunDetector {
         }
         self.seen = current;
         for (run, seen) in &self.seen {
-            if now.minus(seen.since) >= STALL_TIMEOUT {
-                release_if_stalled(services, *run, *seen).await?;
+            if now.minus(seen.since) < STALL_TIMEOUT {
+                continue;
+            }
+            // An error concerns one run, for example its journal; the others are still released.
+            if let Err(error) = release_if_stalled(services, *run, *seen).await {
+                tracing::warn!(%run, %error, "could not check whether the driver of the run has stalled");
             }
         }
         Ok(())
@@ -74,11 +79,8 @@ async fn release_if_stalled(
     }
     // Without an event: like a crash, the takeover counts towards the crash limit of the run. The
     // store refuses the release if the driver has appended something meanwhile.
-    let author = JournalAuthor::Driver {
-        worker: seen.worker,
-        epoch: folded.control().epoch,
-        after: seen.last_seq,
-    };
+    let epoch = folded.control().epoch;
+    let author = JournalAuthor::Driver { worker: seen.worker, epoch, after: seen.last_seq };
     let changes = vec![Change::UpdateScheduling(RunSchedulingUpdate::Release)];
     let batch = Batch { events: Vec::new(), changes };
     let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
@@ -88,6 +90,7 @@ async fn release_if_stalled(
             %run, worker = %seen.worker,
             "released a run: its driver has written nothing for 10 minutes and no call is running"
         );
+        services.notifier.stop_driver(ClaimId { run, epoch });
         services.notifier.notify_work_available();
     }
     Ok(())

@@ -56,12 +56,12 @@ pub struct Retention {
 pub(crate) async fn run_sweep_until_error(
     services: &EngineServices,
     retention: Retention,
+    stalled_runs: &mut StalledRunDetector,
 ) -> Result<(), Error> {
     let mut watch = services.store.watch_for_changes();
     let clock = &*services.clock;
     let mut repair_at = clock.monotonic_time();
     let mut prune_at = repair_at;
-    let mut stalled_runs = StalledRunDetector::default();
     loop {
         let fired = fire_due_timers(services).await?;
         let now = clock.monotonic_time();

@@ -11,6 +11,7 @@ mod suite {
     mod dispatch;
     mod events;
     mod external_tools;
+    mod filters;
     mod gates;
     mod harness;
     mod in_doubt;

@@ -93,11 +93,12 @@ impl Worker {
         self
     }
 
-    /// Sets a filter: the worker takes only tasks for which the function returns `true`. The
-    /// function must decide by the task alone, because it is not called again for a refused task
-    /// until the queue changes. It runs on a thread of its own. If it panics, or does not return
-    /// within a second, this worker does not take the task, and the log says so. Each waiting task
-    /// is read for the filter, so prefer [`types`](Self::types) if they suffice.
+    /// Sets a filter: the worker takes only tasks for which the function returns `true`. It is
+    /// called again for a refused task when the queue has changed, and from time to time. It runs
+    /// on a thread of its own. If it panics, or does not return within a second, this worker does
+    /// not take the task, and the log says so. While 32 calls have not returned, the worker takes
+    /// no tasks, logs an error each minute, and does not count as serving its inboxes. Each waiting
+    /// task is read for the filter, so prefer [`types`](Self::types) if they suffice.
     pub fn filter(mut self, accepts: impl Fn(&TaskSpec) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(TaskFilter::new(accepts));
         self

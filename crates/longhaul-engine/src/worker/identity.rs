@@ -2,6 +2,7 @@
 //!
 //! Invariant: worker ids are not reused. A worker whose lease has expired continues under a new id.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::id::{InboxName, WorkerId};
@@ -58,6 +59,8 @@ pub(super) struct HeartbeatSender {
     inboxes: Vec<InboxName>,
     types: Vec<String>,
     ttl: Millis,
+    /// Whether the worker claims runs. If not, its heartbeats name no inboxes.
+    is_claiming: Arc<AtomicBool>,
     current: Arc<Mutex<WorkerIdentity>>,
 }
 
@@ -79,6 +82,7 @@ impl HeartbeatSender {
             inboxes: options.inboxes.clone(),
             types: options.types.clone(),
             ttl: options.lease,
+            is_claiming: Arc::new(AtomicBool::new(true)),
         };
         heartbeats.send_heartbeat(false).await?;
         Ok(heartbeats)
@@ -87,6 +91,12 @@ impl HeartbeatSender {
     /// Returns the current identity of the worker.
     pub(super) fn current_identity(&self) -> WorkerIdentity {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets whether the worker claims runs. While it claims none, its heartbeats name no inboxes,
+    /// so that nobody takes its inboxes for served.
+    pub(super) fn set_claiming(&self, is_claiming: bool) {
+        self.is_claiming.store(is_claiming, Ordering::Relaxed);
     }
 
     /// Waits until the next heartbeat is due: after a third of the lease duration, or at once if
@@ -133,7 +143,10 @@ impl HeartbeatSender {
             worker: identity.worker,
             host: self.host.clone(),
             build: self.build.clone(),
-            inboxes: self.inboxes.clone(),
+            inboxes: match self.is_claiming.load(Ordering::Relaxed) {
+                true => self.inboxes.clone(),
+                false => Vec::new(),
+            },
             types: self.types.clone(),
             draining,
             ttl: self.ttl,

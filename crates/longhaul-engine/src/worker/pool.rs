@@ -2,14 +2,14 @@
 //!
 //! Invariant: a driver that fails or panics gives up its run.
 
-use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use longhaul_core::change::{Change, RunSchedulingUpdate};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
+use longhaul_core::port::tool::ClaimId;
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -20,7 +20,7 @@ use crate::drive::assignment::{DriveOutcome, RunAssignment};
 use crate::drive::drive_run;
 use crate::error::Error;
 use crate::hooks::WorkerHooks;
-use crate::services::EngineServices;
+use crate::services::{EngineServices, release_external_tools};
 
 /// Delay before the worker tries again to park a run whose driver failed.
 const PARK_RETRY_DELAY: Millis = Millis::from_secs(1);
@@ -39,36 +39,6 @@ pub(super) struct DriverPool {
     permits: Arc<Semaphore>,
     tasks: JoinSet<()>,
     empty_hooks: JoinSet<()>,
-    runs: DrivenRuns,
-}
-
-/// Ids of the runs that the worker drives. Cheap to clone; clones share state.
-#[derive(Debug, Clone, Default)]
-struct DrivenRuns(Arc<Mutex<BTreeSet<RunId>>>);
-
-impl DrivenRuns {
-    fn with_runs<T>(&self, f: impl FnOnce(&mut BTreeSet<RunId>) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Adds a run to the driven runs until the returned guard is dropped.
-    fn insert(&self, run: RunId) -> DrivenRunGuard {
-        self.with_runs(|runs| runs.insert(run));
-        DrivenRunGuard { runs: self.clone(), run }
-    }
-}
-
-/// Guard of a driven run. Dropping the guard removes the run from the driven runs.
-#[derive(Debug)]
-struct DrivenRunGuard {
-    runs: DrivenRuns,
-    run: RunId,
-}
-
-impl Drop for DrivenRunGuard {
-    fn drop(&mut self) {
-        self.runs.with_runs(|runs| runs.remove(&self.run));
-    }
 }
 
 impl DriverPool {
@@ -84,13 +54,7 @@ impl DriverPool {
             permits: Arc::new(Semaphore::new(concurrency)),
             tasks: JoinSet::new(),
             empty_hooks: JoinSet::new(),
-            runs: DrivenRuns::default(),
         }
-    }
-
-    /// Whether a driver of this worker drives the run.
-    pub(super) fn is_driving(&self, run: RunId) -> bool {
-        self.runs.with_runs(|runs| runs.contains(&run))
     }
 
     /// Acquires the permits that are free now, up to a maximum.
@@ -109,10 +73,15 @@ impl DriverPool {
     pub(super) fn start_driver(&mut self, assignment: RunAssignment) {
         let (services, hooks) = (self.services.clone(), Arc::clone(&self.hooks));
         let slot = assignment.permit.clone();
-        let entered = self.runs.insert(assignment.claim.run);
+        let claim = ClaimId { run: assignment.claim.run, epoch: assignment.claim.epoch };
+        let driven = services.notifier.register_claim(claim);
         self.tasks.spawn(async move {
-            drive_run_to_idle(&services, &*hooks, assignment).await;
-            drop((entered, slot));
+            tokio::select! {
+                biased;
+                () = driven.wait_for_stop() => release_external_tools(&services, claim).await,
+                () = drive_run_to_idle(&services, &*hooks, assignment) => {}
+            }
+            drop((driven, slot));
             // The lane may have advanced, or the run was released.
             services.notifier.notify_work_available();
         });

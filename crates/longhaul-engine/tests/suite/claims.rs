@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 
 use async_trait::async_trait;
 use longhaul_core::id::{InboxName, ResourceKey, RunId};
@@ -22,14 +22,17 @@ use crate::suite::harness::{TIMEOUT, TestEngine, engine_with};
 
 /// Records the order of the claimed runs, and counts the calls of `on_empty`.
 #[derive(Debug, Default)]
-struct ClaimLog {
+pub(crate) struct ClaimLog {
     claimed: Mutex<Vec<RunId>>,
     emptied: watch::Sender<usize>,
+    /// Number of calls of `on_empty` before the first run was claimed.
+    emptied_before_claim: OnceLock<usize>,
 }
 
 #[async_trait]
 impl WorkerHooks for ClaimLog {
     async fn on_run_claimed(&self, run: RunId) {
+        self.emptied_before_claim.get_or_init(|| *self.emptied.borrow());
         self.claimed.lock().unwrap().push(run);
     }
 
@@ -39,18 +42,18 @@ impl WorkerHooks for ClaimLog {
 }
 
 impl ClaimLog {
-    fn claimed(&self) -> Vec<RunId> {
+    pub(crate) fn claimed(&self) -> Vec<RunId> {
         self.claimed.lock().unwrap().clone()
     }
 
-    async fn emptied(&self, count: usize) {
+    pub(crate) async fn emptied(&self, count: usize) {
         let mut counts = self.emptied.subscribe();
         let reached = counts.wait_for(|now| *now >= count);
         tokio::time::timeout(TIMEOUT, reached).await.expect("the queue is emptied").unwrap();
     }
 }
 
-async fn submit(engine: &TestEngine, change: impl FnOnce(&mut Task)) -> RunId {
+pub(crate) async fn submit(engine: &TestEngine, change: impl FnOnce(&mut Task)) -> RunId {
     let mut task = Task::new("tester", "Do it.");
     change(&mut task);
     engine.longhaul.submit(task).await.unwrap()
@@ -60,12 +63,12 @@ fn inbox(name: &str) -> InboxName {
     InboxName::new(name).unwrap()
 }
 
-async fn status(engine: &TestEngine, run: RunId) -> Status {
+pub(crate) async fn status(engine: &TestEngine, run: RunId) -> Status {
     engine.longhaul.run_row(run).await.unwrap().status
 }
 
 /// Starts a worker that drives one run at a time.
-fn start(
+pub(crate) fn start(
     engine: &mut TestEngine,
     log: &Arc<ClaimLog>,
     filter: Option<TaskFilter>,
@@ -215,6 +218,20 @@ async fn the_empty_hook_is_called_once_per_emptying() {
     stop.request_drain();
     engine.worker_stopped().await;
     assert_eq!(*log.emptied.borrow(), 5, "at the start, and after each of the four runs");
+}
+
+#[tokio::test]
+async fn the_empty_hook_is_not_called_while_claims_are_refused() {
+    for filter in [None, Some(TaskFilter::new(|_| true))] {
+        let mut engine = engine_with([FakeReply::Text("done")]).build();
+        let run = engine.submit().await;
+        engine.store.refuse_claims(3);
+        let log = Arc::<ClaimLog>::default();
+        start(&mut engine, &log, filter, |_| {});
+        engine.ended(run).await;
+        log.emptied(1).await;
+        assert_eq!(log.emptied_before_claim.get(), Some(&0));
+    }
 }
 
 /// Hooks whose `on_start` blocks its thread until the sender is dropped.

@@ -12,7 +12,9 @@ use crate::suite::harness::{count, engine_with, outcome_text};
 
 #[tokio::test]
 async fn a_run_whose_driver_writes_nothing_is_released_and_driven_again() {
-    let engine = engine_with([FakeReply::Text("done")]).with_sim_clock().start();
+    let mut engine = engine_with([FakeReply::Text("done")]).with_sim_clock().build();
+    // The stalled driver has the only permit.
+    engine.spawn_worker(|options| options.concurrency = 1);
     engine.store.fail_append("run.prepared", StoreFault::Hang);
     let run = engine.submit().await;
     let journal = engine.advance_until(run, "run.completed").await;
@@ -46,5 +48,45 @@ async fn a_run_with_a_running_call_is_not_released() {
     latch.open();
     let journal = engine.advance_until(run, "run.completed").await;
     assert_eq!(count(&journal, "run.claimed"), 1);
+    assert_eq!(engine.longhaul.services().counters.stalled_runs(), 1);
+}
+
+#[tokio::test]
+async fn a_failed_sweep_does_not_restart_the_time_of_a_stalled_driver() {
+    let engine = engine_with([FakeReply::Text("done")]).with_sim_clock().start();
+    engine.store.fail_append("run.prepared", StoreFault::Hang);
+    let run = engine.submit().await;
+    let clock = engine.clock.as_ref().unwrap();
+    let advance = async |seconds: usize| {
+        for _ in 0..seconds {
+            clock.advance(Millis::from_secs(1));
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    advance(400).await;
+    engine.store.fail_timer_read(StoreFault::Busy);
+    advance(5).await;
+    assert!(engine.store.has_failed());
+    let journal = engine.advance_until(run, "run.completed").await;
+    let silent = journal[2].at.duration_since(journal[1].at);
+    assert!(silent < Millis::from_secs(700), "{silent:?}");
+}
+
+#[tokio::test]
+async fn a_stalled_run_is_released_although_the_journal_of_another_is_unreadable() {
+    let engine = engine_with([FakeReply::Text("done")]).with_sim_clock().start();
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        engine.store.fail_append("run.prepared", StoreFault::Hang);
+        let run = engine.submit().await;
+        engine.until(run, "run.claimed").await;
+        runs.push(run);
+    }
+    runs.sort_unstable();
+    engine.store.fail_reads_of_run(runs[0]);
+    let journal = engine.advance_until(runs[1], "run.completed").await;
+    assert_eq!(count(&journal, "run.recovered"), 1);
     assert_eq!(engine.longhaul.services().counters.stalled_runs(), 1);
 }

@@ -61,7 +61,12 @@ pub(crate) struct FailingStore {
     /// Number of conflicts that drivers get for appends without events.
     conflicts: AtomicUsize,
     claims: Mutex<VecDeque<StoreFault>>,
+    /// Number of claims that are refused, as if the worker were not live.
+    refused_claims: AtomicUsize,
     reads: Mutex<VecDeque<StoreFault>>,
+    timer_reads: Mutex<VecDeque<StoreFault>>,
+    /// Run whose journal can't be read.
+    unreadable: Mutex<Option<RunId>>,
     /// Whether agent definitions are not found.
     pub(crate) hides_definitions: AtomicBool,
     /// Number of times that the workers were listed.
@@ -75,7 +80,10 @@ impl FailingStore {
             appends: Mutex::default(),
             conflicts: AtomicUsize::new(0),
             claims: Mutex::default(),
+            refused_claims: AtomicUsize::new(0),
             reads: Mutex::default(),
+            timer_reads: Mutex::default(),
+            unreadable: Mutex::default(),
             hides_definitions: AtomicBool::new(false),
             worker_reads: AtomicUsize::new(0),
         }
@@ -104,6 +112,21 @@ impl FailingStore {
         self.claims.lock().unwrap().push_back(fault);
     }
 
+    /// Makes the next claims return no run, as if the worker were not live.
+    pub(crate) fn refuse_claims(&self, count: usize) {
+        self.refused_claims.store(count, Ordering::SeqCst);
+    }
+
+    /// Makes the next read of due timers fail.
+    pub(crate) fn fail_timer_read(&self, fault: StoreFault) {
+        self.timer_reads.lock().unwrap().push_back(fault);
+    }
+
+    /// Makes every read of this run's journal fail.
+    pub(crate) fn fail_reads_of_run(&self, run: RunId) {
+        *self.unreadable.lock().unwrap() = Some(run);
+    }
+
     /// Makes the next reads fail.
     pub(crate) fn fail_reads(&self, fault: StoreFault, count: usize) {
         let faults = std::iter::repeat_n(fault, count);
@@ -112,8 +135,11 @@ impl FailingStore {
 
     /// Whether every requested failure has happened.
     pub(crate) fn has_failed(&self) -> bool {
-        let appends = self.appends.lock().unwrap().is_empty();
-        appends && self.claims.lock().unwrap().is_empty() && self.reads.lock().unwrap().is_empty()
+        self.appends.lock().unwrap().is_empty()
+            && self.refused_claims.load(Ordering::SeqCst) == 0
+            && [&self.claims, &self.reads, &self.timer_reads]
+                .iter()
+                .all(|faults| faults.lock().unwrap().is_empty())
     }
 
     fn take_fault(&self, append: &AppendRequest) -> Option<StoreFault> {
@@ -137,6 +163,10 @@ impl Store for FailingStore {
     }
 
     async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
+        let fewer = |count: usize| count.checked_sub(1);
+        if self.refused_claims.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok() {
+            return Ok(Vec::new());
+        }
         let fault = self.claims.lock().unwrap().front().copied();
         if let Some(fault) = fault.filter(|fault| *fault != StoreFault::Lost) {
             self.claims.lock().unwrap().pop_front();
@@ -161,6 +191,9 @@ impl Store for FailingStore {
     }
 
     async fn read_journal(&self, request: JournalReadRequest) -> Result<JournalPage, StoreError> {
+        if *self.unreadable.lock().unwrap() == Some(request.run) {
+            return Err(StoreFault::Broken.error());
+        }
         let fault = self.reads.lock().unwrap().pop_front();
         match fault {
             Some(fault) => Err(fault.error()),
@@ -207,7 +240,11 @@ impl Store for FailingStore {
 #[async_trait]
 impl RecordStore for FailingStore {
     async fn due_timers(&self, limit: usize) -> Result<Vec<DueTimer>, StoreError> {
-        self.inner.due_timers(limit).await
+        let fault = self.timer_reads.lock().unwrap().pop_front();
+        match fault {
+            Some(fault) => Err(fault.error()),
+            None => self.inner.due_timers(limit).await,
+        }
     }
 
     async fn next_timer_due(&self) -> Result<Option<Timestamp>, StoreError> {

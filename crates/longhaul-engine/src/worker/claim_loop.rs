@@ -1,0 +1,254 @@
+//! The loop in which a worker claims runs until shutdown is requested.
+
+use longhaul_core::event::EVENT_FORMAT;
+use longhaul_core::port::queue::PeekRequest;
+use longhaul_core::port::store::{Claim, ClaimRequest, StoreError};
+use longhaul_core::port::tool::ClaimId;
+use longhaul_core::time::Millis;
+
+use crate::claim_release::release_run;
+use crate::drive_permit::DrivePermit;
+use crate::error::Error;
+use crate::notifier::WorkSubscription;
+use crate::services::EngineServices;
+use crate::shutdown::Shutdown;
+use crate::worker::filtered_queue::FilteredQueue;
+use crate::worker::identity::HeartbeatSender;
+use crate::worker::options::WorkerOptions;
+use crate::worker::pool::{DriverPool, Permits};
+
+/// Maximum number of runs that are claimed at once.
+const CLAIM_MAX: usize = 64;
+
+/// Delay before a failed access to the store is retried.
+pub(super) const STORE_RETRY_DELAY: Millis = Millis(500);
+
+/// The loop in which a worker claims runs.
+#[derive(Debug)]
+pub(super) struct ClaimLoop<'a> {
+    pub(super) services: &'a EngineServices,
+    pub(super) options: &'a WorkerOptions,
+    pub(super) heartbeats: &'a HeartbeatSender,
+    pub(super) shutdown: &'a Shutdown,
+    pub(super) pool: &'a mut DriverPool,
+    /// The queues as the filter sees them. `None` if the worker has no filter.
+    pub(super) filtered: Option<FilteredQueue>,
+    /// Number of claims so far. It chooses the inbox that is served first.
+    pub(super) turn: usize,
+    /// Whether a run was claimed since the hook `on_empty` was called last.
+    pub(super) has_claimed: bool,
+}
+
+/// Outcome of an attempt to claim runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClaimOutcome {
+    /// One run was claimed for each permit.
+    Full,
+    /// Some runs were claimed, but fewer than there are permits.
+    Some,
+    /// No run was found that this worker may claim.
+    Empty,
+    /// Nothing was claimed, although runs may be ready: the lease of the worker is not valid, the
+    /// store refused the claim, other workers were faster, or the filter can't be called.
+    Nothing,
+}
+
+impl ClaimLoop<'_> {
+    /// Claims runs until shutdown is requested.
+    pub(super) async fn claim_runs_until_shutdown(mut self) -> Result<(), Error> {
+        let mut work = self.services.notifier.subscribe_to_work();
+        // Set when the response to a claim was lost, so that runs may have been claimed without our
+        // knowledge.
+        let mut unsure = false;
+        while !self.shutdown.is_draining() {
+            if unsure {
+                let notifier = &self.services.notifier;
+                let is_lost = |claim| !notifier.is_driven(claim);
+                match release_claims(self.services, self.heartbeats, is_lost).await {
+                    Ok(()) => unsure = false,
+                    Err(error) => {
+                        self.wait_after_transient_error(error).await?;
+                        continue;
+                    }
+                }
+            }
+            let permits = self.pool.take_permits(CLAIM_MAX);
+            if !permits.is_empty() {
+                match self.claim_runs(permits).await {
+                    Ok(ClaimOutcome::Full) => continue,
+                    Ok(ClaimOutcome::Some | ClaimOutcome::Empty) if self.has_unread_runs() => {
+                        continue;
+                    }
+                    Ok(ClaimOutcome::Empty) if self.is_empty_hook_due() => {
+                        self.has_claimed = false;
+                        self.pool.start_empty_hook();
+                    }
+                    Ok(ClaimOutcome::Some | ClaimOutcome::Empty | ClaimOutcome::Nothing) => {}
+                    Err(error) => {
+                        if let Some(filtered) = &mut self.filtered {
+                            filtered.return_to_last_page();
+                        }
+                        self.wait_after_transient_error(error).await?;
+                        unsure = true;
+                        continue;
+                    }
+                }
+            }
+            let is_changed = tokio::select! {
+                biased;
+                () = self.shutdown.wait_for_drain() => return Ok(()),
+                is_changed = self.wait_for_change(&mut work) => is_changed,
+            };
+            if let Some(filtered) = &mut self.filtered {
+                filtered.prepare_next_page(is_changed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the queues may have changed, a driver has ended or the poll interval has passed.
+    /// Returns whether the queues may have changed.
+    async fn wait_for_change(&mut self, work: &mut WorkSubscription) -> bool {
+        let clock = &self.services.clock;
+        if let Some(filtered) = &self.filtered {
+            clock.sleep(filtered.delay_before_next_read()).await;
+        }
+        tokio::select! {
+            biased;
+            () = self.pool.wait_for_any_driver() => false,
+            () = work.wait_for_work() => true,
+            () = clock.sleep(self.options.poll) => false,
+        }
+    }
+
+    /// Claims at most one run per permit and starts their drivers.
+    async fn claim_runs(&mut self, permits: Permits) -> Result<ClaimOutcome, Error> {
+        let (identity, requested) = (self.heartbeats.current_identity(), permits.len());
+        // Every inbox is served first in turn, so that none starves.
+        let mut inboxes = self.options.inboxes.clone();
+        let first = self.turn.checked_rem(inboxes.len()).unwrap_or(0);
+        inboxes.rotate_left(first);
+        self.turn = self.turn.wrapping_add(1);
+        let prepare = async {
+            let may_begin = identity.lease.wait_until_valid().await;
+            let accepted = match &mut self.filtered {
+                Some(filtered) if may_begin => {
+                    Some(filtered.next_accepted_runs(&inboxes, requested).await?)
+                }
+                Some(_) | None => None,
+            };
+            Ok::<_, Error>((may_begin, accepted))
+        };
+        // Only this wait may be cancelled: a claim that was sent must be completed.
+        let (may_begin, only) = tokio::select! {
+            biased;
+            () = self.shutdown.wait_for_drain() => (false, None),
+            prepared = prepare => prepared?,
+        };
+        if !may_begin {
+            return Ok(ClaimOutcome::Nothing);
+        }
+        let accepted = only.as_ref().map(Vec::len);
+        if let Some(filtered) = &self.filtered {
+            self.heartbeats.set_claiming(!filtered.is_blocked());
+            if accepted == Some(0) {
+                let is_blocked = filtered.is_blocked();
+                return Ok(if is_blocked { ClaimOutcome::Nothing } else { ClaimOutcome::Empty });
+            }
+        }
+        let request = ClaimRequest {
+            worker: identity.worker,
+            inboxes,
+            types: self.options.types.clone(),
+            only,
+            limit: requested,
+            format: EVENT_FORMAT,
+            host: Some(self.options.host.clone()),
+        };
+        let claimed = self.services.store.claim_runs(request).await?;
+        let got = claimed.len();
+        if let Some(filtered) = self.filtered.as_mut().filter(|_| Some(got) < accepted) {
+            filtered.return_to_last_page();
+        }
+        self.has_claimed |= got > 0;
+        for (claim, permit) in claimed.into_iter().zip(permits) {
+            let permit = DrivePermit::new(permit);
+            self.pool.start_driver(identity.create_assignment(claim, self.shutdown, permit));
+        }
+        Ok(match got {
+            0 if accepted.is_some() || self.has_ready_run_before_empty_hook().await? => {
+                ClaimOutcome::Nothing
+            }
+            0 => ClaimOutcome::Empty,
+            _ if got == requested => ClaimOutcome::Full,
+            _ => ClaimOutcome::Some,
+        })
+    }
+
+    /// Returns whether the hook `on_empty` has to be called if no run is ready.
+    fn is_empty_hook_due(&self) -> bool {
+        self.has_claimed && self.pool.is_empty()
+    }
+
+    /// Returns whether a run is ready although a claim has returned none, because the store refused
+    /// the claim. Only checked if the hook `on_empty` would be called otherwise.
+    async fn has_ready_run_before_empty_hook(&self) -> Result<bool, Error> {
+        if !self.is_empty_hook_due() {
+            return Ok(false);
+        }
+        for inbox in &self.options.inboxes {
+            let request = PeekRequest {
+                inbox: inbox.clone(),
+                types: self.options.types.clone(),
+                format: EVENT_FORMAT,
+                host: Some(self.options.host.clone()),
+                after: None,
+                limit: 1,
+            };
+            if !self.services.store.peek_queue(request).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether there are queued runs that the filter has not seen.
+    fn has_unread_runs(&self) -> bool {
+        self.filtered.as_ref().is_some_and(|filtered| !filtered.is_at_end())
+    }
+
+    /// Waits a little if the error says that the store is busy or full. Any other error is
+    /// returned.
+    async fn wait_after_transient_error(&self, error: Error) -> Result<(), Error> {
+        let Error::Store(StoreError::Busy { .. } | StoreError::DiskFull { .. }) = error else {
+            return Err(error);
+        };
+        tracing::warn!(%error, "the store is busy; retrying the claim");
+        let clock = &self.services.clock;
+        clock.sleep(STORE_RETRY_DELAY).await;
+        Ok(())
+    }
+}
+
+/// Releases those runs claimed by this worker for which `is_released` is true: runs that it does
+/// not drive, because the response to the claim was lost or their driver was aborted. The runs are
+/// claimed again under a new epoch, in which certainly nothing was started.
+pub(super) async fn release_claims(
+    services: &EngineServices,
+    heartbeats: &HeartbeatSender,
+    is_released: impl Fn(ClaimId) -> bool,
+) -> Result<(), Error> {
+    let worker = heartbeats.current_identity().worker;
+    for (run, last_seq) in services.records.claimed_runs(worker).await? {
+        // Its driver may have ended meanwhile, and another worker may have claimed it.
+        let row = services.store.get_run(run).await?;
+        let Some(row) = row.filter(|row| row.worker == Some(worker)) else {
+            continue;
+        };
+        let epoch = row.epoch;
+        if is_released(ClaimId { run, epoch }) {
+            release_run(services, worker, &Claim { run, epoch, last_seq }).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! The ready runs that the task filter of a worker accepts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longhaul_core::event::{EVENT_FORMAT, Event};
+use longhaul_core::id::{InboxName, RunId, Seq};
+use longhaul_core::port::queue::{PeekRequest, QueuePosition};
+use longhaul_core::port::store::{JournalReadRequest, StoreError};
+use longhaul_core::task::TaskSpec;
+use longhaul_core::time::Millis;
+
+use crate::error::Error;
+use crate::services::EngineServices;
+use crate::worker::filter::{FilterCaller, FilterVerdict, TaskFilter};
+use crate::worker::options::WorkerOptions;
+
+/// Maximum number of queued runs that are read at once.
+const PEEK_MAX: usize = 64;
+
+/// Time after which a page ends early. Its accepted runs are claimed before the filter is called
+/// again.
+const PAGE_TIME_MAX: Millis = Millis::from_secs(1);
+
+/// Time after which reading starts again at the heads of the queues, even before their end, and
+/// maximum rest between two readings.
+const RESTART_INTERVAL: Millis = Millis::from_secs(5);
+
+/// Queues that have not changed are read again after this multiple of the time that reading took,
+/// so that a worker with nothing to do does not read all the time.
+const REREAD_FACTOR: u64 = 10;
+
+/// Maximum number of runs that are remembered because the filter failed for them.
+const FAILED_MAX: usize = 10_000;
+
+/// Minimum interval between two log messages which say that the filter can't be called.
+const NOT_CALLED_LOG_INTERVAL: Millis = Millis::from_secs(60);
+
+/// Reads the queues of a worker's inboxes page by page and keeps the runs that the filter accepts.
+/// It continues behind the last page, so that refused runs are not read again before the end of the
+/// queues is reached or they have changed.
+#[derive(Debug)]
+pub(super) struct FilteredQueue {
+    services: EngineServices,
+    types: Vec<String>,
+    host: String,
+    caller: FilterCaller,
+    cursors: BTreeMap<InboxName, Cursor>,
+    /// The cursors before the last page was read.
+    cursors_before_page: BTreeMap<InboxName, Cursor>,
+    /// Runs for which the filter panicked or blocked. It is not called again for them.
+    failed: BTreeSet<RunId>,
+    /// Monotonic time at which reading has started at the heads of the queues.
+    started: Millis,
+    /// Time that was spent on reading since then.
+    reading: Millis,
+    /// Whether the filter could not be called for a run of the last page.
+    is_blocked: bool,
+    /// Monotonic time of the last log message which says that the filter can't be called.
+    logged_not_called: Option<Millis>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Cursor {
+    last: Option<QueuePosition>,
+    is_at_end: bool,
+}
+
+impl FilteredQueue {
+    pub(super) fn new(
+        services: &EngineServices,
+        options: &WorkerOptions,
+        filter: TaskFilter,
+    ) -> Self {
+        Self {
+            services: services.clone(),
+            types: options.types.clone(),
+            host: options.host.clone(),
+            caller: FilterCaller::new(filter),
+            cursors: BTreeMap::new(),
+            cursors_before_page: BTreeMap::new(),
+            failed: BTreeSet::new(),
+            started: Millis(0),
+            reading: Millis(0),
+            is_blocked: false,
+            logged_not_called: None,
+        }
+    }
+
+    /// Lets the next page be read: behind the last one, or at the heads of the queues if they were
+    /// read to the end and have changed. Unchanged queues are read again from time to time, because
+    /// the filter may decide differently. A long queue that changes is also left before its end,
+    /// because runs with a higher priority may have arrived.
+    pub(super) fn prepare_next_page(&mut self, is_changed: bool) {
+        let now = self.services.clock.monotonic_time();
+        let passed = now.minus(self.started);
+        let is_due = match (self.is_at_end(), is_changed) {
+            (true, true) => true,
+            (true, false) => {
+                let rest = Millis(self.reading.0.saturating_mul(REREAD_FACTOR));
+                passed >= RESTART_INTERVAL.max(rest)
+            }
+            (false, true) => passed >= RESTART_INTERVAL,
+            (false, false) => false,
+        };
+        if is_due {
+            self.cursors.clear();
+            self.started = now;
+            self.reading = Millis(0);
+        }
+        for cursor in self.cursors.values_mut() {
+            cursor.is_at_end = false;
+        }
+    }
+
+    /// Lets the last page be read again, because its accepted runs were not claimed.
+    pub(super) fn return_to_last_page(&mut self) {
+        self.cursors.clone_from(&self.cursors_before_page);
+    }
+
+    /// Returns whether every queue was read to its end.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.cursors.values().all(|cursor| cursor.is_at_end)
+    }
+
+    /// Returns whether the filter could not be called for a run of the last page, because too many
+    /// earlier calls have not returned.
+    pub(super) const fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    /// Returns how long to wait after the queues were read: as long as reading took, so that a long
+    /// queue of refused runs is not read all the time.
+    pub(super) fn delay_before_next_read(&self) -> Millis {
+        if self.is_at_end() { self.reading.min(RESTART_INTERVAL) } else { Millis(0) }
+    }
+
+    /// Reads the next page of each inbox and returns at most `limit` runs that the filter accepts,
+    /// shared evenly by the inboxes.
+    pub(super) async fn next_accepted_runs(
+        &mut self,
+        inboxes: &[InboxName],
+        limit: usize,
+    ) -> Result<Vec<RunId>, Error> {
+        let started = self.services.clock.monotonic_time();
+        self.cursors_before_page.clone_from(&self.cursors);
+        self.is_blocked = false;
+        let mut accepted = Vec::new();
+        for (index, inbox) in inboxes.iter().enumerate() {
+            let share = (limit - accepted.len()).div_ceil(inboxes.len() - index);
+            let full = accepted.len() + share;
+            let mut cursor = self.cursors.get(inbox).copied().unwrap_or_default();
+            let page = match share == 0 || cursor.is_at_end || self.is_page_over(started) {
+                true => Vec::new(),
+                false => {
+                    let page = self.peek_queue(inbox, cursor.last).await?;
+                    cursor.is_at_end = page.len() < PEEK_MAX;
+                    page
+                }
+            };
+            for position in page {
+                if accepted.len() == full || self.is_page_over(started) {
+                    cursor.is_at_end = false;
+                    break;
+                }
+                match self.is_run_accepted(position.run).await? {
+                    Some(true) => accepted.push(position.run),
+                    Some(false) => {}
+                    None => {
+                        cursor.is_at_end = false;
+                        break;
+                    }
+                }
+                cursor.last = Some(position);
+            }
+            self.cursors.insert(inbox.clone(), cursor);
+        }
+        self.reading = self.reading.plus(self.services.clock.monotonic_time().minus(started));
+        Ok(accepted)
+    }
+
+    /// Returns whether a page that was started at this time ends before its last run.
+    fn is_page_over(&self, started: Millis) -> bool {
+        self.is_blocked || self.services.clock.monotonic_time().minus(started) >= PAGE_TIME_MAX
+    }
+
+    async fn peek_queue(
+        &self,
+        inbox: &InboxName,
+        after: Option<QueuePosition>,
+    ) -> Result<Vec<QueuePosition>, StoreError> {
+        let request = PeekRequest {
+            inbox: inbox.clone(),
+            types: self.types.clone(),
+            format: EVENT_FORMAT,
+            host: Some(self.host.clone()),
+            after,
+            limit: PEEK_MAX,
+        };
+        self.services.store.peek_queue(request).await
+    }
+
+    /// Returns whether the filter accepts the task of a run. `None` means that the filter could not
+    /// be called.
+    async fn is_run_accepted(&mut self, run: RunId) -> Result<Option<bool>, Error> {
+        if self.failed.contains(&run) {
+            return Ok(Some(false));
+        }
+        let failure = match self.read_task(run).await {
+            Ok(Some(task)) => match self.caller.call(&*self.services.clock, task).await {
+                FilterVerdict::Accepted => return Ok(Some(true)),
+                FilterVerdict::Refused => return Ok(Some(false)),
+                FilterVerdict::NotCalled(reason) => {
+                    self.is_blocked = true;
+                    self.log_not_called(&reason);
+                    return Ok(None);
+                }
+                FilterVerdict::Panicked(message) => format!("its task filter panicked: {message}"),
+                FilterVerdict::Blocked => "its task filter did not return within 1 s".to_owned(),
+            },
+            Ok(None) => "the journal of the run has no task".to_owned(),
+            Err(error @ StoreError::InvalidEvent { .. }) => error.to_string(),
+            Err(error) => return Err(error.into()),
+        };
+        tracing::error!(%run, "the worker does not claim the run, because {failure}");
+        if self.failed.len() == FAILED_MAX {
+            self.failed.clear();
+        }
+        self.failed.insert(run);
+        Ok(Some(false))
+    }
+
+    async fn read_task(&self, run: RunId) -> Result<Option<TaskSpec>, StoreError> {
+        let first = JournalReadRequest { run, after: Seq::START, limit: 1 };
+        let page = self.services.store.read_journal(first).await?;
+        let event = page.entries.into_iter().next().map(|entry| entry.event);
+        let Some(Event::RunCreated(created)) = event else {
+            return Ok(None);
+        };
+        Ok(Some(created.task))
+    }
+
+    fn log_not_called(&mut self, reason: &str) {
+        let now = self.services.clock.monotonic_time();
+        let is_recent = |logged: Millis| now.minus(logged) < NOT_CALLED_LOG_INTERVAL;
+        if !self.logged_not_called.is_some_and(is_recent) {
+            self.logged_not_called = Some(now);
+            tracing::error!(
+                "the worker claims no runs, because its task filter can't be called: {reason}"
+            );
+        }
+    }
+}
