@@ -54,7 +54,8 @@ impl WorkerHooks for RunPrintHooks {
     }
 
     async fn on_run_completed(&self, run: &RunRow) {
-        output::eprint_line(&format!("{}  completed  {} turns", run.id, run.turns));
+        let plural = if run.turns == 1 { "" } else { "s" };
+        output::eprint_line(&format!("{}  completed  {} turn{plural}", run.id, run.turns));
     }
 
     async fn on_run_failed(&self, run: &RunRow) {

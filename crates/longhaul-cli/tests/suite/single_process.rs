@@ -64,6 +64,18 @@ fn sigterm_and_sighup_save_the_run_like_ctrl_c() {
 }
 
 #[test]
+fn ctrl_c_stops_the_worker_after_it_has_counted_the_turns() {
+    let project = Project::new();
+    let run = project.submit("plain", "milk");
+    let output = project.run_and_interrupt(&["worker"], &["completed"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(
+        output.err.contains(&format!("{run}  completed  1 turn\nshutting down:")),
+        "{output:?}"
+    );
+}
+
+#[test]
 fn invalid_flags_are_refused_before_anything_is_created() {
     let project = Project::new();
     for (args, expected) in [

@@ -297,8 +297,8 @@ async fn callbacks_come_in_order_and_a_filter_leaves_tasks_to_others() {
     assert_eq!(low.view().await.unwrap().status, Status::Pending);
 }
 
-#[tokio::test]
-async fn a_signal_stops_the_worker_and_its_run_is_ready_at_once() {
+/// Stops a worker with a signal to this process, and checks that its run is ready at once.
+async fn stop_worker_by_signal(signal: &str) {
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);
     let builder = Runtime::builder().store("sqlite::memory:").handler("waits", move |_, _| {
@@ -325,7 +325,7 @@ async fn a_signal_stops_the_worker_and_its_run_is_ready_at_once() {
         tokio::task::yield_now().await;
     }
     let pid = std::process::id().to_string();
-    let sent = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+    let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
     assert!(sent.success());
     let stopped = timeout(Duration::from_secs(30), loops.join_next()).await;
     stopped.expect("the signal ends the loop").unwrap().unwrap().unwrap();
@@ -334,4 +334,12 @@ async fn a_signal_stops_the_worker_and_its_run_is_ready_at_once() {
     let ended = timeout(Duration::from_secs(10), run.wait()).await;
     assert_eq!(ended.expect("the run is claimed at once").unwrap().text().unwrap(), "Hello.");
     next.stop().await.unwrap();
+}
+
+/// One test for both signals, since each of them reaches every worker of the process.
+#[tokio::test]
+async fn sigterm_and_sigint_stop_the_worker_and_its_run_is_ready_at_once() {
+    for signal in ["-TERM", "-INT"] {
+        stop_worker_by_signal(signal).await;
+    }
 }
