@@ -10,11 +10,11 @@ use longhaul_core::time::Timestamp;
 use rusqlite::{Result, Row, params};
 
 use crate::sqlite::column::{
-    ENDED, LANE_WAIT, PARKED, READY, get_parsed, get_u32, limit_to_column,
+    ENDED, LANE_WAIT, PARKED, PAUSED, READY, get_parsed, get_u32, limit_to_column, to_json,
 };
 use crate::sqlite::error::RowChangeError;
 use crate::sqlite::queue::{make_run_ready, make_run_wait_for_lane, remove_run_from_queue};
-use crate::sqlite::timer::{ArmedTimer, arm_timer};
+use crate::sqlite::timer::{ArmedTimer, arm_timer, is_timer_set};
 use crate::sqlite::tx::Tx;
 
 /// Limit on the number of runs in a lane when a run enters it.
@@ -22,7 +22,7 @@ use crate::sqlite::tx::Tx;
 pub(crate) enum LaneDepthLimit {
     /// Maximum number of runs in the lane, including the entering run.
     Depth(u32),
-    /// No limit, for a run that has been in the lane before.
+    /// No limit, for a run that has been in the lane before, or that interrupts the runs in it.
     Unbounded,
 }
 
@@ -41,6 +41,11 @@ pub(crate) const SELECT_NEXT_IN_LANE: &str =
     "SELECT r.id, h.state, r.collect_ms FROM run r CROSS JOIN run_head h ON h.run = r.id
       WHERE r.lane = ?1 AND r.lane_position IS NOT NULL AND h.state <> 5
       ORDER BY r.lane_position LIMIT 1";
+
+/// Selects the run with the highest position in a lane below a given position.
+pub(crate) const SELECT_PREVIOUS_IN_LANE: &str = "SELECT r.id, r.lane_position, h.epoch = 0
+       FROM run r CROSS JOIN run_head h ON h.run = r.id
+      WHERE r.lane = ?1 AND r.lane_position < ?2 ORDER BY r.lane_position DESC LIMIT 1";
 
 /// Adds a run to the end of a lane and returns its position. The caller must store the position in
 /// the run's row, which may not exist yet.
@@ -125,6 +130,7 @@ pub(crate) fn promote_next_run(tx: &Tx<'_>, lane: &str) -> Result<()> {
 /// Makes a run ready that collects messages, or parks it until no message has arrived for
 /// `window_ms`. The last event of such a run is its last message.
 fn start_after_collect_window(tx: &Tx<'_>, run: RunId, window_ms: i64) -> Result<()> {
+    delete_start_timer(tx, run)?;
     let last: Option<i64> = tx.query_one(
         "SELECT j.at FROM run_head h JOIN journal j ON j.run = h.run AND j.seq = h.last_seq
           WHERE h.run = ?1 AND h.epoch = 0",
@@ -139,9 +145,31 @@ fn start_after_collect_window(tx: &Tx<'_>, run: RunId, window_ms: i64) -> Result
         "UPDATE run_head SET state = ?2, reason = 'collect' WHERE run = ?1",
         params![run.bytes(), PARKED],
     )?;
-    let timer = TimerId::derive(run.bits(), "collect", tx.now);
-    let fire_at = Timestamp::from_micros(due);
-    arm_timer(tx, &ArmedTimer { timer, run, fire_at, kind: &TimerKind::Start })
+    // Each due time has a timer of its own, so that a sweep that has read an earlier timer can't
+    // start the run.
+    let due = Timestamp::from_micros(due);
+    let timer = TimerId::derive(run.bits(), "collect", due);
+    arm_timer(tx, &ArmedTimer { timer, run, fire_at: due, kind: &TimerKind::Start })
+}
+
+/// Starts the collect window of a run anew, if the run is parked until its window has passed. Called
+/// when a message was appended to the run.
+pub(crate) fn restart_collect_window(tx: &Tx<'_>, run: RunId) -> Result<()> {
+    let window_ms = tx.query_one(
+        "SELECT r.collect_ms FROM run_head h JOIN run r ON r.id = h.run
+          WHERE h.run = ?1 AND h.epoch = 0 AND h.state = ?2 AND h.reason = 'collect'
+            AND r.collect_ms IS NOT NULL",
+        params![run.bytes(), PARKED],
+        |row| row.get(0),
+    )?;
+    window_ms.map_or(Ok(()), |window_ms| start_after_collect_window(tx, run, window_ms))
+}
+
+fn delete_start_timer(tx: &Tx<'_>, run: RunId) -> Result<()> {
+    tx.exec(
+        "DELETE FROM timer WHERE run = ?1 AND kind = ?2",
+        params![run.bytes(), to_json(&TimerKind::Start)?],
+    )
 }
 
 /// Refuses a run whose lane contains runs that it must not queue behind.
@@ -175,39 +203,55 @@ pub(crate) fn check_lane_entry_policy(
 
 /// Sets a timer for every run in the lane that cancels it, because `newer` interrupts it. The row of
 /// `newer` must not exist yet.
+///
+/// The runs are visited from the newest to the oldest. When a run that no worker has claimed has its
+/// timer already, so had all runs before it, because such a run never changes its position. So a
+/// burst of `n` runs sets `n` timers.
 pub(crate) fn interrupt_lane(tx: &Tx<'_>, lane: &LaneKey, newer: RunId) -> Result<()> {
-    let runs: Vec<[u8; 16]> = tx.query_all(
-        "SELECT id FROM run WHERE lane = ?1 AND lane_position IS NOT NULL",
-        params![lane.as_str()],
-        |row| row.get(0),
-    )?;
     let kind = TimerKind::LaneInterrupted(newer);
-    runs.into_iter().map(RunId::from_bytes).try_for_each(|run| {
-        let timer = TimerId::derive(newer.bits(), &format!("interrupt:{run}"), tx.now);
-        arm_timer(tx, &ArmedTimer { timer, run, fire_at: tx.now, kind: &kind })
-    })
+    let mut before = i64::MAX;
+    loop {
+        let next: Option<([u8; 16], i64, bool)> =
+            tx.query_one(SELECT_PREVIOUS_IN_LANE, params![lane.as_str(), before], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?;
+        let Some((run, position, is_unclaimed)) = next else {
+            return Ok(());
+        };
+        let run = RunId::from_bytes(run);
+        let timer = TimerId::derive(run.bits(), "interrupt", Timestamp::from_micros(0));
+        if !is_timer_set(tx, timer)? {
+            arm_timer(tx, &ArmedTimer { timer, run, fire_at: tx.now, kind: &kind })?;
+        } else if is_unclaimed {
+            return Ok(());
+        }
+        before = position;
+    }
 }
 
 /// Pauses or resumes a lane and returns its row. The head of a paused lane goes on if a worker has
-/// claimed it before, and otherwise waits again.
+/// claimed it before, and otherwise waits again. A run that is paused itself stays paused.
 pub(crate) fn set_lane_paused(tx: &Tx<'_>, lane: &LaneKey, paused: bool) -> Result<LaneRow> {
     tx.run(
         "INSERT INTO lane (lane, head, depth, next_position, paused) VALUES (?1, NULL, 0, 1, ?2)
          ON CONFLICT (lane) DO UPDATE SET paused = excluded.paused",
         params![lane.as_str(), paused],
     )?;
-    let head: Option<(Option<[u8; 16]>, bool)> = tx.query_one(
-        "SELECT l.head, h.run IS NOT NULL FROM lane l
-           LEFT JOIN run_head h ON h.run = l.head AND h.epoch = 0 AND h.state IN (?2, ?3)
+    let head: Option<(Option<[u8; 16]>, Option<i64>)> = tx.query_one(
+        "SELECT l.head, h.state FROM lane l
+           LEFT JOIN run_head h ON h.run = l.head AND h.epoch = 0 AND h.state IN (?2, ?3, ?4)
           WHERE l.lane = ?1",
-        params![lane.as_str(), READY, PARKED],
+        params![lane.as_str(), READY, PARKED, PAUSED],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
     match (head, paused) {
-        (Some((Some(unclaimed), true)), true) => {
+        (Some((Some(unclaimed), Some(state))), true) => {
             let run = RunId::from_bytes(unclaimed);
-            remove_run_from_queue(tx, run)?;
-            make_run_wait_for_lane(tx, run)?;
+            if state != PAUSED {
+                remove_run_from_queue(tx, run)?;
+                delete_start_timer(tx, run)?;
+                make_run_wait_for_lane(tx, run)?;
+            }
             tx.run("UPDATE lane SET head = NULL WHERE lane = ?1", params![lane.as_str()])?;
         }
         (Some((None, _)), false) => promote_next_run(tx, lane.as_str())?,

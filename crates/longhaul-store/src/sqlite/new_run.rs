@@ -138,10 +138,19 @@ pub(crate) fn create_run(
     let entered = match (task.start, lane) {
         (EarliestStart::Now, Some(lane)) => {
             check_lane_entry_policy(tx, lane, new_run.lane_entry)?;
-            if new_run.lane_entry == LaneEntryPolicy::Interrupt {
-                interrupt_lane(tx, lane, new_run.id)?;
-            }
-            Some(enter_lane(tx, new_run.id, lane, LaneDepthLimit::Depth(new_run.lane_depth_max))?)
+            let depth_limit = match new_run.lane_entry {
+                LaneEntryPolicy::Interrupt => {
+                    interrupt_lane(tx, lane, new_run.id)?;
+                    // The runs that fill the lane are about to be cancelled.
+                    LaneDepthLimit::Unbounded
+                }
+                LaneEntryPolicy::Enqueue
+                | LaneEntryPolicy::IfEmpty
+                | LaneEntryPolicy::IfNoneWaits { .. } => {
+                    LaneDepthLimit::Depth(new_run.lane_depth_max)
+                }
+            };
+            Some(enter_lane(tx, new_run.id, lane, depth_limit)?)
         }
         (EarliestStart::Now | EarliestStart::At(_) | EarliestStart::AfterBatch, _) => None,
     };

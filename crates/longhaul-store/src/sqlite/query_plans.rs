@@ -15,7 +15,7 @@ use crate::sqlite::global_log::{
 use crate::sqlite::heartbeat::SELECT_WORKERS;
 use crate::sqlite::idempotency::SELECT_KNOWN;
 use crate::sqlite::inbox::{CountedInboxes, count_failed_runs, count_open_runs};
-use crate::sqlite::lane::{SELECT_LANES, SELECT_NEXT_IN_LANE};
+use crate::sqlite::lane::{SELECT_LANES, SELECT_NEXT_IN_LANE, SELECT_PREVIOUS_IN_LANE};
 use crate::sqlite::note::{SEARCH_NOTES, SELECT_NOTES};
 use crate::sqlite::prune::SELECT_EXPIRED_RUNS;
 use crate::sqlite::records::SELECT_DUE_OUTBOX;
@@ -61,7 +61,10 @@ fn due_timers_use_their_index() {
 #[test]
 fn lane_promotion_uses_an_index() {
     let walk = "SEARCH r USING INDEX run_lane_position (lane=? AND lane_position>?)";
-    check_query_plan(SELECT_NEXT_IN_LANE, &[walk, "SEARCH h USING PRIMARY KEY (run=?)"]);
+    let head = "SEARCH h USING PRIMARY KEY (run=?)";
+    check_query_plan(SELECT_NEXT_IN_LANE, &[walk, head]);
+    let walk = "SEARCH r USING INDEX run_lane_position (lane=? AND lane_position<?)";
+    check_query_plan(SELECT_PREVIOUS_IN_LANE, &[walk, head]);
 }
 
 #[test]

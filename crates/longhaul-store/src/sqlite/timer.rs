@@ -62,6 +62,12 @@ pub(crate) fn arm_timer(tx: &Tx<'_>, armed: &ArmedTimer<'_>) -> Result<()> {
     )
 }
 
+/// Returns whether there is a timer with this id.
+pub(crate) fn is_timer_set(tx: &Tx<'_>, timer: TimerId) -> Result<bool> {
+    let sql = "SELECT 1 FROM timer WHERE timer = ?1";
+    Ok(tx.query_one(sql, params![timer.bytes()], |_| Ok(()))?.is_some())
+}
+
 /// Lists timers that are due, oldest first.
 pub(crate) fn due_timers(tx: &Tx<'_>, limit: usize) -> Result<Vec<DueTimer>> {
     let mut due = tx.query_all(

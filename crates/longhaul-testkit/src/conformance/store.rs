@@ -152,6 +152,7 @@ macro_rules! each_store_check {
                 lanes_are_listed_while_used
                 a_paused_lane_starts_no_run
                 a_paused_lane_lets_its_started_run_go_on
+                a_paused_lane_does_not_start_a_resumed_run
             }
             lane_entry {
                 a_run_enters_an_empty_lane_only

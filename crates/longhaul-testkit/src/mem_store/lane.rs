@@ -5,6 +5,7 @@
 use longhaul_core::change::{LaneEntryPolicy, TimerKind};
 use longhaul_core::id::{LaneKey, RunId, TimerId};
 use longhaul_core::port::store::{AppendRefusalReason, BusyLane};
+use longhaul_core::time::Timestamp;
 
 use crate::mem_store::rows::{State, Timer};
 use crate::mem_store::tx::{BrokenRule, ChangeResult, Tx, refuse};
@@ -14,7 +15,7 @@ use crate::mem_store::tx::{BrokenRule, ChangeResult, Tx, refuse};
 pub(crate) enum LaneLimit {
     /// Maximum number of runs in the lane, including this one.
     Depth(u32),
-    /// No limit: a run that was admitted once is admitted again.
+    /// No limit: the run was admitted before, or interrupts the runs in the lane.
     None,
 }
 
@@ -84,17 +85,22 @@ impl Tx<'_> {
     }
 
     /// Pauses or resumes a lane. The head of a paused lane goes on if a worker has claimed it
-    /// before, and otherwise waits again.
+    /// before, and otherwise waits again. A run that is paused itself stays paused.
     pub(crate) fn set_lane_paused(&mut self, key: &LaneKey, paused: bool) {
         let mut lane = self.tables.lanes.get(key).cloned().unwrap_or_default();
         lane.paused = paused;
         let unclaimed = lane.head.filter(|run| {
             self.tables.heads.get(run).is_some_and(|head| {
-                head.epoch.0 == 0 && matches!(head.state, State::Ready | State::Parked { .. })
+                let is_idle =
+                    matches!(head.state, State::Ready | State::Parked { .. } | State::Paused);
+                head.epoch.0 == 0 && is_idle
             })
         });
         if let (true, Some(run)) = (paused, unclaimed) {
-            self.set_state(run, State::LaneWait);
+            if self.tables.heads.get(&run).is_some_and(|head| head.state != State::Paused) {
+                self.disarm_start(run);
+                self.set_state(run, State::LaneWait);
+            }
             lane.head = None;
         }
         let is_free = lane.head.is_none();
@@ -130,6 +136,7 @@ impl Tx<'_> {
     /// Makes a run ready, unless it collects messages and the last one is too recent. The last
     /// event of such a run is its last message.
     fn start_after_window(&mut self, run: RunId) {
+        self.disarm_start(run);
         let head = self.tables.heads.get(&run).filter(|head| head.epoch.0 == 0);
         let due = head.and_then(|head| {
             let window = head.collect_window?;
@@ -141,8 +148,16 @@ impl Tx<'_> {
             Some(due) => {
                 self.set_state(run, State::Parked { reason: "collect", blocked: false });
                 let timer = Timer { run, due, kind: TimerKind::Start };
-                self.arm(TimerId::derive(run.bits(), "collect", self.now), timer);
+                self.arm(TimerId::derive(run.bits(), "collect", due), timer);
             }
+        }
+    }
+
+    /// Starts the collect window of a run anew, if the run is parked until its window has passed.
+    pub(crate) fn restart_collect_window(&mut self, run: RunId) {
+        let state = self.tables.heads.get(&run).map(|head| &head.state);
+        if matches!(state, Some(State::Parked { reason: "collect", .. })) {
+            self.start_after_window(run);
         }
     }
 
@@ -175,10 +190,15 @@ impl Tx<'_> {
         let Some(key) = lane else {
             return;
         };
-        for run in self.lane_runs(&key) {
-            let timer = TimerId::derive(newer.bits(), &format!("interrupt:{run}"), self.now);
-            let kind = TimerKind::LaneInterrupted(newer);
-            self.arm(timer, Timer { run, due: self.now, kind });
+        for run in self.lane_runs(&key).into_iter().rev() {
+            let timer = TimerId::derive(run.bits(), "interrupt", Timestamp::from_micros(0));
+            if !self.tables.timers.contains(&timer) {
+                let kind = TimerKind::LaneInterrupted(newer);
+                self.arm(timer, Timer { run, due: self.now, kind });
+            } else if self.tables.heads.get(&run).is_some_and(|head| head.epoch.0 == 0) {
+                // This run has not moved since it was interrupted, so the runs before it were, too.
+                return;
+            }
         }
     }
 

@@ -120,6 +120,7 @@ impl Tx<'_> {
                 self.check_lane_entry(id, lane_entry)?;
                 if lane_entry == LaneEntryPolicy::Interrupt {
                     self.interrupt_lane(id);
+                    return self.enter_lane(id, LaneLimit::None);
                 }
                 self.enter_lane(id, LaneLimit::Depth(lane_depth_max))
             }

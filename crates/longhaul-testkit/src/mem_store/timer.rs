@@ -2,7 +2,7 @@
 //! reports it does, and consumes the timer in the same batch.
 
 use longhaul_core::change::{TimerDueTime, TimerKind, TimerUpdate};
-use longhaul_core::id::TimerId;
+use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::policy::gate::{GateStatus, GateTimeoutAction};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::AppendRefusalReason;
@@ -39,6 +39,17 @@ impl Tx<'_> {
         }
         self.tables.due.insert((timer.due, id), ());
         self.tables.timers.insert(id, timer);
+    }
+
+    /// Removes the timer that starts a run.
+    pub(crate) fn disarm_start(&mut self, run: RunId) {
+        let is_start = |timer: &Timer| timer.run == run && timer.kind == TimerKind::Start;
+        let timers = self.tables.timers.iter().filter(|(_, timer)| is_start(timer));
+        let found: Vec<_> = timers.map(|(id, timer)| (*id, timer.due)).collect();
+        for (id, due) in found {
+            self.tables.timers.remove(&id);
+            self.tables.due.remove(&(due, id));
+        }
     }
 
     /// Returns the due timers, longest due first.

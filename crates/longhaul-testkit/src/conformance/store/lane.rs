@@ -293,6 +293,30 @@ pub async fn a_paused_lane_starts_no_run(fixture: StoreFixture) {
     assert_nothing_ready(&fixture, worker).await;
 }
 
+/// A paused run whose lane is paused, too, does not start when only the run is resumed.
+pub async fn a_paused_lane_does_not_start_a_resumed_run(fixture: StoreFixture) {
+    let worker = fixture.worker().await;
+    let runs = fixture.open_in_lane("a", 2).await;
+    let last = fixture.row(runs[0]).await.last_seq;
+    assert_appended(&fixture.append_as_closer(runs[0], last, pause_batch()).await);
+    set_paused(&fixture, "a", true).await;
+    fixture.assert_status(runs[0], Status::Paused, "").await;
+    assert_lane(&fixture, "a", None, 2).await;
+    // The paused run keeps its turn.
+    set_paused(&fixture, "a", false).await;
+    fixture.assert_status(runs[0], Status::Paused, "").await;
+    assert_nothing_ready(&fixture, worker).await;
+    set_paused(&fixture, "a", true).await;
+    assert_appended(&fixture.append_outside(runs[0], events_batch([resumed()])).await);
+    fixture.assert_status(runs[0], Status::Pending, "lane").await;
+    assert_nothing_ready(&fixture, worker).await;
+    fixture.assert_consistent().await;
+    set_paused(&fixture, "a", false).await;
+    for run in runs {
+        claim_run(&fixture, worker, run).await.end().await;
+    }
+}
+
 /// A run that has started goes on while its lane is paused, and its end promotes nobody.
 pub async fn a_paused_lane_lets_its_started_run_go_on(fixture: StoreFixture) {
     let worker = fixture.worker().await;

@@ -11,7 +11,7 @@ use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 
 use crate::conformance::store::batches::{
-    BatchExt as _, cancel_batch, fire_timer_batch, steer_batch,
+    BatchExt as _, cancel_batch, change_batch, fire_timer_batch, spend_timer, steer_batch,
 };
 use crate::conformance::store::fixture::{StoreFixture, assert_appended, lane_key, refused};
 
@@ -57,8 +57,26 @@ pub async fn a_waiting_run_collects_messages(fixture: StoreFixture) {
     // A message that is based on an old state of the run is refused.
     let late = fixture.append_as_closer(second, after, steer_batch(fixture.ids.steer(), "x")).await;
     assert_eq!(late, AppendResult::Conflict);
+    // A message begins the window anew, also for a sweep that has read the timer already.
+    fixture.advance(WINDOW);
+    let outdated = fixture.harness.records.due_timers(9).await.expect("due");
+    let after = fixture.row(second).await.last_seq;
+    let message = steer_batch(fixture.ids.steer(), "even more");
+    assert_appended(&fixture.append_as_closer(second, after, message).await);
+    let fired = fixture.append_outside(second, fire_timer_batch(outdated[0].timer)).await;
+    assert_eq!(refused(fired), AppendRefusalReason::TimerConsumed);
+    let due = fixture.harness.clock.now().plus(WINDOW);
+    assert_eq!(fixture.harness.records.next_timer_due().await.expect("next"), Some(due));
+    fixture.assert_status(second, Status::Pending, "collect").await;
+    // The window goes on in a lane that was paused in between.
+    for paused in [true, false] {
+        let lane = lane_key("a");
+        fixture.harness.records.set_lane_pause_state(&lane, paused).await.expect("pause");
+    }
+    fixture.assert_status(second, Status::Pending, "collect").await;
     fixture.advance(WINDOW);
     let timers = fixture.harness.records.due_timers(9).await.expect("due");
+    assert_eq!(timers.len(), 1);
     assert_eq!((timers[0].run, &timers[0].kind), (second, &TimerKind::Start));
     assert_appended(&fixture.append_outside(second, fire_timer_batch(timers[0].timer)).await);
     fixture.claim_one(worker).await.end().await;
@@ -87,6 +105,22 @@ pub async fn a_run_interrupts_its_lane(fixture: StoreFixture) {
     assert_eq!(cancelled, older);
     assert!(timers.iter().all(|timer| timer.kind == TimerKind::LaneInterrupted(newest)));
     fixture.assert_status(newest, Status::Pending, "lane").await;
+    // A run is cancelled once, however many newer runs there are. The lane is never full for them.
+    for count in 3..9 {
+        fixture.advance(Millis(5));
+        let newer = NewRun { lane_depth_max: 1, ..new_run(&fixture, LaneEntryPolicy::Interrupt) };
+        let created = CreateRunsOutcome::Created(vec![newer.id]);
+        assert_eq!(fixture.open_runs(vec![newer]).await, created);
+        let timers = fixture.harness.records.due_timers(99).await.expect("due");
+        assert_eq!(timers.len(), count);
+    }
+    // A run whose timer has fired is not cancelled again.
+    let timers = fixture.harness.records.due_timers(99).await.expect("due");
+    let fired = timers.iter().find(|timer| timer.run == older[0]).expect("the timer of the head");
+    let consumed = change_batch(spend_timer(fired.timer));
+    assert_appended(&fixture.append_outside(older[0], consumed).await);
+    create(&fixture, LaneEntryPolicy::Interrupt).await;
+    assert_eq!(fixture.harness.records.due_timers(99).await.expect("due").len(), 8);
 }
 
 /// The key of a task that was added to a run is remembered like the key of a new run.
