@@ -65,6 +65,7 @@ pub(crate) struct TestServerBuilder {
     replies: Vec<FakeReply>,
     clock: Option<SimClock>,
     options: ServerOptions,
+    defaults: RunPolicyDefaults,
 }
 
 /// Creates a configuration with these model replies. The tool `send` needs approval.
@@ -91,6 +92,7 @@ pub(crate) fn server_with(lines: impl IntoIterator<Item = FakeReply>) -> TestSer
         replies: lines.into_iter().collect(),
         clock: None,
         options: ServerOptions::new(Secret::new("lh_", [7; 32])),
+        defaults: RunPolicyDefaults::default(),
     }
 }
 
@@ -109,6 +111,12 @@ impl TestServerBuilder {
     /// Changes the server options.
     pub(crate) fn options(mut self, change: impl FnOnce(&mut ServerOptions)) -> Self {
         change(&mut self.options);
+        self
+    }
+
+    /// Sets the maximum number of runs in a lane.
+    pub(crate) fn lane_depth(mut self, max: u32) -> Self {
+        self.defaults.lane_depth_max = max;
         self
     }
 
@@ -167,7 +175,7 @@ impl TestServerBuilder {
         let services = self.services(&ring, &reads, &models);
         let mut agents = AgentRegistry::default();
         agents.register(self.agent);
-        let longhaul = Longhaul::new(services, agents, RunPolicyDefaults::default());
+        let longhaul = Longhaul::new(services, agents, self.defaults);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let key = self.options.local_key.reveal().to_owned();

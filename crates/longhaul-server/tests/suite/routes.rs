@@ -286,6 +286,24 @@ async fn a_task_of_a_busy_lane_is_added_or_refused() {
 }
 
 #[tokio::test]
+async fn a_task_of_a_full_lane_is_refused_until_a_run_has_left() {
+    let mut server = server_with([]).lane_depth(2).open().await;
+    let task =
+        |lane: &str| post("/v1/runs", &json!({ "agent": "tester", "input": "Hi.", "lane": lane }));
+    let first = check(&server, task("l1"), 201, &[]).await;
+    check(&server, task("l1"), 201, &[]).await;
+    let refused = server.send(task("l1")).await;
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let problem = refused.expect(429);
+    assert_eq!(problem["code"], "lane_full");
+    assert!(problem["detail"].as_str().unwrap().contains("`l1`"), "{problem}");
+    check(&server, task("l2"), 201, &[]).await;
+    server.spawn_worker();
+    server.ended(first["id"].as_str().unwrap()).await;
+    check(&server, task("l1"), 201, &[]).await;
+}
+
+#[tokio::test]
 async fn a_lane_is_paused_and_resumed() {
     let server = server_with([]).start().await;
     for path in ["/v1/lanes/a%2Fb", "/v1/lanes/a%2Fb/resume"] {
