@@ -124,6 +124,11 @@ impl Run {
         }
         let has_running_call = self.control.has_running_call();
         self.control.attempt_time.record_entry(entry, has_running_call);
+        if let Event::SteerDelivered(delivered) = &entry.event
+            && let Some(text) = self.control.queued_task_text(delivered.steer)
+        {
+            self.transcript.add_task_message(Message::user(text));
+        }
         let messages =
             self.control.apply_event(&entry.event).map_err(|why| replay_error(entry, why))?;
         if let Event::RunPrepared(preparation) = &entry.event {

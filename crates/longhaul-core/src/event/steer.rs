@@ -33,6 +33,9 @@ pub struct SteerMessage {
     pub delivery: SteerDelivery,
     /// Principal that wrote or edited the message.
     pub by: String,
+    /// Whether the message is a task that was added to the run because its lane was busy.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_task: bool,
 }
 
 /// A message was withdrawn before its delivery.

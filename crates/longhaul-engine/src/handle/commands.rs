@@ -24,7 +24,8 @@ impl Longhaul {
         by: &str,
     ) -> Result<SteerId, Error> {
         let steer = SteerId::from_bits(self.services.ids.next_id_bits());
-        let message = SteerMessage { steer, text: text.into(), delivery, by: by.to_owned() };
+        let by = by.to_owned();
+        let message = SteerMessage { steer, text: text.into(), delivery, by, is_task: false };
         self.send_command(run, RunCommand::Steer(message)).await?;
         Ok(steer)
     }

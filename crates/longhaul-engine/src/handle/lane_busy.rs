@@ -4,13 +4,15 @@
 //! would create the run. A message that arrives too late for a run is submitted again.
 
 use longhaul_core::change::{Blob, Change, NewRun};
+use longhaul_core::event::Event;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
-use longhaul_core::id::{RunId, SteerId};
+use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::LaneBusyPolicy;
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendRequest, AppendResult, BusyLane, CreateRunsOutcome,
     IdempotencyRecord, JournalAuthor, RunRow,
 };
+use longhaul_core::task::TaskSpec;
 use longhaul_run::DecideContext;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::submit::lane_entry;
@@ -83,19 +85,20 @@ impl Longhaul {
     ) -> Result<AddMessageOutcome, Error> {
         let collects = agent.lane_busy == LaneBusyPolicy::Collect;
         let target = if collects { Some(busy.last) } else { busy.head };
-        // A message has no context or history of its own, and a Rust function reads no messages.
-        let only_text = new.task.context.is_empty() && new.task.history.is_empty();
-        let Some(run) = target.filter(|_| only_text && !agent.fixed_model) else {
+        // A Rust function reads no messages.
+        let Some(run) = target.filter(|_| !agent.fixed_model) else {
             return Ok(AddMessageOutcome::Impossible);
         };
         let Some(row) = self.services.store.get_run(run).await? else {
             return Ok(AddMessageOutcome::Outdated);
         };
-        if row.agent != new.task.agent {
-            return Ok(AddMessageOutcome::Impossible);
-        }
         if row.status.is_terminal() || (collects && row.epoch.0 > 0) {
             return Ok(AddMessageOutcome::Outdated);
+        }
+        let first = self.read_run_journal(run, Seq::START, 1).await?;
+        match first.first().map(|entry| &entry.event) {
+            Some(Event::RunCreated(created)) if differs_in_text_only(&new.task, &created.task) => {}
+            Some(_) | None => return Ok(AddMessageOutcome::Impossible),
         }
         // The waiting run must not have started when it gets the message, so the append names the
         // last event of the run.
@@ -141,6 +144,7 @@ impl Longhaul {
             text,
             delivery: SteerDelivery::default(),
             by: task.submitter.clone().unwrap_or_default(),
+            is_task: true,
         };
         let now = self.services.records.now().await?;
         let snapshot = RunSnapshot { run: row.id, status: row.status };
@@ -149,4 +153,19 @@ impl Longhaul {
         let batch = decide_command(&snapshot, command, DecideContext::new(now)).ok();
         Ok(batch.map(|batch| AppendRequest { run: row.id, author, batch }))
     }
+}
+
+/// Whether a task can be a message to the run of another task. A message is only a text, so the rest
+/// of the task must be the same. Otherwise the task would get the conversation, the context or the
+/// budget of another task, or lose its own.
+fn differs_in_text_only(task: &TaskSpec, task_of_run: &TaskSpec) -> bool {
+    task.history.is_empty() && fields_besides_text(task) == fields_besides_text(task_of_run)
+}
+
+fn fields_besides_text(task: &TaskSpec) -> impl PartialEq {
+    (
+        (&task.agent, &task.inbox, &task.model, &task.policy.budget),
+        (&task.thread, &task.resource, &task.context),
+        (&task.actor, &task.links, &task.metadata, &task.tags, &task.source),
+    )
 }

@@ -232,6 +232,7 @@ async fn messages_to_a_run_are_stored_without_secrets() {
         text: text.to_owned(),
         delivery: AfterBatch,
         by: by.clone(),
+        is_task: false,
     };
     let once = longhaul.steer_once(run, message(7, SECRET)).await;
     once.unwrap();

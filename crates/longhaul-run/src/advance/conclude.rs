@@ -74,8 +74,8 @@ fn complete_run(
     output: RunOutput,
 ) -> Result<ControlFlow<()>, Rejection> {
     if let Some(thread) = decision.run.task.thread.clone() {
-        let task = decision.run.transcript.task_message().cloned();
-        let messages = task.into_iter().chain([Message::assistant(output.text.as_str())]).collect();
+        let tasks = decision.run.transcript.all_task_messages().cloned();
+        let messages = tasks.chain([Message::assistant(output.text.as_str())]).collect();
         decision.add_row_change(Change::AppendThread(NewThreadMessages { thread, messages }));
     }
     decision.record_event(Event::RunCompleted(Box::new(RunCompleted { output })))?;

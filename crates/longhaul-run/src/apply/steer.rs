@@ -2,6 +2,8 @@
 //!
 //! Invariant: a message leaves the queue only as delivered, dropped or withdrawn.
 
+use std::sync::Arc;
+
 use longhaul_core::event::steer::{SteerDelivered, SteerDelivery, SteerMessage};
 use longhaul_core::id::SteerId;
 use longhaul_core::message::Message;
@@ -19,8 +21,15 @@ impl ControlState {
             text: data.text.as_str().into(),
             delivery: data.delivery,
             answers,
+            is_task: data.is_task,
         });
         NO_MESSAGES
+    }
+
+    /// Returns the text of a queued message that is a task. `None` if it is an ordinary message.
+    pub(crate) fn queued_task_text(&self, id: SteerId) -> Option<Arc<str>> {
+        let steer = self.steers.iter().find(|steer| steer.id == id && steer.is_task)?;
+        Some(Arc::clone(&steer.text))
     }
 
     pub(super) fn apply_steer_changed(&mut self, data: &SteerMessage) -> ApplyResult {

@@ -133,6 +133,9 @@ pub struct QueuedSteer {
     /// Whether a person was being asked a question when the message arrived. Then the message is
     /// the answer.
     pub answers: bool,
+    /// Whether the message is a task that was added to the run.
+    #[serde(default)]
+    pub is_task: bool,
 }
 
 /// Numbers of retries of a run, which are independent of each other and of the run's attempts.

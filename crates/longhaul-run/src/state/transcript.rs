@@ -24,6 +24,10 @@ pub struct Transcript {
     messages: Arc<Vec<Arc<Message>>>,
     /// Message with the task's input. It is appended to the thread when the run completes.
     task_message: Option<Arc<Message>>,
+    /// Delivered messages that are tasks which were added to the run. They are appended to the
+    /// thread, too.
+    #[serde(default)]
+    added_task_messages: Vec<Arc<Message>>,
 }
 
 impl Default for Transcript {
@@ -35,6 +39,7 @@ impl Default for Transcript {
             models: Vec::new(),
             messages: Arc::default(),
             task_message: None,
+            added_task_messages: Vec::new(),
         }
     }
 }
@@ -81,6 +86,12 @@ impl Transcript {
         self.task_message.as_deref()
     }
 
+    /// Returns the message with the task's input, followed by the messages of the tasks that were
+    /// added to the run.
+    pub fn all_task_messages(&self) -> impl Iterator<Item = &Message> {
+        self.task_message.iter().chain(&self.added_task_messages).map(|message| &**message)
+    }
+
     /// Returns the approximate size of the conversation in a model request, in bytes.
     pub fn estimated_bytes(&self) -> u64 {
         self.messages.iter().map(|message| message.estimated_bytes()).sum()
@@ -93,6 +104,11 @@ impl Transcript {
         let all = std::iter::once(&preparation.model).chain(&preparation.fallbacks);
         self.models = all.cloned().collect();
         self.task_message = preparation.initial_messages.last().cloned().map(Arc::new);
+    }
+
+    /// Adds the message of a task that was added to the run.
+    pub(crate) fn add_task_message(&mut self, message: Message) {
+        self.added_task_messages.push(Arc::new(message));
     }
 
     /// Switches the run to another model.

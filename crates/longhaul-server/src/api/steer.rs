@@ -48,7 +48,7 @@ pub(crate) async fn send_steer(
             let text = body.text;
             let key = caller_scoped_idempotency_key(&caller.0, Some(key)).unwrap_or_default();
             let steer = derive_steer_id(&format!("{run}\n{by}\n{key}\n{delivery:?}\n{text}"));
-            let message = SteerMessage { steer, text, delivery, by };
+            let message = SteerMessage { steer, text, delivery, by, is_task: false };
             longhaul.steer_once(run, message).await?
         }
     };
@@ -102,6 +102,7 @@ pub(crate) async fn edit_queued_steer(
         text: body.text.unwrap_or(existing.text),
         delivery: body.delivery.unwrap_or(existing.delivery),
         by: caller.name().to_owned(),
+        is_task: false,
     };
     app.longhaul().update_steer(run, message).await?;
     ok_response(&find_steer(&app, run, steer).await?)

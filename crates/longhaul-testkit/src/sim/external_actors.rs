@@ -1,7 +1,7 @@
 //! Actions from outside the drivers: answers, messages, cancels and timers. All of them append
 //! as outsiders or closers.
 
-use longhaul_core::change::TimerKind;
+use longhaul_core::change::{LaneEntryPolicy, TimerKind};
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::run::RunControlRequest;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
@@ -11,7 +11,8 @@ use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateStatus,
 };
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, GateFilter, JournalAuthor, JournalReadRequest, RunFilter, RunRow,
+    AppendRequest, AppendResult, BusyLane, GateFilter, JournalAuthor, JournalReadRequest,
+    RunFilter, RunRow,
 };
 use longhaul_core::status::Status;
 use longhaul_core::usage::MicroUsd;
@@ -27,6 +28,15 @@ pub async fn send_command(
     run: RunId,
     command: RunCommand,
 ) -> Result<Option<AppendResult>, SimError> {
+    send_command_as(services, run, command, JournalAuthor::Outsider).await
+}
+
+async fn send_command_as(
+    services: &SimServices,
+    run: RunId,
+    command: RunCommand,
+    author: JournalAuthor,
+) -> Result<Option<AppendResult>, SimError> {
     let now = services.records.now().await?;
     let Some(row) = services.store.get_run(run).await? else {
         return Ok(None);
@@ -35,7 +45,6 @@ pub async fn send_command(
     let Ok(batch) = decide_command(&view, command, DecideContext::new(now)) else {
         return Ok(None);
     };
-    let author = JournalAuthor::Outsider;
     Ok(Some(services.store.append_to_journal(AppendRequest { run, author, batch }).await?))
 }
 
@@ -118,8 +127,32 @@ pub async fn steer(
         _ => SteerDelivery::FollowUp,
     };
     let text = "please hurry".to_owned();
-    let command = RunCommand::Steer(SteerMessage { steer, text, delivery, by: "anna".into() });
+    let by = "anna".into();
+    let command = RunCommand::Steer(SteerMessage { steer, text, delivery, by, is_task: false });
     Ok(matches!(send_command(services, run, command).await?, Some(AppendResult::Committed { .. })))
+}
+
+/// Adds a task to a run of its busy lane as a message: to the run that waits if tasks are collected,
+/// and otherwise to the run that holds the lane.
+pub async fn add_task(
+    services: &SimServices,
+    busy: &BusyLane,
+    lane_entry: LaneEntryPolicy,
+    steer: SteerId,
+) -> Result<(), SimError> {
+    let collects = matches!(lane_entry, LaneEntryPolicy::IfNoneWaits { .. });
+    let target = if collects { Some(busy.last) } else { busy.head };
+    let Some(run) = target else {
+        return Ok(());
+    };
+    let author = match services.store.get_run(run).await? {
+        Some(row) if collects => JournalAuthor::Closer { after: row.last_seq },
+        Some(_) | None => JournalAuthor::Outsider,
+    };
+    let (text, delivery, by) = ("and this".into(), SteerDelivery::AfterBatch, "anna".into());
+    let message = SteerMessage { steer, text, delivery, by, is_task: true };
+    send_command_as(services, run, RunCommand::Steer(message), author).await?;
+    Ok(())
 }
 
 /// Cancels a run as a caller would: closes it if it has no driver, otherwise appends the

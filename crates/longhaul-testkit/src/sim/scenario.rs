@@ -1,6 +1,7 @@
 //! Tasks for simulated runs: named scenarios that tests kill and record, and random ones
 //! generated from a seed.
 
+use longhaul_core::change::LaneEntryPolicy;
 use longhaul_core::id::{AgentName, IdError, InboxName, LaneKey, RunId};
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::effect::InDoubtPolicy;
@@ -140,6 +141,17 @@ pub fn random_task(rng: &mut SeededRng, run: RunId) -> Result<TaskSpec, IdError>
     }
     task.priority = rng.below(3) as i32;
     Ok(task)
+}
+
+/// Returns a random condition under which a run enters its lane.
+pub fn random_lane_entry(rng: &mut SeededRng) -> LaneEntryPolicy {
+    *rng.pick(&[
+        LaneEntryPolicy::Enqueue,
+        LaneEntryPolicy::Enqueue,
+        LaneEntryPolicy::IfEmpty,
+        LaneEntryPolicy::IfNoneWaits { window: Millis::from_secs(2) },
+        LaneEntryPolicy::Interrupt,
+    ])
 }
 
 fn random_policy(rng: &mut SeededRng) -> RunPolicy {

@@ -165,12 +165,21 @@ impl Simulation {
         }
         let id = self.ids.run();
         let task = scenario::random_task(&mut self.rng, id)?;
-        let request = self.cluster.factory.open_request(id, task)?;
-        if matches!(
-            self.cluster.services.store.create_runs(request).await?,
-            CreateRunsOutcome::Created(_)
-        ) {
-            self.opened.push(id);
+        let mut request = self.cluster.factory.open_request(id, task)?;
+        let lane_entry = scenario::random_lane_entry(&mut self.rng);
+        for run in &mut request.runs {
+            run.lane_entry = lane_entry;
+        }
+        let services = &self.cluster.services;
+        match services.store.create_runs(request).await? {
+            CreateRunsOutcome::Created(_) => self.opened.push(id),
+            CreateRunsOutcome::LaneBusy(busy) => {
+                let steer = self.ids.steer();
+                external_actors::add_task(services, &busy, lane_entry, steer).await?;
+            }
+            CreateRunsOutcome::Existing(_)
+            | CreateRunsOutcome::KeyReused
+            | CreateRunsOutcome::LaneFull(_) => {}
         }
         Ok(())
     }

@@ -89,6 +89,7 @@ impl TestRun {
                     text: text.into(),
                     delivery: inputs::delivery_of(delivery),
                     by: by(),
+                    is_task: false,
                 })
             }
             "unsteer" => RunCommand::WithdrawSteer {
@@ -102,6 +103,7 @@ impl TestRun {
                     text: text.into(),
                     delivery: inputs::delivery_of(delivery),
                     by: by(),
+                    is_task: false,
                 })
             }
             "cancel" => RunCommand::Cancel { by: by(), reason: rest.into() },

@@ -180,7 +180,8 @@ pub fn spend_timer(timer: TimerId) -> Change {
 pub fn steer_batch(steer: SteerId, text: &str) -> Batch {
     let by = "cli:anna".to_owned();
     let delivery = SteerDelivery::AfterBatch;
-    let message = SteerMessage { steer, text: text.to_owned(), delivery, by: by.clone() };
+    let message =
+        SteerMessage { steer, text: text.to_owned(), delivery, by: by.clone(), is_task: false };
     let row = SteerRow { steer, text: text.to_owned(), delivery, by, status: SteerStatus::Queued };
     events_batch([Event::SteerQueued(message)]).with_change(Change::QueueSteer(row))
 }

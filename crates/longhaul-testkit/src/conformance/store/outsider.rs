@@ -150,6 +150,7 @@ fn outsider_events(world: &StoreFixture) -> Vec<Event> {
         text: "hello".to_owned(),
         delivery: longhaul_core::event::steer::SteerDelivery::Interrupt,
         by: by(),
+        is_task: false,
     };
     let child =
         ChildEnded { child: world.ids.run(), outcome: RunOutcome::Cancelled("enough".to_owned()) };
