@@ -116,6 +116,16 @@ pub struct RetriedRun {
     pub run: RunId,
     /// Number of attempts of the task so far, including those of earlier retries.
     pub attempts: u32,
+    /// First run of the task, if the failed run is a retry itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<RunId>,
+}
+
+impl RetriedRun {
+    /// Returns the first run of the task, which all retries of the task go back to.
+    pub fn first_run(&self) -> RunId {
+        self.first.unwrap_or(self.run)
+    }
 }
 
 impl TaskSpec {

@@ -33,7 +33,11 @@ pub fn retry_failed_run(id: RunId, failed: &Run, submitter: String) -> Result<Ne
             task.root
         )));
     }
-    let retried = RetriedRun { run: failed.id(), attempts: failed.attempt() };
+    let retried = RetriedRun {
+        run: failed.id(),
+        attempts: failed.attempt(),
+        first: task.retry_of.map(|earlier| earlier.first_run()),
+    };
     let task = TaskSpec {
         root: id,
         start: EarliestStart::Now,

@@ -70,7 +70,7 @@ use crate::assemble::redactor::{ProjectRedactor, build_redactor};
 use crate::assemble::registrations::RuntimeRegistrations;
 use crate::assemble::trusted_tools::TrustCheckedTools;
 use crate::config::settings::{Config, StoreUrl};
-use crate::handler::tasks::HandlerTasks;
+use crate::handler::threads::HandlerThreads;
 use crate::mcp::file::McpFile;
 use crate::skills;
 use crate::trust::items::{SEND_MESSAGE_TOOL, SHELL_TOOL};
@@ -228,8 +228,8 @@ fn open_with_store_url(
     let out = OutboundTools::new(&config, &clock).map_err(AssembleError::Setting)?;
     let tools = register_store_tools(build_tools_without_shell(&config, &clock, &out)?, &store)?;
     let counters = EngineCounters::default();
-    let handler_tasks = HandlerTasks::new(Arc::clone(&clock), counters.clone());
-    let mut registered = registered.with_converted_handlers(&store, &handler_tasks)?;
+    let handler_threads = HandlerThreads::new(Arc::clone(&clock), counters.clone());
+    let mut registered = registered.with_converted_handlers(&store, &handler_threads)?;
     let tools = registered.extend_tool_registry(tools)?;
     with_agent_load_context(
         &config,

@@ -11,5 +11,5 @@ mod model;
 pub(crate) mod parts;
 pub(crate) mod request;
 pub(crate) mod response;
-pub(crate) mod tasks;
+pub(crate) mod threads;
 mod tool;

@@ -28,7 +28,7 @@ use crate::config;
 use crate::config::error::ConfigError;
 use crate::config::load::SettingOverride;
 use crate::config::process_env::ProcessEnv;
-use crate::handler::tasks::HandlerTasks;
+use crate::handler::threads::HandlerThreads;
 use crate::mcp::file::McpFile;
 
 /// Opens a runtime with the agents, tools and models that the program registered, and with the
@@ -92,8 +92,8 @@ pub(crate) fn open_without_project(
     };
     let store = Arc::new(longhaul_store::open_sqlite_store(store)?);
     let counters = EngineCounters::default();
-    let handler_tasks = HandlerTasks::new(Arc::clone(&clock), counters.clone());
-    let mut registered = registered.with_converted_handlers(&store, &handler_tasks)?;
+    let handler_threads = HandlerThreads::new(Arc::clone(&clock), counters.clone());
+    let mut registered = registered.with_converted_handlers(&store, &handler_threads)?;
     let tools =
         registered.extend_tool_registry(register_store_tools(ToolRegistry::new([])?, &store)?)?;
     let names: Vec<&str> = tools.tools().map(|tool| tool.spec().name.as_str()).collect();

@@ -26,7 +26,7 @@ use crate::config::built_in_providers::{CASSETTE_PROVIDER, DEFAULT_ALIAS, SCRIPT
 use crate::config::settings::Config;
 use crate::handler::function::Handler;
 use crate::handler::parts::convert_handler;
-use crate::handler::tasks::HandlerTasks;
+use crate::handler::threads::HandlerThreads;
 
 /// Everything that a program registers before it opens a runtime.
 #[derive(Debug, Default)]
@@ -97,17 +97,17 @@ impl RuntimeRegistrations {
     }
 
     /// Converts each handler (a Rust function that is registered as an agent) to an agent, a tool
-    /// and a model. `store` contains the journals that the model reads. The handlers run in `tasks`.
+    /// and a model. `store` contains the journals that the model reads. The handlers run on `threads`.
     pub(crate) fn with_converted_handlers<S>(
         mut self,
         store: &Arc<S>,
-        tasks: &HandlerTasks,
+        threads: &HandlerThreads,
     ) -> Result<Self, IdError>
     where
         S: Store + RecordStore + 'static,
     {
         for handler in std::mem::take(&mut self.handlers) {
-            let parts = convert_handler(handler, store.clone(), store.clone(), tasks)?;
+            let parts = convert_handler(handler, store.clone(), store.clone(), threads)?;
             self.agents.push(parts.agent);
             self.tools.push(parts.tool);
             self.models.insert(parts.model_name, parts.model);

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::handler::function::Handler;
 use crate::handler::model::{FINISH_TOOL, HandlerModel};
-use crate::handler::tasks::HandlerTasks;
+use crate::handler::threads::HandlerThreads;
 use crate::handler::tool::HandlerTool;
 
 /// Maximum duration of one call of a handler, unless its hard timeout is longer.
@@ -43,7 +43,7 @@ pub(crate) fn convert_handler(
     handler: Handler,
     store: Arc<dyn Store>,
     records: Arc<dyn RecordStore>,
-    tasks: &HandlerTasks,
+    threads: &HandlerThreads,
 ) -> Result<HandlerParts, IdError> {
     let tool = ToolName::new(format!("handler:{}", handler.name))?;
     let model_name = format!("handler/{}", handler.name);
@@ -90,7 +90,7 @@ pub(crate) fn convert_handler(
         function: handler.function,
         agent: agent.name.clone(),
         store,
-        tasks: tasks.clone(),
+        threads: threads.clone(),
     };
     Ok(HandlerParts { agent, tool: Arc::new(tool), model_name, model: Arc::new(model) })
 }

@@ -32,11 +32,12 @@ pub struct HandlerRequest {
     pub run: RunId,
     /// Input of the task, as JSON.
     pub input: RawJson,
-    /// Number of this call of the function in the run, starting at 1. Greater than 1 if a crash or a
-    /// timeout interrupted earlier calls, or if they failed transiently.
+    /// Number of this call of the function for the task, starting at 1. Greater than 1 if a crash or a
+    /// timeout interrupted earlier calls, if they failed transiently, or if a failed run is retried: the
+    /// attempts of the failed run count, too.
     pub attempt: u32,
-    /// Idempotency key: unique per run, and the same at every attempt. An external system can use
-    /// it to recognize a repeated request.
+    /// Idempotency key: unique per task, and the same at every attempt and in every retry of a failed
+    /// run. An external system can use it to recognize a repeated request.
     pub key: String,
     /// Type of the task.
     pub kind: Option<String>,

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::handler::function::HandlerFn;
 use crate::handler::journaled_calls::JournaledCalls;
 use crate::handler::request::HandlerRequest;
-use crate::handler::tasks::HandlerTasks;
+use crate::handler::threads::{HandlerCallError, HandlerThreads};
 
 /// Tool that calls the handler's function.
 pub(crate) struct HandlerTool {
@@ -24,7 +24,7 @@ pub(crate) struct HandlerTool {
     pub(crate) function: Arc<HandlerFn>,
     pub(crate) agent: AgentName,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) tasks: HandlerTasks,
+    pub(crate) threads: HandlerThreads,
 }
 
 impl fmt::Debug for HandlerTool {
@@ -42,18 +42,24 @@ impl HandlerTool {
         let is_own =
             |agent: &AgentName, model: Option<&String>| *agent == self.agent && model.is_none();
         match journaled.task {
-            Some(task) if is_own(&task.agent, task.model.as_ref()) => Ok(HandlerRequest {
-                run: ctx.run,
-                input: task.input,
-                attempt: journaled.starts.max(1),
-                key: ctx.run.to_string(),
-                kind: task.kind,
-                actor: task.actor,
-                links: task.links,
-                metadata: task.metadata,
-                thread: task.thread,
-                resource: task.resource,
-            }),
+            Some(task) if is_own(&task.agent, task.model.as_ref()) => {
+                let (first_run, earlier) = match task.retry_of {
+                    Some(retried) => (retried.first_run(), retried.attempts),
+                    None => (ctx.run, 0),
+                };
+                Ok(HandlerRequest {
+                    run: ctx.run,
+                    input: task.input,
+                    attempt: earlier.saturating_add(journaled.starts.max(1)),
+                    key: first_run.to_string(),
+                    kind: task.kind,
+                    actor: task.actor,
+                    links: task.links,
+                    metadata: task.metadata,
+                    thread: task.thread,
+                    resource: task.resource,
+                })
+            }
             Some(_) | None => Err(ToolFailure::new(format!(
                 "this function belongs to the agent `{}`: no other agent can call it",
                 self.agent
@@ -76,18 +82,20 @@ impl Tool for HandlerTool {
         let request = self.request(ctx).await?;
         let (function, progress) = (Arc::clone(&self.function), Arc::clone(&ctx.progress));
         let call = async move { function(request, progress).await };
-        match self.tasks.run_handler_call((self.agent.as_str(), ctx.run), call).await {
-            Some(Ok(Ok(result))) => Ok(ToolOutput::text(result.0)),
-            Some(Ok(Err(error))) if error.is_transient() => {
+        match self.threads.run_handler_call(self.agent.as_str(), ctx.run, call).await {
+            Ok(Ok(result)) => Ok(ToolOutput::text(result.0)),
+            Ok(Err(error)) if error.is_transient() => {
                 Err(ToolFailure::transient(error.into_message()))
             }
-            Some(Ok(Err(error))) => Err(ToolFailure::new(error.into_message())),
+            Ok(Err(error)) => Err(ToolFailure::new(error.into_message())),
+            Err(HandlerCallError::NotStarted(error)) => Err(ToolFailure::transient(format!(
+                "the thread of the handler can't be started: {error}"
+            ))),
             // The engine reports the panic as the result of the call.
-            Some(Err(error)) => match error.try_into_panic() {
-                Ok(panic) => resume_unwind(panic),
-                Err(error) => Err(ToolFailure::outcome_unknown(error.to_string())),
-            },
-            None => Err(ToolFailure::outcome_unknown("the task of the handler is gone")),
+            Err(HandlerCallError::Panicked(payload)) => resume_unwind(payload),
+            Err(HandlerCallError::NoResult) => Err(ToolFailure::outcome_unknown(
+                "the thread of the handler ended without a result",
+            )),
         }
     }
 }

@@ -79,8 +79,19 @@ async fn a_hard_timeout_ends_the_attempt_and_the_next_one_gets_the_same_key() {
     assert_eq!(*keys.lock().unwrap(), [(1, key.clone()), (2, key)]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_handler_that_does_not_yield_is_counted_and_its_late_result_is_dropped() {
+/// Waits until this number of handlers is stuck.
+async fn wait_for_stuck_handlers(runtime: &Runtime, count: usize) {
+    let waiting = async {
+        while runtime.stuck_handlers() != count {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, waiting).await.expect("this number of handlers is stuck");
+}
+
+// On a runtime with one thread, which a blocked handler must not take away from timers and other runs.
+#[tokio::test(flavor = "current_thread")]
+async fn blocked_handlers_are_counted_their_results_dropped_and_other_runs_completed() {
     let (release, released) = mpsc::channel::<()>();
     let released = Arc::new(Mutex::new(released));
     let calls = Arc::new(AtomicU32::new(0));
@@ -94,23 +105,47 @@ async fn a_handler_that_does_not_yield_is_counted_and_its_late_result_is_dropped
             Ok("late")
         }
     });
-    let stuck = stuck.hard_timeout(Duration::from_millis(100)).max_retries(0);
-    let (runtime, done) = run_to_end(Runtime::builder().register(stuck), Task::new("stuck")).await;
+    let stuck = stuck.hard_timeout(Duration::from_millis(100)).max_retries(1);
+    let builder = Runtime::builder().register(stuck);
+    let builder = builder.handler("quick", |request, _| async move { Ok(request.attempt) });
+    let (runtime, done) = run_to_end(builder, Task::new("stuck")).await;
     assert_eq!(done.status, Status::Failed);
     assert_eq!(done.error.unwrap().code, "timeout");
-    let until = |count: usize| {
-        let runtime = runtime.clone();
-        tokio::time::timeout(TIMEOUT, async move {
-            while runtime.stuck_handlers() != count {
-                tokio::task::yield_now().await;
-            }
-        })
-    };
-    until(1).await.expect("the stuck handler is counted");
+    wait_for_stuck_handlers(&runtime, 2).await;
+    let worker = runtime.worker().spawn();
+    let quick = runtime.submit(Task::new("quick")).await.unwrap().wait().await.unwrap();
+    assert_eq!(quick.data::<u32>().unwrap(), 1);
+    worker.stop().await.unwrap();
+    assert_eq!(runtime.stuck_handlers(), 2);
     drop(release);
-    until(0).await.expect("the handler has returned");
+    wait_for_stuck_handlers(&runtime, 0).await;
     assert_eq!(runtime.run(done.id).view().await.unwrap().status, Status::Failed);
-    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_retried_run_gets_the_key_of_the_first_run_and_counts_its_attempts() {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&calls);
+    let pay = Handler::new("pay", move |request, _| {
+        seen.lock().unwrap().push((request.attempt, request.key));
+        async move {
+            match request.attempt {
+                1 | 2 => Err(HandlerError::transient("busy")),
+                3 => Err(HandlerError::permanent("closed")),
+                attempt => Ok(attempt),
+            }
+        }
+    });
+    let (runtime, first) = run_to_end(Runtime::builder().register(pay), Task::new("pay")).await;
+    let worker = runtime.worker().spawn();
+    let second = runtime.run(first.id).retry().await.unwrap().wait().await.unwrap();
+    assert_eq!(second.error.unwrap().message, "closed");
+    let third = runtime.run(second.id).retry().await.unwrap().wait().await.unwrap();
+    assert_eq!(third.data::<u32>().unwrap(), 4);
+    worker.stop().await.unwrap();
+    let key = first.id.to_string();
+    assert_eq!(*calls.lock().unwrap(), [1, 2, 3, 4].map(|attempt| (attempt, key.clone())));
 }
 
 #[tokio::test]

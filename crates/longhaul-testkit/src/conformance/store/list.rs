@@ -83,7 +83,9 @@ pub async fn retried_runs_can_be_left_out(fixture: StoreFixture) {
         held.append_ok(failed_batch()).await;
         failed.push(held.run);
     }
-    fixture.open(|task| task.retry_of = Some(RetriedRun { run: failed[1], attempts: 1 })).await;
+    fixture
+        .open(|task| task.retry_of = Some(RetriedRun { run: failed[1], attempts: 1, first: None }))
+        .await;
     let with = RunFilter { statuses: vec![Status::Failed], ..all() };
     let without = RunFilter { not_retried: true, ..with.clone() };
     assert_eq!(ids(&fixture, with.clone()).await, [failed[1], failed[0]]);
@@ -125,7 +127,7 @@ pub async fn runs_are_counted_by_inbox(fixture: StoreFixture) {
     assert_eq!(count(None).await, [mail.clone(), counts("main", [0, 1, 1, 1])]);
     assert_eq!(count(Some("mail")).await, std::slice::from_ref(&mail));
     assert_eq!(count(Some("other")).await, []);
-    let retried = RetriedRun { run: held[1].run, attempts: 1 };
+    let retried = RetriedRun { run: held[1].run, attempts: 1, first: None };
     fixture.open(|task| task.retry_of = Some(retried)).await;
     assert_eq!(count(None).await, [mail, counts("main", [1, 1, 1, 0])]);
 }

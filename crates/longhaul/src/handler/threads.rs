@@ -1,0 +1,165 @@
+//! The threads on which handlers run.
+//!
+//! Each call has a thread of its own, so that a function that does not yield blocks no thread of the
+//! async runtime. Such a function can't be aborted: its call ends, its late result is dropped, and it
+//! is counted and logged until it returns.
+
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
+
+use longhaul_core::id::RunId;
+use longhaul_core::time::{Clock, Millis};
+use longhaul_engine::counters::EngineCounters;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+/// Time that an aborted function has to yield before it counts as stuck.
+const ABORT_GRACE: Millis = Millis::from_secs(1);
+
+/// Name of the threads, as debuggers and panic messages show it.
+const THREAD_NAME: &str = "longhaul-handler";
+
+/// Runs handlers on threads. Cheap to clone; clones share state.
+#[derive(Debug, Clone)]
+pub(crate) struct HandlerThreads {
+    clock: Arc<dyn Clock>,
+    counters: EngineCounters,
+    /// Async tasks that wait for functions that were aborted.
+    watchers: Arc<Mutex<JoinSet<()>>>,
+}
+
+/// Reason why a call of a handler has no result.
+#[derive(Debug)]
+pub(crate) enum HandlerCallError {
+    /// The thread could not be started, so the function was not called.
+    NotStarted(io::Error),
+    /// The function panicked with this payload.
+    Panicked(Box<dyn Any + Send>),
+    /// The thread ended without a result.
+    NoResult,
+}
+
+impl HandlerThreads {
+    /// Creates threads whose stuck functions are counted by `counters`.
+    pub(crate) fn new(clock: Arc<dyn Clock>, counters: EngineCounters) -> Self {
+        Self { clock, counters, watchers: Arc::default() }
+    }
+
+    /// Runs a call of the function of `handler` on a thread of its own. Dropping the returned future
+    /// aborts the call.
+    pub(crate) async fn run_handler_call<T: Send + 'static>(
+        &self,
+        handler: &str,
+        run: RunId,
+        call: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, HandlerCallError> {
+        let (abort, aborted) = oneshot::channel();
+        let result = spawn_call_thread(call, aborted).map_err(HandlerCallError::NotStarted)?;
+        let mut guard = AbortGuard {
+            owner: self,
+            handler,
+            run,
+            call: Some(RunningCall { result, _abort: abort }),
+        };
+        let ended = match &mut guard.call {
+            Some(call) => (&mut call.result).await,
+            None => return Err(HandlerCallError::NoResult),
+        };
+        guard.call = None;
+        match ended {
+            Ok(CallEnd::Returned(value)) => Ok(value),
+            Ok(CallEnd::Panicked(payload)) => Err(HandlerCallError::Panicked(payload)),
+            Ok(CallEnd::Aborted) | Err(_) => Err(HandlerCallError::NoResult),
+        }
+    }
+
+    /// Waits in the background until an aborted call has ended, and counts it as stuck meanwhile.
+    fn watch_aborted_call<T: Send + 'static>(
+        &self,
+        handler: String,
+        run: RunId,
+        mut result: oneshot::Receiver<CallEnd<T>>,
+    ) {
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let (clock, counters) = (Arc::clone(&self.clock), self.counters.clone());
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        while watchers.try_join_next().is_some() {}
+        let watcher = async move {
+            tokio::select! {
+                biased;
+                _ = &mut result => return,
+                () = clock.sleep(ABORT_GRACE) => {}
+            }
+            tracing::error!(
+                handler, %run,
+                "the handler was aborted, but does not yield: its thread is blocked until it returns"
+            );
+            let stuck = counters.count_stuck_handler();
+            _ = result.await;
+            drop(stuck);
+            tracing::warn!(handler, %run, "the stuck handler has returned; its result is dropped");
+        };
+        watchers.spawn_on(watcher, &runtime);
+    }
+}
+
+/// How a call ended on its thread.
+enum CallEnd<T> {
+    Returned(T),
+    Panicked(Box<dyn Any + Send>),
+    Aborted,
+}
+
+/// A call that runs on a thread. Dropping it aborts the call.
+struct RunningCall<T> {
+    result: oneshot::Receiver<CallEnd<T>>,
+    _abort: oneshot::Sender<()>,
+}
+
+/// Starts a thread that runs a call until it ends, or until the sender of `aborted` is dropped.
+///
+/// The thread is neither a worker thread of the async runtime, which a blocked call would take away
+/// from other runs, nor one of its blocking pool, which the end of the program would wait for.
+fn spawn_call_thread<T: Send + 'static>(
+    call: impl Future<Output = T> + Send + 'static,
+    aborted: oneshot::Receiver<()>,
+) -> io::Result<oneshot::Receiver<CallEnd<T>>> {
+    let runtime = Handle::current();
+    let (sender, result) = oneshot::channel();
+    let run_call = move || {
+        let call = async move {
+            tokio::select! {
+                biased;
+                _ = aborted => CallEnd::Aborted,
+                value = call => CallEnd::Returned(value),
+            }
+        };
+        let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(call)));
+        // Nobody waits for the result of an aborted call.
+        _ = sender.send(ended.unwrap_or_else(CallEnd::Panicked));
+    };
+    Builder::new().name(THREAD_NAME.to_owned()).spawn(run_call)?;
+    Ok(result)
+}
+
+/// Guard that aborts a call when it is dropped.
+struct AbortGuard<'a, T: Send + 'static> {
+    owner: &'a HandlerThreads,
+    handler: &'a str,
+    run: RunId,
+    call: Option<RunningCall<T>>,
+}
+
+impl<T: Send + 'static> Drop for AbortGuard<'_, T> {
+    fn drop(&mut self) {
+        if let Some(RunningCall { result, .. }) = self.call.take() {
+            self.owner.watch_aborted_call(self.handler.to_owned(), self.run, result);
+        }
+    }
+}
