@@ -64,8 +64,7 @@ pub async fn serve_inboxes(
 ) {
     let served = inboxes.iter().filter_map(|inbox| {
         let name = InboxName::new(inbox.name()).ok()?;
-        let filter = ClaimFilter { types: types.to_vec(), limit: CLAIM_MAX };
-        Some(ServedInbox { longhaul, inbox: &**inbox, name, filter })
+        Some(ServedInbox { longhaul, inbox: &**inbox, name, types })
     });
     let loops = served.map(|served| async move {
         tokio::join!(served.submit_tasks(shutdown), served.deliver_task_results());
@@ -78,7 +77,7 @@ struct ServedInbox<'a> {
     longhaul: &'a Longhaul,
     inbox: &'a dyn Inbox,
     name: InboxName,
-    filter: ClaimFilter,
+    types: &'a [String],
 }
 
 /// What became of a task that was to be submitted.
@@ -94,8 +93,12 @@ impl ServedInbox<'_> {
     async fn submit_tasks(&self, shutdown: &Shutdown) {
         let mut waiting: VecDeque<InboxTask> = VecDeque::new();
         while !shutdown.is_draining() {
-            if waiting.is_empty() {
-                waiting.extend(self.claim_tasks().await);
+            // Tasks that wait, for example for a full lane, hold up no other tasks.
+            let claimed = self.claim_tasks(CLAIM_MAX.saturating_sub(waiting.len())).await;
+            for task in claimed {
+                if waiting.iter().all(|waiting| waiting.id != task.id) {
+                    waiting.push_back(task);
+                }
             }
             let was_full = waiting.len() >= CLAIM_MAX;
             for task in std::mem::take(&mut waiting) {
@@ -114,8 +117,13 @@ impl ServedInbox<'_> {
         }
     }
 
-    async fn claim_tasks(&self) -> Vec<InboxTask> {
-        match self.call_inbox_method(self.inbox.claim(&self.filter)).await {
+    /// Claims at most `limit` tasks.
+    async fn claim_tasks(&self, limit: usize) -> Vec<InboxTask> {
+        if limit == 0 {
+            return Vec::new();
+        }
+        let filter = ClaimFilter { types: self.types.to_vec(), limit };
+        match self.call_inbox_method(self.inbox.claim(&filter)).await {
             Ok(tasks) => tasks,
             Err(reason) => {
                 tracing::warn!(inbox = %self.name, %reason, "claiming tasks of the inbox failed");

@@ -194,6 +194,50 @@ async fn a_flaky_inbox_loses_nothing_and_stops_nothing() {
     worker.stop().await.unwrap();
 }
 
+/// An inbox that returns one task per claim and can't record failures.
+#[derive(Debug)]
+struct FullInbox {
+    tasks: Mutex<Vec<InboxTask>>,
+    log: Log,
+}
+
+#[async_trait]
+impl Inbox for FullInbox {
+    fn name(&self) -> &str {
+        "full"
+    }
+
+    async fn claim(&self, filter: &ClaimFilter) -> Result<Vec<InboxTask>, InboxError> {
+        let task = self.tasks.lock().unwrap().pop();
+        if let Some(task) = &task {
+            self.log.add(format!("claim {} of {}", task.id(), filter.limit));
+        }
+        Ok(task.into_iter().collect())
+    }
+
+    async fn complete(&self, id: &str, _run: &RunView) -> Result<(), InboxError> {
+        self.log.add(format!("complete {id}"));
+        Ok(())
+    }
+
+    async fn fail(&self, _id: &str, _failure: &TaskFailure) -> Result<(), InboxError> {
+        Err("the disk is full".into())
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_has_to_wait_does_not_block_the_other_tasks_of_its_inbox() {
+    let runtime = runtime(&Arc::default()).await;
+    let log = Log::default();
+    let waiting = || InboxTask::new("waits", Task::new("unknown"));
+    // The second claim returns the waiting task again.
+    let tasks = Mutex::new(vec![task("a", "Hello."), waiting(), waiting()]);
+    let worker = runtime.worker().source(FullInbox { tasks, log: log.clone() }).spawn();
+    let claims = ["claim waits of 64", "claim waits of 63", "claim a of 63"];
+    assert_eq!(log.wait_for(4).await[..], [&claims[..], &["complete a"]].concat());
+    worker.stop().await.unwrap();
+}
+
 #[tokio::test]
 async fn an_invalid_inbox_name_is_an_error_of_the_worker() {
     let runtime = runtime(&Arc::default()).await;
