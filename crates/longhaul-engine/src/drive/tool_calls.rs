@@ -20,7 +20,7 @@ use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
 use crate::drive::calls::{ActiveToolCalls, CALL_TIMEOUT, FinishedToolCall, ToolCallRequest};
 use crate::drive::context::DriveContext;
-use crate::drive::truncate::truncate_tool_output;
+use crate::drive::truncate::{ArtifactQuota, truncate_tool_output};
 use crate::error::Error;
 use crate::redaction::Redaction;
 use crate::run_session::CommitOutcome;
@@ -60,7 +60,8 @@ pub(super) async fn run_tool_calls(
         return Ok(None);
     };
     let took = ctx.services.clock.monotonic_nanos().saturating_sub(since) / 1_000_000;
-    let done = to_tool_call_results(ended, Millis(took), &*ctx.services.redact);
+    let quota = ArtifactQuota::besides(ctx.session.run().control().artifacts());
+    let done = to_tool_call_results(ended, Millis(took), &*ctx.services.redact, quota);
     Ok(Some(RunInput::ToolsDone(done)))
 }
 
@@ -203,11 +204,12 @@ fn to_tool_call_results(
     ended: Vec<FinishedToolCall>,
     took: Millis,
     redact: &dyn Redact,
+    mut quota: ArtifactQuota,
 ) -> Vec<ToolCallResult> {
     let times = std::iter::once(took).chain(std::iter::repeat(Millis::ZERO));
     let done = ended.into_iter().zip(times).map(|(ended, active)| {
         let output = Redaction(redact).redact_tool_output(ended.output);
-        let (output, blobs) = truncate_tool_output(ended.call, output, ended.images);
+        let (output, blobs) = truncate_tool_output(ended.call, output, ended.images, &mut quota);
         ToolCallResult { call: ended.call, status: ended.status, output, active, blobs }
     });
     done.collect()
@@ -226,7 +228,8 @@ async fn verify_tool_call(
     let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
     Ok(match signals.wait_unless_aborted(verification).await? {
         AbortableOutcome::Done(result) => {
-            Some(run_input_from_verify_outcome(task.call, result, &*ctx.services.redact))
+            let quota = ArtifactQuota::besides(ctx.session.run().control().artifacts());
+            Some(run_input_from_verify_outcome(task.call, result, &*ctx.services.redact, quota))
         }
         AbortableOutcome::Aborted(reason) => reason.input_after_abort(),
     })
@@ -241,11 +244,12 @@ fn run_input_from_verify_outcome(
     call: CallId,
     (finding, images): VerifyResult,
     redact: &dyn Redact,
+    mut quota: ArtifactQuota,
 ) -> RunInput {
     let (finding, blobs) = match finding {
         VerifyOutcome::Happened(output) => {
-            let (output, blobs) =
-                truncate_tool_output(call, Redaction(redact).redact_tool_output(output), images);
+            let output = Redaction(redact).redact_tool_output(output);
+            let (output, blobs) = truncate_tool_output(call, output, images, &mut quota);
             (VerifyOutcome::Happened(output), blobs)
         }
         VerifyOutcome::NotHappened | VerifyOutcome::Unknown => (finding, Vec::new()),

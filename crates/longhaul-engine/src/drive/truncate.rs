@@ -9,6 +9,8 @@ use longhaul_core::change::Blob;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
 use longhaul_core::message::Part;
+use longhaul_core::raw::RawJson;
+use longhaul_run::state::control::ARTIFACTS_MAX;
 
 /// Maximum size in bytes of a tool output that the model sees in full.
 const SHOWN_BYTES_MAX: usize = 16 * 1024;
@@ -25,19 +27,55 @@ const STORED_BYTES_MAX: usize = 10 * 1024 * 1024;
 /// Maximum size in bytes of an artifact of a tool call.
 const ARTIFACT_BYTES_MAX: usize = 64 * 1024;
 
+/// Maximum size in bytes of all artifacts of a run. They are part of its checkpoints and its last
+/// event.
+const ARTIFACTS_BYTES_MAX: usize = 1024 * 1024;
+
+/// Number and size of the artifacts that a run may still get.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ArtifactQuota {
+    count: usize,
+    bytes: usize,
+}
+
+impl ArtifactQuota {
+    /// Returns what the limits of a run leave for artifacts besides these.
+    pub(super) fn besides(artifacts: &[RawJson]) -> Self {
+        let bytes: usize = artifacts.iter().map(|artifact| artifact.as_str().len()).sum();
+        Self {
+            count: ARTIFACTS_MAX.saturating_sub(artifacts.len()),
+            bytes: ARTIFACTS_BYTES_MAX.saturating_sub(bytes),
+        }
+    }
+
+    /// Returns whether the artifact fits into the quota, which it is then taken from.
+    fn try_take(&mut self, artifact: &RawJson) -> bool {
+        let bytes = artifact.as_str().len();
+        let fits = self.count > 0 && bytes <= self.bytes.min(ARTIFACT_BYTES_MAX);
+        if fits {
+            self.count -= 1;
+            self.bytes -= bytes;
+        }
+        fits
+    }
+}
+
 /// Returns the output as the model sees it, and the blobs to store: the full text if it was
-/// truncated, and the images that the output refers to.
+/// truncated, and the images that the output refers to. Artifacts above the quota are left out.
 pub(super) fn truncate_tool_output(
     call: CallId,
     mut output: ToolOutput,
     images: Vec<Blob>,
+    quota: &mut ArtifactQuota,
 ) -> (ToolOutput, Vec<Blob>) {
     let artifacts = output.artifacts.len();
-    output.artifacts.retain(|artifact| artifact.as_str().len() <= ARTIFACT_BYTES_MAX);
+    output.artifacts.retain(|artifact| quota.try_take(artifact));
     let left_out = artifacts - output.artifacts.len();
     if left_out > 0 {
         let note = format!(
-            "[longhaul] Artifacts longer than {ARTIFACT_BYTES_MAX} bytes were left out: {left_out}."
+            "[longhaul] Artifacts that were left out: {left_out}. An artifact may have \
+             {ARTIFACT_BYTES_MAX} bytes, and all artifacts of a run {ARTIFACTS_BYTES_MAX} bytes; a \
+             run may have {ARTIFACTS_MAX} artifacts."
         );
         output.content.push(Part::Text(note.into()));
     }
@@ -111,6 +149,11 @@ mod tests {
 
     const CALL: CallId = CallId { turn: 2, index: 1 };
 
+    /// Truncates the output of a call of a run that has no artifacts yet.
+    fn truncate_first_output(output: ToolOutput, images: Vec<Blob>) -> (ToolOutput, Vec<Blob>) {
+        truncate_tool_output(CALL, output, images, &mut ArtifactQuota::besides(&[]))
+    }
+
     fn first_output_text(output: &ToolOutput) -> &str {
         match &output.content[0] {
             Part::Text(text) => text,
@@ -121,14 +164,13 @@ mod tests {
     #[test]
     fn a_short_output_is_not_truncated() {
         let output = ToolOutput::text("short");
-        assert_eq!(truncate_tool_output(CALL, output.clone(), Vec::new()), (output, Vec::new()));
+        assert_eq!(truncate_first_output(output.clone(), Vec::new()), (output, Vec::new()));
     }
 
     #[test]
     fn a_long_output_is_truncated_for_the_model_and_stored_whole() {
         let whole = "ü".repeat(20_000);
-        let (output, blobs) =
-            truncate_tool_output(CALL, ToolOutput::text(whole.as_str()), Vec::new());
+        let (output, blobs) = truncate_first_output(ToolOutput::text(whole.as_str()), Vec::new());
         let [blob] = &blobs[..] else {
             panic!("one blob is stored");
         };
@@ -152,7 +194,7 @@ mod tests {
         let content =
             vec![Part::Text(whole.into()), image(&attached), image(&missing), image(&attached)];
         let output = ToolOutput { content, ..ToolOutput::default() };
-        let (output, blobs) = truncate_tool_output(CALL, output, vec![unsaid, attached.clone()]);
+        let (output, blobs) = truncate_first_output(output, vec![unsaid, attached.clone()]);
         let full = output.full.expect("the full output is stored");
         let stored: Vec<_> = blobs.iter().map(|blob| blob.blob_ref).collect();
         assert_eq!(stored, [attached.blob_ref, full]);
@@ -161,10 +203,36 @@ mod tests {
     }
 
     #[test]
+    fn artifacts_above_the_limits_of_a_run_are_left_out_with_a_note() {
+        let artifacts = |bytes: usize, count: usize| {
+            // The quotation marks of the JSON text count.
+            vec![RawJson::from_serialize(&"x".repeat(bytes - 2)); count]
+        };
+        let full = ARTIFACTS_BYTES_MAX / ARTIFACT_BYTES_MAX;
+        for (earlier, new, kept) in [
+            (vec![], artifacts(ARTIFACT_BYTES_MAX, 1), 1),
+            (vec![], artifacts(ARTIFACT_BYTES_MAX + 1, 1), 0),
+            (vec![], artifacts(ARTIFACT_BYTES_MAX, full + 3), full),
+            (artifacts(ARTIFACT_BYTES_MAX, full - 1), artifacts(ARTIFACT_BYTES_MAX, 2), 1),
+            (vec![], artifacts(10, ARTIFACTS_MAX + 1), ARTIFACTS_MAX),
+            (artifacts(10, ARTIFACTS_MAX - 1), artifacts(10, 2), 1),
+        ] {
+            let left_out = new.len() - kept;
+            let output = ToolOutput { artifacts: new, ..ToolOutput::text("done") };
+            let mut quota = ArtifactQuota::besides(&earlier);
+            let (output, _) = truncate_tool_output(CALL, output, Vec::new(), &mut quota);
+            assert_eq!(output.artifacts.len(), kept);
+            let note = format!("Artifacts that were left out: {left_out}.");
+            let notes = output.content.iter().filter_map(Part::text);
+            let notes = notes.filter(|text| text.contains(&note)).count();
+            assert_eq!(notes, usize::from(left_out > 0), "{note}");
+        }
+    }
+
+    #[test]
     fn an_output_above_the_storage_limit_keeps_head_and_tail_and_says_so() {
         let whole = format!("first {} last", "ü".repeat(6 * 1024 * 1024));
-        let (output, blobs) =
-            truncate_tool_output(CALL, ToolOutput::text(whole.as_str()), Vec::new());
+        let (output, blobs) = truncate_first_output(ToolOutput::text(whole.as_str()), Vec::new());
         let stored = String::from_utf8(blobs.first().expect("a stored blob").content.to_vec())
             .expect("UTF-8");
         assert!(stored.starts_with("first ") && stored.ends_with(" last"));

@@ -13,11 +13,8 @@ use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::control_tool_names::{FINISH, wait_timer_id};
 use crate::policy::legacy_output::legacy_output_from_finish_call;
 use crate::state::call::{ToolCallState, TrackedToolCall};
-use crate::state::control::ControlState;
+use crate::state::control::{ARTIFACTS_MAX, ControlState};
 use crate::state::stage::PendingTimer;
-
-/// Maximum number of artifacts of a run. Each of them is limited by the engine.
-const ARTIFACTS_MAX: usize = 256;
 
 impl ControlState {
     pub(super) fn call_mut(&mut self, id: CallId) -> Result<&mut TrackedToolCall, &'static str> {

@@ -24,6 +24,9 @@ use crate::state::loop_guard::LoopGuard;
 use crate::state::output_retries::OutputRetries;
 use crate::state::stage::{RunStage, RunningModelCall, RunningToolCalls};
 
+/// Maximum number of artifacts of a run. The engine limits their size.
+pub const ARTIFACTS_MAX: usize = 256;
+
 /// Minimum number of turns between two compactions. If the conversation fills the context window
 /// again sooner, the compaction was futile.
 pub(crate) const COMPACTION_TURNS_MIN: u32 = 2;
@@ -240,6 +243,11 @@ impl ControlState {
     pub(crate) fn set_size_after_compaction(&mut self, bytes: u64) {
         self.transcript_bytes = bytes;
         self.compaction.remaining_bytes = bytes;
+    }
+
+    /// Returns the artifacts of the run's tool calls so far.
+    pub fn artifacts(&self) -> &[RawJson] {
+        &self.artifacts
     }
 
     /// Returns the number of the current or next turn, counted from 1 as in the journal.
