@@ -268,10 +268,20 @@ pub(crate) fn format_date_time(time: Timestamp) -> String {
     format_local_time(time, "%Y-%m-%d %H:%M")
 }
 
+/// Formats a time as a local date and time of day with the time zone, for times that belong to
+/// other time zones.
+pub(crate) fn format_date_time_with_zone(time: Timestamp) -> String {
+    format_local_time(time, "%Y-%m-%d %H:%M %Z")
+}
+
 fn format_local_time(timestamp: Timestamp, format: &str) -> String {
     let Ok(time) = jiff::Timestamp::from_microsecond(timestamp.as_micros()) else {
         return timestamp.to_string();
     };
-    let local = time.to_zoned(jiff::tz::TimeZone::system());
-    local.strftime(format).to_string()
+    let zone = match jiff::tz::TimeZone::system() {
+        // A machine without a time zone uses UTC.
+        zone if zone.is_unknown() => jiff::tz::TimeZone::UTC,
+        zone => zone,
+    };
+    time.to_zoned(zone).strftime(format).to_string()
 }

@@ -1,6 +1,6 @@
 //! Fires due schedules in a loop.
 
-use longhaul_core::time::Millis;
+use longhaul_core::time::{Millis, Timestamp};
 
 use crate::error::Error;
 use crate::handle::Longhaul;
@@ -12,8 +12,9 @@ const POLL_INTERVAL: Millis = Millis::from_secs(1);
 /// Fires due schedules forever. A failure is logged, and the schedules are tried again.
 pub(crate) async fn run_scheduler(longhaul: Longhaul) {
     let clock = &longhaul.services().clock;
+    let mut checked_at = None;
     loop {
-        let delay = match fire_and_find_delay(&longhaul).await {
+        let delay = match fire_and_find_delay(&longhaul, &mut checked_at).await {
             Ok(delay) => delay,
             Err(error) => {
                 tracing::warn!(%error, "could not fire the schedules");
@@ -24,8 +25,18 @@ pub(crate) async fn run_scheduler(longhaul: Longhaul) {
     }
 }
 
-/// Fires the due schedules and returns how long to wait for the next ones.
-async fn fire_and_find_delay(longhaul: &Longhaul) -> Result<Millis, Error> {
+/// Fires the due schedules and returns how long to wait for the next ones. `checked_at` is the time
+/// of the last call. At the first call, and if the clock was set back since the last one, due times
+/// from a wrong clock are corrected.
+async fn fire_and_find_delay(
+    longhaul: &Longhaul,
+    checked_at: &mut Option<Timestamp>,
+) -> Result<Millis, Error> {
+    let now = longhaul.store_time().await?;
+    if checked_at.is_none_or(|checked_at| now < checked_at) {
+        longhaul.move_back_due_times().await?;
+    }
+    *checked_at = Some(now);
     longhaul.fire_due_schedules().await?;
     let next = longhaul.services().schedules.next_schedule_due().await?;
     let now = longhaul.store_time().await?;

@@ -169,7 +169,7 @@ impl Schedules<'_> {
     /// # Errors
     /// There is no such schedule, the lane is full, or the store failed.
     pub async fn run(&self, name: &str) -> Result<RunHandle, Error> {
-        let run = self.state.runtime.longhaul.run_schedule(name).await?;
+        let run = self.state.runtime.longhaul.run_schedule(name, None).await?;
         Ok(RunHandle::new(Arc::clone(self.state), run.id))
     }
 }

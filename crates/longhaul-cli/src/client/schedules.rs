@@ -45,7 +45,7 @@ impl RunClient {
     /// Starts a run of a schedule now and returns the run.
     pub(crate) async fn run_schedule(&self, name: &str) -> anyhow::Result<RunView> {
         Ok(match self {
-            Self::Local(longhaul) => longhaul.run_schedule(name).await?,
+            Self::Local(longhaul) => longhaul.run_schedule(name, None).await?,
             Self::Remote(client) => client.run_schedule(name).await?,
         })
     }

@@ -104,6 +104,11 @@ fn a_server_fires_schedules_that_were_added_before_its_start() {
     let output = project.run(&add, 0);
     assert!(output.out.starts_with("The schedule `ticking` fires next: "), "{output:?}");
     assert!(output.err.contains("No worker is running"), "{output:?}");
+    for (zone, shown) in [("UTC", " UTC"), ("Asia/Tokyo", " JST")] {
+        let table = project.command(&["schedules"]).env("TZ", zone).output().unwrap();
+        let table = String::from_utf8(table.stdout).unwrap();
+        assert!(table.contains(shown), "{table}");
+    }
     let mut server = TestServer::start(&project);
     let line = server.wait_for_line("schedule fired");
     assert!(line.contains("ticking"), "{line}");

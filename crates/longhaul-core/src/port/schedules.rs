@@ -67,8 +67,8 @@ pub struct ScheduleFiring {
 /// What a firing of a schedule does besides moving the due time.
 #[derive(Debug, Clone)]
 pub enum FiringAction {
-    /// Creates the run of this request. The request has no idempotency key: the due time of the
-    /// schedule takes its place.
+    /// Creates the run of this request. Only a firing by hand may have an idempotency key: for other
+    /// firings the due time of the schedule takes its place.
     Create(Box<CreateRunsRequest>),
     /// Creates no run, for this reason.
     Skip(String),
@@ -79,6 +79,10 @@ pub enum FiringAction {
 pub enum ScheduleFiringOutcome {
     /// The firing created this run.
     Created(RunId),
+    /// An earlier firing with the same idempotency key created this run. Nothing was changed.
+    Existing(RunId),
+    /// The idempotency key was already used for a different request. Nothing was changed.
+    KeyReused,
     /// The firing was recorded without a run.
     Skipped,
     /// The schedule does not exist or has another due time: another process has fired or replaced

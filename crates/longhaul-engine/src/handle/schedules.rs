@@ -6,17 +6,19 @@
 use longhaul_api::run::RunView;
 use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
 use longhaul_core::id::{AgentName, IdError, LaneKey, ResourceKey, RunId, ScheduleName, ThreadKey};
+use longhaul_core::port::auth::IdempotencyKey;
 use longhaul_core::port::schedules::{
     FiringAction, NewSchedule, ScheduleFiring, ScheduleFiringOutcome,
 };
-use longhaul_core::port::store::CreateRunsRequest;
-use longhaul_core::raw::RawJson;
+use longhaul_core::port::store::{CreateRunsRequest, IdempotencyRecord};
+use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::schedule::{Overlap, SCHEDULES_MAX, ScheduleRow, ScheduleSpec, ScheduleTiming};
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_run::Rejection;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
+use crate::handle::submit::IDEMPOTENCY_TTL;
 use crate::schedule::{CATCH_UP_MAX, Calendar, FiringPlan};
 use crate::task::Task;
 
@@ -81,11 +83,22 @@ impl Longhaul {
     }
 
     /// Starts a run of a schedule now, whatever its timing and its last run. The next firing stays
-    /// as it is.
-    pub async fn run_schedule(&self, name: &str) -> Result<RunView, Error> {
+    /// as it is. A second call with the same idempotency key returns the existing run.
+    pub async fn run_schedule(
+        &self,
+        name: &str,
+        key: Option<IdempotencyKey>,
+    ) -> Result<RunView, Error> {
+        let idempotency = key.map(|IdempotencyKey { principal, key }| IdempotencyRecord {
+            principal: self.redact(principal),
+            key,
+            body_hash: Hash::digest(format!("schedule:{name}").as_bytes()),
+            ttl: Some(IDEMPOTENCY_TTL),
+        });
         for _ in 0..ATTEMPTS_MAX {
             let row = self.schedule_row(name).await?;
             let request = self.firing_request(&row, self.store_time().await?)?;
+            let request = CreateRunsRequest { idempotency: idempotency.clone(), ..request };
             let firing = ScheduleFiring {
                 name: row.name,
                 due: row.due,
@@ -97,6 +110,8 @@ impl Longhaul {
                     self.services.notifier.notify_work_available();
                     return self.get_run(run).await;
                 }
+                ScheduleFiringOutcome::Existing(run) => return self.get_run(run).await,
+                ScheduleFiringOutcome::KeyReused => return Err(Error::IdempotencyKeyReused),
                 ScheduleFiringOutcome::LaneFull(lane) => return Err(Error::LaneFull(lane)),
                 // A worker has fired the schedule meanwhile.
                 ScheduleFiringOutcome::Outdated | ScheduleFiringOutcome::Skipped => {}
@@ -125,6 +140,30 @@ impl Longhaul {
     pub(crate) async fn fire_due_schedules(&self) -> Result<(), Error> {
         for row in self.services.schedules.due_schedules(PAGE_SIZE).await? {
             self.fire_due_schedule(row).await?;
+        }
+        Ok(())
+    }
+
+    /// Moves due times back that were computed while the clock was wrong and far ahead.
+    ///
+    /// The due time of a schedule is the next one of its calendar, or the second next one, if the
+    /// clock was set back a little after a firing. Moving that one would repeat the firing.
+    pub(crate) async fn move_back_due_times(&self) -> Result<(), Error> {
+        let now = self.store_time().await?;
+        for mut row in self.services.schedules.list_schedules(SCHEDULES_MAX).await? {
+            let Some(due) = row.due else {
+                continue;
+            };
+            let Ok(calendar) = Calendar::parse(&row.spec.timing, due) else {
+                continue;
+            };
+            let next = calendar.next_after(now);
+            let second = next.and_then(|next| calendar.next_after(next));
+            if second.is_some_and(|second| second < due) {
+                let reason = format!("the clock was set back: the next firing is not at {due}");
+                tracing::warn!(schedule = %row.name, "{reason}");
+                self.skip_firing(&mut row, next, reason).await?;
+            }
         }
         Ok(())
     }
@@ -200,7 +239,11 @@ impl Longhaul {
                 tracing::warn!(schedule = %row.name, %error, "the schedule could not start a run");
                 self.skip_firing(row, next, error.to_string()).await
             }
-            ScheduleFiringOutcome::Outdated | ScheduleFiringOutcome::Skipped => Ok(false),
+            // A firing without an idempotency key has no earlier run.
+            ScheduleFiringOutcome::Outdated
+            | ScheduleFiringOutcome::Skipped
+            | ScheduleFiringOutcome::Existing(_)
+            | ScheduleFiringOutcome::KeyReused => Ok(false),
         }
     }
 

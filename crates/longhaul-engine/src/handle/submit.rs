@@ -28,7 +28,7 @@ use longhaul_api::run::RunView;
 const DEFAULT_INBOX: &str = "default";
 
 /// How long the idempotency key of a submit is remembered.
-const IDEMPOTENCY_TTL: Millis = Millis::from_secs(24 * 60 * 60);
+pub(super) const IDEMPOTENCY_TTL: Millis = Millis::from_secs(24 * 60 * 60);
 
 /// Principal of the idempotency keys of tasks from external inboxes.
 const SOURCE_PRINCIPAL: &str = "longhaul:inbox";
@@ -36,8 +36,15 @@ const SOURCE_PRINCIPAL: &str = "longhaul:inbox";
 /// Maximum length in bytes of a task's id in an external inbox.
 const SOURCE_ID_BYTES_MAX: usize = 1024;
 
+/// Maximum length in bytes of a task's idempotency key, including the prefix for its caller.
+const IDEMPOTENCY_KEY_BYTES_MAX: usize = 1024;
+
 /// Maximum length in bytes of a task's type.
 const KIND_BYTES_MAX: usize = 256;
+
+/// Maximum length in bytes of a tag of a task.
+const TAG_BYTES_MAX: usize = 256;
+
 /// Maximum length in bytes of each of the actor, links and metadata of a task.
 const EXTRA_BYTES_MAX: usize = 256 * 1024;
 
@@ -162,6 +169,7 @@ impl Longhaul {
         id: RunId,
         batch: Option<BatchPosition>,
     ) -> Result<(NewRun, Blob), Error> {
+        check_event_kind(&task)?;
         check_task_field_sizes(&task)?;
         let task = self.redact_task(task)?;
         let agent = self
@@ -289,12 +297,21 @@ pub(super) fn run_creation_request(
     CreateRunsRequest { runs, blobs, idempotency }
 }
 
+/// Checks that an event has a kind.
+fn check_event_kind(task: &Task) -> Result<(), Error> {
+    match task.event && task.kind.as_deref().is_none_or(str::is_empty) {
+        true => Err(Rejection::Empty("the kind of an event").into()),
+        false => Ok(()),
+    }
+}
+
 /// Checks the length of the task's fields that are only stored. Fields that the model reads have
 /// other limits.
 fn check_task_field_sizes(task: &Task) -> Result<(), Error> {
-    if task.event && task.kind.as_deref().is_none_or(str::is_empty) {
-        return Err(Rejection::Empty("the kind of an event").into());
-    }
+    let key_bytes = task.idempotency_key.as_deref().map_or(0, str::len);
+    check_text_len("the idempotency key", key_bytes, IDEMPOTENCY_KEY_BYTES_MAX)?;
+    let tag_bytes = task.tags.iter().map(String::len).max().unwrap_or_default();
+    check_text_len("a tag", tag_bytes, TAG_BYTES_MAX)?;
     let id_bytes = task.source.as_ref().map_or(0, |source| source.id.len());
     check_text_len("the id in the external inbox", id_bytes, SOURCE_ID_BYTES_MAX)?;
     check_text_len("the type", task.kind.as_deref().map_or(0, str::len), KIND_BYTES_MAX)?;

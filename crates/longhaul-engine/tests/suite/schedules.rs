@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use longhaul_api::run::RunView;
 use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
+use longhaul_core::port::auth::IdempotencyKey;
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::raw::RawJson;
 use longhaul_core::schedule::{CatchUp, Overlap};
@@ -227,8 +228,8 @@ async fn a_firing_without_an_agent_is_reported() {
 async fn a_schedule_runs_on_demand_and_is_deleted() {
     let engine = engine([]);
     let created = engine.longhaul.create_schedule(hourly("hourly")).await.unwrap();
-    let run = engine.longhaul.run_schedule("hourly").await.unwrap();
-    let again = engine.longhaul.run_schedule("hourly").await.unwrap();
+    let run = engine.longhaul.run_schedule("hourly", None).await.unwrap();
+    let again = engine.longhaul.run_schedule("hourly", None).await.unwrap();
     let schedule = engine.longhaul.schedule("hourly").await.unwrap();
     assert_ne!(run.id, again.id);
     assert_eq!((schedule.next_at, schedule.last_run), (created.next_at, Some(again.id)));
@@ -239,10 +240,81 @@ async fn a_schedule_runs_on_demand_and_is_deleted() {
         let codes = [
             engine.longhaul.schedule(name).await.unwrap_err().code(),
             engine.longhaul.delete_schedule(name).await.unwrap_err().code(),
-            engine.longhaul.run_schedule(name).await.unwrap_err().code(),
+            engine.longhaul.run_schedule(name, None).await.unwrap_err().code(),
         ];
         assert_eq!(codes, ["no_schedule"; 3], "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_run_on_demand_with_a_used_key_is_returned_again() {
+    let engine = engine([]);
+    for name in ["hourly", "other"] {
+        engine.longhaul.create_schedule(hourly(name)).await.unwrap();
+    }
+    let key = |principal: &str| {
+        Some(IdempotencyKey { principal: principal.to_owned(), key: "k".to_owned() })
+    };
+    let run = engine.longhaul.run_schedule("hourly", key("ops")).await.unwrap();
+    let again = engine.longhaul.run_schedule("hourly", key("ops")).await.unwrap();
+    assert_eq!((again.id, runs(&engine).await.len()), (run.id, 1));
+    let reused = engine.longhaul.run_schedule("other", key("ops")).await.unwrap_err();
+    assert_eq!(reused.code(), longhaul_engine::Error::IdempotencyKeyReused.code());
+    let theirs = engine.longhaul.run_schedule("hourly", key("dev")).await.unwrap();
+    assert_ne!(theirs.id, run.id);
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_ahead_and_back_does_not_stop_schedules() {
+    let every = NewScheduleBody {
+        cron: None,
+        every_ms: Some(HOUR.0),
+        catch_up: CatchUp::Skip,
+        ..hourly("every")
+    };
+    for is_restarted in [false, true] {
+        let mut engine = engine([]);
+        let shutdown = engine.spawn_worker_with_schedules();
+        let once = NewScheduleBody { catch_up: CatchUp::Once, ..hourly("hourly") };
+        for body in [once, every.clone()] {
+            engine.longhaul.create_schedule(body).await.unwrap();
+        }
+        let jumped = fire_at(&engine, "hourly", "2099-05-01T10:30:00Z").await;
+        assert_eq!(jumped.next_at, Some(time("2099-05-01T11:00:00Z")));
+        fire_at(&engine, "every", "2099-05-01T10:30:00Z").await;
+        if is_restarted {
+            shutdown.request_drain();
+            engine.worker_stopped().await;
+        }
+        let correct = time("2026-01-01T00:30:00Z");
+        engine.clock.as_ref().unwrap().set(correct);
+        if is_restarted {
+            engine.spawn_worker_with_schedules();
+        }
+        for name in ["hourly", "every"] {
+            let is_moved = |view: &ScheduleView| view.next_at < Some(correct.plus(HOUR));
+            let moved = until(&engine, name, is_moved).await;
+            let error = moved.last_error.unwrap();
+            assert!(error.starts_with("the clock was set back"), "{error}");
+        }
+        for name in ["hourly", "every"] {
+            let fired = fire_at(&engine, name, "2026-01-01T01:00:00Z").await;
+            assert_eq!(fired.next_at, Some(time("2026-01-01T02:00:00Z")));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_a_little_repeats_no_firing() {
+    let mut engine = engine([]);
+    engine.spawn_worker_with_schedules();
+    let body = NewScheduleBody { overlap: Overlap::Allow, ..hourly("hourly") };
+    engine.longhaul.create_schedule(body).await.unwrap();
+    fire_at(&engine, "hourly", "2026-01-01T01:00:00Z").await;
+    engine.clock.as_ref().unwrap().set(time("2026-01-01T00:59:50Z"));
+    let second = fire_at(&engine, "hourly", "2026-01-01T02:00:00Z").await;
+    assert_eq!(second.next_at, Some(time("2026-01-01T03:00:00Z")));
+    assert_eq!(runs(&engine).await.len(), 2);
 }
 
 #[tokio::test]

@@ -97,6 +97,17 @@ async fn too_long_tasks_are_rejected() {
     let mut task = Task::new("tester", "x");
     task.tags = vec!["tag".into(); 33];
     assert_eq!(engine.longhaul.submit(task).await.unwrap_err().code(), "invalid_task");
+    let with_tag =
+        |bytes| Task { tags: vec!["tag".into(), "t".repeat(bytes)], ..Task::new("tester", "x") };
+    for (task, code) in [
+        (with_tag(256), None),
+        (with_tag(257), Some("too_long")),
+        (keyed("x", &"k".repeat(1024)), None),
+        (keyed("x", &"k".repeat(1025)), Some("too_long")),
+    ] {
+        let submitted = engine.longhaul.submit(task).await;
+        assert_eq!(submitted.err().map(|error| error.code()), code);
+    }
 }
 
 #[tokio::test]

@@ -1,14 +1,17 @@
 //! API handlers for schedules, which start agents at certain times.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use longhaul_api::list::List;
 use longhaul_api::run::RunView;
 use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
+use longhaul_core::port::auth::IdempotencyKey;
 
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Operator, Viewer};
+use crate::idempotency::{caller_scoped_idempotency_key, idempotency_key_header};
 use crate::params::NamePath;
 use crate::problem::Problem;
 use crate::response::{created_response, ok_response};
@@ -73,15 +76,24 @@ pub(crate) async fn delete_schedule(
 /// Starts a run of a schedule now. The next firing of the schedule stays as it is.
 #[utoipa::path(
     post, path = "/v1/schedules/{name}/run", tag = "schedules", operation_id = "run_schedule",
-    params(("name" = String, Path, description = "Name of the schedule")),
+    params(
+        ("name" = String, Path, description = "Name of the schedule"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$"),
+    ),
     responses((status = 201, description = "The new run; it is on disk", body = RunView)),
 )]
 pub(crate) async fn run_schedule(
     State(app): State<App>,
     Operator(caller): Operator,
     NamePath(name): NamePath,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let view = app.longhaul().run_schedule(&name).await?;
+    let key = caller_scoped_idempotency_key(&caller, idempotency_key_header(&headers)?);
+    let principal = caller.principal.name.clone();
+    // Stored in the commit that creates the run, so that a crash before the response is stored does
+    // not lead to a second run.
+    let key = key.map(|key| IdempotencyKey { principal, key });
+    let view = app.longhaul().run_schedule(&name, key).await?;
     tracing::info!(run = %view.id, schedule = name, caller = caller.principal.name, "run submitted");
     created_response(&format!("/v1/runs/{}", view.id), &view)
 }

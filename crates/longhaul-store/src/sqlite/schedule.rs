@@ -105,9 +105,16 @@ fn create_run_of_firing(
         CreateRunsOutcome::LaneFull(lane) => {
             return Ok(CommandOutcome::Rollback(ScheduleFiringOutcome::LaneFull(lane)));
         }
-        CreateRunsOutcome::Existing(_)
-        | CreateRunsOutcome::KeyReused
-        | CreateRunsOutcome::LaneBusy(_) => None,
+        CreateRunsOutcome::Existing(runs) => match runs.first() {
+            Some(run) => {
+                return Ok(CommandOutcome::Rollback(ScheduleFiringOutcome::Existing(*run)));
+            }
+            None => None,
+        },
+        CreateRunsOutcome::KeyReused => {
+            return Ok(CommandOutcome::Rollback(ScheduleFiringOutcome::KeyReused));
+        }
+        CreateRunsOutcome::LaneBusy(_) => None,
     };
     let Some(run) = run else {
         let why = format!("the firing of the schedule `{name}` created no run");

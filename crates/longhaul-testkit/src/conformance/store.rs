@@ -200,6 +200,7 @@ macro_rules! each_store_check {
                 a_firing_creates_its_run_and_moves_the_due_time
                 a_skipped_firing_keeps_the_last_run
                 a_firing_into_a_full_lane_changes_nothing
+                a_firing_with_a_used_key_changes_nothing
                 a_firing_happens_once
             }
             note {

@@ -100,9 +100,14 @@ impl Tx<'_> {
             CreateRunsOutcome::LaneFull(lane) => {
                 return Err(Rollback::Answer(ScheduleFiringOutcome::LaneFull(lane)));
             }
-            CreateRunsOutcome::Existing(_)
-            | CreateRunsOutcome::KeyReused
-            | CreateRunsOutcome::LaneBusy(_) => None,
+            CreateRunsOutcome::Existing(runs) => match runs.first() {
+                Some(run) => return Err(Rollback::Answer(ScheduleFiringOutcome::Existing(*run))),
+                None => None,
+            },
+            CreateRunsOutcome::KeyReused => {
+                return Err(Rollback::Answer(ScheduleFiringOutcome::KeyReused));
+            }
+            CreateRunsOutcome::LaneBusy(_) => None,
         };
         let Some(run) = run else {
             return Err(Rollback::Error(StoreError::Closed {

@@ -6,8 +6,8 @@ use longhaul_core::id::{RunId, ScheduleName};
 use longhaul_core::port::schedules::{
     FiringAction, NewSchedule, ScheduleFiring, ScheduleFiringOutcome,
 };
-use longhaul_core::port::store::{CreateRunsRequest, RunFilter};
-use longhaul_core::raw::RawJson;
+use longhaul_core::port::store::{CreateRunsRequest, IdempotencyRecord, RunFilter};
+use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::schedule::{CatchUp, Overlap, ScheduleRow, ScheduleSpec, ScheduleTiming};
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Clock, Millis, Timestamp};
@@ -122,6 +122,36 @@ pub async fn a_firing_into_a_full_lane_changes_nothing(world: StoreFixture) {
     let row = find(&world, "daily").await.expect("the schedule exists");
     assert_eq!((row.due, row.last_run), (due, None));
     assert_eq!(world.harness.store.get_run(run).await.expect("row"), None);
+}
+
+/// A firing with the idempotency key of an earlier one returns its run, unless the requests differ.
+pub async fn a_firing_with_a_used_key_changes_nothing(world: StoreFixture) {
+    let due = Some(create(&world, "daily", 60).await);
+    let with_key = |body: &str| {
+        let (mut firing, run) = firing(&world, due, due, |_| {});
+        if let FiringAction::Create(request) = &mut firing.action {
+            request.idempotency = Some(IdempotencyRecord {
+                principal: "ops".to_owned(),
+                key: "k".to_owned(),
+                body_hash: Hash::digest(body.as_bytes()),
+                ttl: Some(Millis::from_secs(60)),
+            });
+        }
+        (firing, run)
+    };
+    let (first, run) = with_key("daily");
+    assert_eq!(fire(&world, first).await, ScheduleFiringOutcome::Created(run));
+    let before = find(&world, "daily").await;
+    world.advance(Millis::from_secs(1));
+    for (body, outcome) in [
+        ("daily", ScheduleFiringOutcome::Existing(run)),
+        ("weekly", ScheduleFiringOutcome::KeyReused),
+    ] {
+        let (again, new) = with_key(body);
+        assert_eq!(fire(&world, again).await, outcome);
+        assert_eq!(world.harness.store.get_run(new).await.expect("row"), None);
+    }
+    assert_eq!(find(&world, "daily").await, before);
 }
 
 /// Of many workers that fire at once, one creates a run.
