@@ -1,6 +1,5 @@
 //! What a handler receives, and the error that it returns.
 
-use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
@@ -68,8 +67,8 @@ impl HandlerRequest {
 /// Reason why a handler failed. Converts from every `std::error::Error`, so `?` works.
 ///
 /// After a transient failure the run is retried, as the retry settings say. After a permanent failure
-/// the run fails. An error that is converted is transient if it is or contains an I/O error about the
-/// network or a timeout, and permanent otherwise.
+/// the run fails. An error that is converted is transient if it is or contains a timeout of
+/// Tokio or `reqwest`, or an I/O error about the network or a timeout, and permanent otherwise.
 ///
 /// ```
 /// use longhaul::HandlerError;
@@ -123,15 +122,19 @@ impl fmt::Display for HandlerError {
 // T`.
 impl<E: StdError + 'static> From<E> for HandlerError {
     fn from(error: E) -> Self {
-        let own = (&error as &dyn Any).downcast_ref::<io::Error>();
-        let mut is_transient = own.is_some_and(is_transient_io_error);
-        let mut source = error.source();
-        while let Some(cause) = source {
-            is_transient |= cause.downcast_ref::<io::Error>().is_some_and(is_transient_io_error);
-            source = cause.source();
-        }
-        Self { message: error.to_string(), is_transient }
+        let mut causes =
+            std::iter::successors(Some(&error as &(dyn StdError + 'static)), |cause| {
+                (*cause).source()
+            });
+        Self { message: error.to_string(), is_transient: causes.any(is_transient_cause) }
     }
+}
+
+/// Returns whether an error, without its causes, is a timeout or about the network.
+fn is_transient_cause(error: &(dyn StdError + 'static)) -> bool {
+    error.is::<tokio::time::error::Elapsed>()
+        || error.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_timeout)
+        || error.downcast_ref::<io::Error>().is_some_and(is_transient_io_error)
 }
 
 /// Returns whether an I/O error is about the network or a timeout.

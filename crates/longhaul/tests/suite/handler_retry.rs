@@ -34,9 +34,12 @@ async fn only_a_transient_error_is_retried_and_only_once() {
     let reset = || HandlerError::from(IoError::from(ErrorKind::ConnectionReset));
     let wrong = || HandlerError::permanent("wrong");
     let missing = || HandlerError::from(IoError::from(ErrorKind::NotFound));
+    let elapsed = tokio::time::timeout(Duration::ZERO, std::future::pending::<()>()).await;
+    let elapsed = HandlerError::from(elapsed.unwrap_err());
     for (errors, attempts, message) in [
         (vec![busy()], 2, None),
         (vec![reset()], 2, None),
+        (vec![elapsed], 2, None),
         (vec![busy(), busy()], 2, Some("busy")),
         (vec![wrong()], 1, Some("wrong")),
         (vec![missing()], 1, Some("entity not found")),
