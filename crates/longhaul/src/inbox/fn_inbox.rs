@@ -1,14 +1,18 @@
 //! An inbox made of closures, for tests and small programs.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use longhaul_api::run::RunView;
+use tokio::sync::oneshot;
 
 use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
 
-type ClaimFn = Box<dyn Fn(&ClaimFilter) -> Vec<InboxTask> + Send + Sync>;
-type EndFn = Box<dyn Fn(&str, Result<&RunView, &TaskFailure>) + Send + Sync>;
+type ClaimFn = Arc<dyn Fn(&ClaimFilter) -> Vec<InboxTask> + Send + Sync>;
+type EndFn = Arc<dyn Fn(&str, Result<&RunView, &TaskFailure>) + Send + Sync>;
 
 /// An inbox made of closures. Created by [`from_fn`].
 ///
@@ -24,9 +28,15 @@ pub struct FnInbox {
     name: String,
     claim: ClaimFn,
     end: Option<EndFn>,
+    is_claiming: Arc<AtomicBool>,
+    is_ending: Arc<AtomicBool>,
+    /// Tasks that the closure has returned, and the worker has not received yet.
+    claimed: Arc<Mutex<Vec<InboxTask>>>,
 }
 
-/// Creates an inbox with this name from a closure that returns new tasks.
+/// Creates an inbox with this name from a closure that returns new tasks. Each call of a closure
+/// runs on a thread of its own, so the closure may block. A closure is not called again before it
+/// has returned.
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -45,7 +55,14 @@ pub fn from_fn(
     name: impl Into<String>,
     claim: impl Fn(&ClaimFilter) -> Vec<InboxTask> + Send + Sync + 'static,
 ) -> FnInbox {
-    FnInbox { name: name.into(), claim: Box::new(claim), end: None }
+    FnInbox {
+        name: name.into(),
+        claim: Arc::new(claim),
+        end: None,
+        is_claiming: Arc::default(),
+        is_ending: Arc::default(),
+        claimed: Arc::default(),
+    }
 }
 
 impl FnInbox {
@@ -55,8 +72,52 @@ impl FnInbox {
         mut self,
         end: impl Fn(&str, Result<&RunView, &TaskFailure>) + Send + Sync + 'static,
     ) -> Self {
-        self.end = Some(Box::new(end));
+        self.end = Some(Arc::new(end));
         self
+    }
+
+    async fn call_end_closure(
+        &self,
+        id: &str,
+        result: Result<RunView, TaskFailure>,
+    ) -> Result<(), InboxError> {
+        let Some(end) = self.end.clone() else {
+            return Ok(());
+        };
+        let id = id.to_owned();
+        call_on_thread(&self.is_ending, move || end(&id, result.as_ref())).await
+    }
+}
+
+/// Calls a closure on a thread of its own and waits until it has returned. The thread is not one of
+/// Tokio's, because a closure that never returns would then prevent the end of the process.
+async fn call_on_thread(
+    is_called: &Arc<AtomicBool>,
+    call: impl FnOnce() + Send + 'static,
+) -> Result<(), InboxError> {
+    if is_called.swap(true, Ordering::AcqRel) {
+        return Err("the closure has not returned from an earlier call".into());
+    }
+    let guard = CallGuard(Arc::clone(is_called));
+    let (done, returned) = oneshot::channel();
+    std::thread::Builder::new().name("longhaul-inbox".to_owned()).spawn(move || {
+        let result = catch_unwind(AssertUnwindSafe(call));
+        drop(guard);
+        // The worker may have stopped waiting.
+        _ = done.send(result.is_ok());
+    })?;
+    match returned.await {
+        Ok(true) => Ok(()),
+        Ok(false) | Err(_) => Err("the closure panicked".into()),
+    }
+}
+
+/// Guard of the call of a closure. Dropping it allows the next call.
+struct CallGuard(Arc<AtomicBool>);
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -73,20 +134,21 @@ impl Inbox for FnInbox {
     }
 
     async fn claim(&self, filter: &ClaimFilter) -> Result<Vec<InboxTask>, InboxError> {
-        Ok((self.claim)(filter))
+        let (claim, filter) = (Arc::clone(&self.claim), filter.clone());
+        let claimed = Arc::clone(&self.claimed);
+        let call = move || {
+            let tasks = claim(&filter);
+            claimed.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
+        };
+        call_on_thread(&self.is_claiming, call).await?;
+        Ok(std::mem::take(&mut *self.claimed.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     async fn complete(&self, id: &str, run: &RunView) -> Result<(), InboxError> {
-        if let Some(end) = &self.end {
-            end(id, Ok(run));
-        }
-        Ok(())
+        self.call_end_closure(id, Ok(run.clone())).await
     }
 
     async fn fail(&self, id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
-        if let Some(end) = &self.end {
-            end(id, Err(failure));
-        }
-        Ok(())
+        self.call_end_closure(id, Err(failure.clone())).await
     }
 }

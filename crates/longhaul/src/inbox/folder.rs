@@ -1,6 +1,7 @@
 //! A folder inbox: each file that is put into the folder becomes a task.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,7 @@ use async_trait::async_trait;
 use longhaul_api::run::RunView;
 use longhaul_core::id::RunId;
 use longhaul_core::raw::{RawJson, check_json_parses};
-use longhaul_core::status::RunError;
+use longhaul_core::status::{RunError, Status};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::id_gen::{IdGenerator as _, UuidV7Generator};
@@ -22,6 +23,9 @@ use crate::task::Task;
 
 /// Time for which size and modification time of a file must not change before the file is taken.
 const SETTLE_TIME: Millis = Millis::from_secs(1);
+
+/// Error code of a task whose agent does not exist.
+const NO_AGENT: &str = "no_agent";
 
 /// Maximum length in bytes of the name of a claimed file, without its suffix `.result.json`.
 const NAME_BYTES_MAX: usize = 200;
@@ -133,6 +137,10 @@ impl Inbox for FolderInbox {
     }
 
     async fn fail(&self, id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
+        // A missing agent is a mistake in the settings, not in the file.
+        if failure.run.is_none() && failure.error.code == NO_AGENT {
+            return Err("the file waits in `working` until there is such an agent".into());
+        }
         self.move_to_end_folder(id, EndFolder::Failed, task_failure_json(failure)).await
     }
 }
@@ -143,16 +151,26 @@ struct FolderScanner {
     files: InboxFolder,
     agent: String,
     clock: Arc<dyn Clock>,
-    /// Waiting files with the time since which they have not changed.
-    unchanged_since: Mutex<HashMap<String, (FileStamp, Millis)>>,
+    /// Waiting files, by their names.
+    seen: Mutex<HashMap<OsString, SeenFile>>,
     /// Names of claimed files whose tasks have become runs, as far as this process knows.
     started: Mutex<HashSet<String>>,
 }
 
+/// A waiting file, as the last scan found it.
+#[derive(Debug, Clone, Copy)]
+struct SeenFile {
+    stamp: FileStamp,
+    /// Time since which the file has not changed.
+    unchanged_since: Millis,
+    /// Whether the file can't be claimed, and the log says so.
+    is_reported: bool,
+}
+
 impl FolderScanner {
     fn new(files: InboxFolder, agent: String, clock: Arc<dyn Clock>) -> Self {
-        let (unchanged_since, started) = (Mutex::default(), Mutex::default());
-        Self { files, agent, clock, unchanged_since, started }
+        let (seen, started) = (Mutex::default(), Mutex::default());
+        Self { files, agent, clock, seen, started }
     }
 
     fn with_started<T>(&self, f: impl FnOnce(&mut HashSet<String>) -> T) -> T {
@@ -161,35 +179,57 @@ impl FolderScanner {
 
     /// Claims waiting files, and returns the tasks of all claimed files that are no runs yet.
     fn claim(&self, limit: usize) -> io::Result<Vec<InboxTask>> {
-        self.claim_settled_files(limit)?;
-        let claimed = self.files.claimed_files()?;
-        // A file that has left the folder of claimed tasks needs no entry any more.
-        let names: HashSet<&str> = claimed.iter().map(|file| file.name.as_str()).collect();
-        self.with_started(|started| started.retain(|name| names.contains(name.as_str())));
-        let is_new = |file: &&WaitingFile| !self.with_started(|all| all.contains(&file.name));
-        let new = claimed.iter().filter(is_new);
-        Ok(new.filter_map(|file| self.read_task(&file.name)).take(limit).collect())
+        let claimable = limit.saturating_sub(self.files_without_run()?.len());
+        self.claim_settled_files(claimable, |name, new_name| {
+            self.files.claim_file(name, new_name)
+        })?;
+        let files = self.files_without_run()?;
+        Ok(files.iter().filter_map(|name| self.read_task(name)).take(limit).collect())
     }
 
-    /// Claims the files that have not changed for a while.
-    fn claim_settled_files(&self, limit: usize) -> io::Result<()> {
-        let unchanged_since = self.unchanged_since.lock();
-        let mut unchanged_since = unchanged_since.unwrap_or_else(PoisonError::into_inner);
+    /// Returns the names of the claimed files whose tasks are no runs yet, oldest first.
+    fn files_without_run(&self) -> io::Result<Vec<String>> {
+        let claimed = self.files.claimed_files()?;
+        // A file that has left the folder of claimed tasks needs no entry any more.
+        let names: HashSet<&str> = claimed.iter().map(String::as_str).collect();
+        self.with_started(|started| started.retain(|name| names.contains(name.as_str())));
+        let is_new = |name: &String| !self.with_started(|started| started.contains(name));
+        Ok(claimed.into_iter().filter(is_new).collect())
+    }
+
+    /// Claims the files that have not changed for a while. A file that can't be claimed does not
+    /// stop the others.
+    fn claim_settled_files(
+        &self,
+        limit: usize,
+        claim_file: impl Fn(&OsStr, &str) -> io::Result<bool>,
+    ) -> io::Result<()> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.monotonic_time();
-        let mut before = std::mem::take(&mut *unchanged_since);
+        let mut before = std::mem::take(&mut *seen);
         let mut claimed = 0;
         for WaitingFile { name, stamp } in self.files.waiting_files()? {
-            let since = match before.remove(&name) {
-                Some((old_stamp, since)) if old_stamp == stamp => since,
-                Some(_) | None => now,
-            };
-            let is_settled = now.0.saturating_sub(since.0) >= SETTLE_TIME.0;
-            if is_settled && claimed < limit {
-                let new_name = unique_file_name(&name, UuidV7Generator.next_id_bits());
-                claimed += usize::from(self.files.claim_file(&name, &new_name)?);
-            } else {
-                unchanged_since.insert(name, (stamp, since));
+            let old = before.remove(&name).filter(|old| old.stamp == stamp);
+            let new = SeenFile { stamp, unchanged_since: now, is_reported: false };
+            let mut file = old.unwrap_or(new);
+            let unchanged = now.0.saturating_sub(file.unchanged_since.0);
+            if unchanged >= SETTLE_TIME.0 && claimed < limit {
+                let shown_name = name.to_string_lossy();
+                let new_name = unique_file_name(&shown_name, UuidV7Generator.next_id_bits());
+                match claim_file(&name, &new_name) {
+                    Ok(is_claimed) => {
+                        claimed += usize::from(is_claimed);
+                        continue;
+                    }
+                    Err(error) if !file.is_reported => {
+                        let file = &*shown_name;
+                        tracing::warn!(file, %error, "a file of a folder inbox can't be moved to `working`");
+                    }
+                    Err(_) => {}
+                }
+                file.is_reported = true;
             }
+            seen.insert(name, file);
         }
         Ok(())
     }
@@ -206,7 +246,11 @@ impl FolderScanner {
             Err(message) => message,
         };
         tracing::warn!(file = name, %message, "a file of a folder inbox can't be a task");
-        let failure = TaskFailure { run: None, error: RunError::new("bad_file", message, "") };
+        let failure = TaskFailure {
+            run: None,
+            status: Status::Failed,
+            error: RunError::new("bad_file", message, ""),
+        };
         if let Err(error) =
             self.files.move_claimed_file(name, EndFolder::Failed, &task_failure_json(&failure))
         {
@@ -251,8 +295,8 @@ fn unique_file_name(name: &str, id_bits: u128) -> String {
 }
 
 fn task_failure_json(failure: &TaskFailure) -> Vec<u8> {
-    let TaskFailure { run, error } = failure;
-    pretty_json(&json!({ "run": run, "status": "failed", "error": error }))
+    let TaskFailure { run, status, error } = failure;
+    pretty_json(&json!({ "run": run, "status": status, "error": error }))
 }
 
 fn pretty_json(value: &serde_json::Value) -> Vec<u8> {
@@ -261,7 +305,47 @@ fn pretty_json(value: &serde_json::Value) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::time::Timestamp;
+
     use super::*;
+
+    /// A clock that always shows the same time.
+    #[derive(Debug)]
+    struct FixedClock;
+
+    #[async_trait]
+    impl Clock for FixedClock {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_micros(10_000_000)
+        }
+
+        async fn sleep(&self, _duration: Millis) {
+            std::future::pending().await
+        }
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_moved_does_not_stop_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = InboxFolder::new(folder.path(), &[]);
+        files.create_subfolders().unwrap();
+        let scanner = FolderScanner::new(files, "writer".to_owned(), Arc::new(FixedClock));
+        for name in ["locked.txt", "open.txt"] {
+            std::fs::write(folder.path().join(name), "x").unwrap();
+        }
+        for WaitingFile { name, stamp } in scanner.files.waiting_files().unwrap() {
+            let file = SeenFile { stamp, unchanged_since: Millis(0), is_reported: false };
+            scanner.seen.lock().unwrap().insert(name, file);
+        }
+        let claim_file = |name: &OsStr, new_name: &str| match name == "locked.txt" {
+            true => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+            false => scanner.files.claim_file(name, new_name),
+        };
+        scanner.claim_settled_files(64, claim_file).unwrap();
+        assert_eq!(scanner.files.claimed_files().unwrap().len(), 1);
+        let seen = scanner.seen.lock().unwrap();
+        assert!(seen.len() == 1 && seen[OsStr::new("locked.txt")].is_reported, "{seen:?}");
+    }
 
     #[test]
     fn a_unique_name_keeps_the_extension_and_is_short() {

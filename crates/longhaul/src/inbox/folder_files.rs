@@ -3,9 +3,11 @@
 //! Invariant: a file is always in exactly one of the folders, because it is moved by a rename. The
 //! result of a task is written before its file is moved, so a moved file has its result beside it.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, RenameFlags};
@@ -52,7 +54,7 @@ pub(crate) struct WaitingFile {
     /// Size and modification time of the file. Older files are ordered first.
     pub(crate) stamp: FileStamp,
     /// Name of the file.
-    pub(crate) name: String,
+    pub(crate) name: OsString,
 }
 
 /// The folder of a folder inbox, by its path. It is opened for each access.
@@ -76,10 +78,7 @@ impl InboxFolder {
         }
         let root = self.open_root()?;
         for name in [WORKING, EndFolder::Done.name(), EndFolder::Failed.name()] {
-            match sys::mkdirat(&root, name, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno.into()),
-            }
+            self.open_subfolder(&root, name)?;
         }
         Ok(sys::fsync(&root)?)
     }
@@ -90,16 +89,18 @@ impl InboxFolder {
         list_files(&self.open_root()?)
     }
 
-    /// Lists the files of claimed tasks, oldest first.
-    pub(crate) fn claimed_files(&self) -> io::Result<Vec<WaitingFile>> {
-        list_files(&open_folder(&self.open_root()?, WORKING)?)
+    /// Lists the names of the files of claimed tasks, oldest first.
+    pub(crate) fn claimed_files(&self) -> io::Result<Vec<String>> {
+        let files = list_files(&self.open_subfolder(&self.open_root()?, WORKING)?)?;
+        // A claimed file has a valid name. Others were put there by somebody else.
+        Ok(files.into_iter().filter_map(|file| file.name.into_string().ok()).collect())
     }
 
     /// Claims a file: moves it into the folder of claimed tasks, under a new name. Returns `false`
     /// if the file is gone.
-    pub(crate) fn claim_file(&self, name: &str, new_name: &str) -> io::Result<bool> {
+    pub(crate) fn claim_file(&self, name: &OsStr, new_name: &str) -> io::Result<bool> {
         let root = self.open_root()?;
-        let working = open_folder(&root, WORKING)?;
+        let working = self.open_subfolder(&root, WORKING)?;
         match sys::renameat_with(&root, name, &working, new_name, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(false),
@@ -114,7 +115,7 @@ impl InboxFolder {
 
     /// Reads the file of a claimed task, at most one byte more than [`FILE_BYTES_MAX`].
     pub(crate) fn read_claimed(&self, name: &str) -> io::Result<Vec<u8>> {
-        let working = open_folder(&self.open_root()?, WORKING)?;
+        let working = self.open_subfolder(&self.open_root()?, WORKING)?;
         // Without NONBLOCK, opening a named pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let handle = sys::openat(&working, name, flags, Mode::empty())?;
@@ -138,12 +139,12 @@ impl InboxFolder {
             return Err(io::Error::other("the id of the task is not the name of a file"));
         }
         let root = self.open_root()?;
-        let target = open_folder(&root, end.name())?;
-        let failed = open_folder(&root, EndFolder::Failed.name())?;
+        let target = self.open_subfolder(&root, end.name())?;
+        let failed = self.open_subfolder(&root, EndFolder::Failed.name())?;
         let result_name = format!("{name}.result.json");
         let source =
             match (path_exists_in(&root, &[WORKING, name])?, path_exists_in(&failed, &[name])?) {
-                (true, _) => open_folder(&root, WORKING)?,
+                (true, _) => self.open_subfolder(&root, WORKING)?,
                 (false, true) if end == EndFolder::Failed => {
                     return replace_file(&failed, &result_name, result);
                 }
@@ -162,14 +163,39 @@ impl InboxFolder {
 
     fn open_root(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let base = sys::open(&self.base, flags, Mode::empty())?;
-        self.below.iter().try_fold(base, |folder, name| open_folder(&folder, name))
+        let base = sys::open(&self.base, flags, Mode::empty());
+        let opened = base.and_then(|base| {
+            self.below.iter().try_fold(base, |folder, name| open_folder(&folder, name))
+        });
+        opened.map_err(|errno| error_with_path(&self.path(), errno))
+    }
+
+    /// Opens a subfolder, which is created if it is missing: a person may have deleted it.
+    fn open_subfolder(&self, root: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+        let opened = match open_folder(root, name) {
+            Err(Errno::NOENT) => match sys::mkdirat(root, name, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => open_folder(root, name),
+                Err(errno) => Err(errno),
+            },
+            opened => opened,
+        };
+        opened.map_err(|errno| error_with_path(&self.path().join(name), errno))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.base.join(self.below.iter().collect::<PathBuf>())
     }
 }
 
-fn open_folder(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+fn open_folder(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(sys::openat(parent, name, flags, Mode::empty())?)
+    sys::openat(parent, name, flags, Mode::empty())
+}
+
+/// Returns the error of an access to this path.
+fn error_with_path(path: &Path, errno: Errno) -> io::Error {
+    let error = io::Error::from(errno);
+    io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
 }
 
 /// Whether there is a regular file at this path below the folder.
@@ -182,6 +208,11 @@ fn path_exists_in(folder: &OwnedFd, path: &[&str]) -> io::Result<bool> {
     }
 }
 
+/// Whether a file with this name is hidden, or a program is still writing it.
+fn is_ignored_name(name: &[u8]) -> bool {
+    name.starts_with(b".") || UNFINISHED_SUFFIXES.iter().any(|end| name.ends_with(end.as_bytes()))
+}
+
 fn list_files(folder: &OwnedFd) -> io::Result<Vec<WaitingFile>> {
     let mut files = Vec::new();
     for entry in sys::Dir::read_from(folder)? {
@@ -189,10 +220,8 @@ fn list_files(folder: &OwnedFd) -> io::Result<Vec<WaitingFile>> {
             break;
         }
         let entry = entry?;
-        let Ok(name) = entry.file_name().to_str() else {
-            continue;
-        };
-        if name.starts_with('.') || UNFINISHED_SUFFIXES.iter().any(|end| name.ends_with(end)) {
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if is_ignored_name(name.as_bytes()) {
             continue;
         }
         // The file may be gone by now.

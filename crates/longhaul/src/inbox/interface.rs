@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use longhaul_api::run::RunView;
 use longhaul_core::id::RunId;
-use longhaul_core::status::RunError;
+use longhaul_core::status::{RunError, Status};
 use serde::Serialize;
 
 use crate::task::Task;
@@ -14,7 +14,8 @@ pub type InboxError = Box<dyn std::error::Error + Send + Sync>;
 /// A source of tasks outside the store. See the [module](crate::inbox) for the order of the
 /// calls and an example.
 ///
-/// A call that panics counts as failed, and so does a call that takes longer than 30 seconds.
+/// A call that panics counts as failed, and so does a call that takes longer than 30 seconds. The
+/// methods must not block their thread: use `tokio::task::spawn_blocking` for what blocks.
 #[async_trait]
 pub trait Inbox: std::fmt::Debug + Send + Sync + 'static {
     /// Returns the name of the inbox. The runs of its tasks are queued in the inbox of this name.
@@ -120,6 +121,8 @@ pub struct TaskFailure {
     /// does not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
+    /// [`Status::Cancelled`] if the run was cancelled, or else [`Status::Failed`].
+    pub status: Status,
     /// Reason of the failure.
     pub error: RunError,
 }

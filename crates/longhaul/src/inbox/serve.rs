@@ -1,28 +1,35 @@
 //! Serves external inboxes: submits their tasks as runs, and delivers the ends of the runs from the
 //! store's outbox.
 
-use std::collections::VecDeque;
+use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use futures_util::future::join_all;
-use longhaul_core::id::{IdError, InboxName, RunId};
+use longhaul_core::event::EVENT_FORMAT;
+use longhaul_core::id::{IdError, InboxName, LaneKey, RunId};
+use longhaul_core::port::queue::PeekRequest;
 use longhaul_core::port::records::OutboxItem;
+use longhaul_core::port::store::StoreWatcher;
 use longhaul_core::status::{RunError, Status};
 use longhaul_core::task::TaskSource;
 use longhaul_core::time::Millis;
-use longhaul_engine::Longhaul;
+use longhaul_engine::handle::SubmitOutcome;
 use longhaul_engine::outbox::{OutboxReceiver, deliver_due_messages};
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::WorkerOptions;
+use longhaul_engine::{Error as EngineError, Longhaul};
+use tokio::task::JoinSet;
 
-use crate::error::Error;
 use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
 
-/// Maximum number of tasks that are claimed at once.
+/// Maximum number of tasks that are claimed at once, and of runs that wait in the inbox for a
+/// worker: no tasks are claimed while there are as many.
 const CLAIM_MAX: usize = 64;
+
+/// Maximum number of postponed tasks. No tasks are claimed while there are as many.
+const POSTPONED_MAX: usize = 256;
 
 /// Interval at which an inbox is asked for new tasks, and deliveries that failed are repeated.
 const POLL_INTERVAL: Millis = Millis::from_secs(1);
@@ -62,128 +69,220 @@ pub async fn serve_inboxes(
     types: &[String],
     shutdown: &Shutdown,
 ) {
-    let served = inboxes.iter().filter_map(|inbox| {
-        let name = InboxName::new(inbox.name()).ok()?;
-        Some(ServedInbox { longhaul, inbox: &**inbox, name, types })
-    });
-    let loops = served.map(|served| async move {
-        tokio::join!(served.submit_tasks(shutdown), served.deliver_task_results());
-    });
-    join_all(loops).await;
+    // Each inbox has tasks of its own, so that one that blocks its thread does not block the worker.
+    let mut loops = JoinSet::new();
+    for inbox in inboxes {
+        let Ok(name) = InboxName::new(inbox.name()) else {
+            continue;
+        };
+        let (longhaul, inbox) = (longhaul.clone(), Arc::clone(inbox));
+        let served = Arc::new(ServedInbox { longhaul, inbox, name, types: types.to_vec() });
+        let (receiver, shutdown) = (Arc::clone(&served), shutdown.clone());
+        loops.spawn(async move { served.submit_tasks(&shutdown).await });
+        loops.spawn(async move { receiver.deliver_task_results().await });
+    }
+    while let Some(ended) = loops.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "an inbox is not served any more");
+        }
+    }
 }
 
 /// An external inbox that is served.
-struct ServedInbox<'a> {
-    longhaul: &'a Longhaul,
-    inbox: &'a dyn Inbox,
+struct ServedInbox {
+    longhaul: Longhaul,
+    inbox: Arc<dyn Inbox>,
     name: InboxName,
-    types: &'a [String],
+    types: Vec<String>,
+}
+
+/// A claimed task that is not submitted yet.
+struct WaitingTask {
+    task: InboxTask,
+    /// Whether the log says why the task waits.
+    is_reported: bool,
 }
 
 /// What became of a task that was to be submitted.
 enum SubmissionOutcome {
-    /// The task is a run, or has failed.
-    Done,
-    /// The task can't be submitted now, for example because its lane is full.
-    Later(Box<InboxTask>),
+    /// The task is a new run.
+    Created,
+    /// The task was a run before, or has failed.
+    NoNewRun,
+    /// The task can't be submitted now, for this reason.
+    Postponed(String),
 }
 
-impl ServedInbox<'_> {
+impl ServedInbox {
     /// Claims tasks and submits them until the worker drains.
     async fn submit_tasks(&self, shutdown: &Shutdown) {
-        let mut waiting: VecDeque<InboxTask> = VecDeque::new();
+        let mut watch = self.longhaul.services().store.watch_for_changes();
+        let mut postponed: Vec<WaitingTask> = Vec::new();
         while !shutdown.is_draining() {
-            // Tasks that wait, for example for a full lane, hold up no other tasks.
-            let claimed = self.claim_tasks(CLAIM_MAX.saturating_sub(waiting.len())).await;
-            for task in claimed {
-                if waiting.iter().all(|waiting| waiting.id != task.id) {
-                    waiting.push_back(task);
+            let free_places = match postponed.len() < POSTPONED_MAX {
+                true => self.free_queue_places().await,
+                false => 0,
+            };
+            let mut waiting = std::mem::take(&mut postponed);
+            if free_places > 0 {
+                waiting.extend(self.claim_new_tasks(free_places, &waiting).await);
+            }
+            let created = self.submit_waiting_tasks(waiting, &mut postponed).await;
+            let next = async {
+                // There may be more tasks as soon as the worker has taken runs from the queue.
+                match free_places == 0 || created >= free_places {
+                    true => self.wait_for_store_change(&mut *watch).await,
+                    false => self.sleep(POLL_INTERVAL).await,
                 }
-            }
-            let was_full = waiting.len() >= CLAIM_MAX;
-            for task in std::mem::take(&mut waiting) {
-                if let SubmissionOutcome::Later(task) = self.submit_task(task).await {
-                    waiting.push_back(*task);
-                }
-            }
-            if was_full && waiting.is_empty() {
-                continue;
-            }
+            };
             tokio::select! {
                 biased;
                 () = shutdown.wait_for_drain() => return,
-                () = self.sleep(POLL_INTERVAL) => {}
+                () = next => {}
             }
         }
     }
 
-    /// Claims at most `limit` tasks.
-    async fn claim_tasks(&self, limit: usize) -> Vec<InboxTask> {
-        if limit == 0 {
-            return Vec::new();
+    /// Returns how many more runs may wait in the inbox.
+    async fn free_queue_places(&self) -> usize {
+        let request = PeekRequest {
+            inbox: self.name.clone(),
+            types: self.types.clone(),
+            format: EVENT_FORMAT,
+            host: None,
+            after: None,
+            limit: CLAIM_MAX,
+        };
+        match self.longhaul.services().store.peek_queue(request).await {
+            Ok(runs) => CLAIM_MAX.saturating_sub(runs.len()),
+            Err(error) => {
+                tracing::warn!(inbox = %self.name, %error, "the queue of the inbox can't be read");
+                0
+            }
         }
-        let filter = ClaimFilter { types: self.types.to_vec(), limit };
-        match self.call_inbox_method(self.inbox.claim(&filter)).await {
+    }
+
+    /// Claims tasks, and returns those that do not wait already.
+    async fn claim_new_tasks(&self, count: usize, waiting: &[WaitingTask]) -> Vec<WaitingTask> {
+        // The inbox may return the waiting tasks again, and they must not displace new ones.
+        let filter = ClaimFilter { types: self.types.clone(), limit: count + waiting.len() };
+        let tasks = match self.call_inbox_method(self.inbox.claim(&filter)).await {
             Ok(tasks) => tasks,
             Err(reason) => {
                 tracing::warn!(inbox = %self.name, %reason, "claiming tasks of the inbox failed");
                 Vec::new()
             }
-        }
-    }
-
-    async fn submit_task(&self, task: InboxTask) -> SubmissionOutcome {
-        let InboxTask { id, task } = task;
-        let source = TaskSource { inbox: self.name.clone(), id: id.clone() };
-        let built = task.clone().build().map(|built| longhaul_engine::Task {
-            source: Some(source),
-            submitter: Some(
-                built.submitter.unwrap_or_else(|| TaskSource::outbox_endpoint(&self.name)),
-            ),
-            ..built
-        });
-        let submitted = match built {
-            // Not by the `lane_busy` policy of the agent: each task has a run whose end is reported.
-            Ok(built) => self.longhaul.submit_all(vec![built]).await.map_err(Error::from),
-            Err(invalid) => Err(invalid),
         };
-        match submitted {
-            Ok(outcome) => {
-                let Some(&run) = outcome.run_ids().first() else {
-                    return SubmissionOutcome::Done;
-                };
-                if let Err(reason) = self.call_inbox_method(self.inbox.start(&id, run)).await {
-                    let inbox = &self.name;
-                    tracing::warn!(%inbox, %run, %reason, "the inbox was not told about a run");
-                }
-                SubmissionOutcome::Done
-            }
-            Err(error) if is_transient(&error) => {
-                tracing::warn!(inbox = %self.name, %error, "a task can't be submitted yet");
-                SubmissionOutcome::Later(Box::new(InboxTask { id, task }))
-            }
-            Err(error) => {
-                let error = RunError::new(error.code(), error.to_string(), "");
-                match self.fail_task(&id, &TaskFailure { run: None, error }).await {
-                    Ok(()) => SubmissionOutcome::Done,
-                    Err(reason) => {
-                        tracing::warn!(inbox = %self.name, %reason, "the inbox was not told about a failed task");
-                        SubmissionOutcome::Later(Box::new(InboxTask { id, task }))
+        let known: HashSet<&str> = waiting.iter().map(|waiting| waiting.task.id.as_str()).collect();
+        let new = tasks.into_iter().filter(|task| !known.contains(task.id.as_str()));
+        new.map(|task| WaitingTask { task, is_reported: false }).collect()
+    }
+
+    /// Submits tasks, and returns the number of new runs. Tasks that can't be submitted now are
+    /// added to `postponed`.
+    async fn submit_waiting_tasks(
+        &self,
+        waiting: Vec<WaitingTask>,
+        postponed: &mut Vec<WaitingTask>,
+    ) -> usize {
+        let mut full_lanes = HashSet::new();
+        let mut created = 0;
+        for mut waiting in waiting {
+            match self.submit_task(&waiting.task, &mut full_lanes).await {
+                SubmissionOutcome::Created => created += 1,
+                SubmissionOutcome::NoNewRun => {}
+                SubmissionOutcome::Postponed(reason) => {
+                    if !waiting.is_reported {
+                        let (inbox, task) = (&self.name, &waiting.task.id);
+                        tracing::warn!(%inbox, task, reason, "a task can't be submitted yet");
                     }
+                    waiting.is_reported = true;
+                    postponed.push(waiting);
                 }
             }
         }
+        created
     }
 
-    async fn fail_task(&self, id: &str, failure: &TaskFailure) -> Result<(), String> {
-        self.call_inbox_method(self.inbox.fail(id, failure)).await?;
+    async fn submit_task(
+        &self,
+        task: &InboxTask,
+        full_lanes: &mut HashSet<LaneKey>,
+    ) -> SubmissionOutcome {
+        let InboxTask { id, task } = task;
+        let built = match task.clone().build() {
+            Ok(built) => built,
+            Err(error) => {
+                return self
+                    .fail_task(id, RunError::new(error.code(), error.to_string(), ""))
+                    .await;
+            }
+        };
+        if let Some(lane) = built.lane.as_ref().filter(|lane| full_lanes.contains(*lane)) {
+            return SubmissionOutcome::Postponed(format!(
+                "an earlier task of the lane `{lane}` waits"
+            ));
+        }
+        let source = TaskSource { inbox: self.name.clone(), id: id.clone() };
+        let submitter = built.submitter.unwrap_or_else(|| TaskSource::outbox_endpoint(&self.name));
+        let built =
+            longhaul_engine::Task { source: Some(source), submitter: Some(submitter), ..built };
+        // Not by the `lane_busy` policy of the agent: each task has a run whose end is reported.
+        let outcome = match self.longhaul.submit_all(vec![built]).await {
+            Ok(outcome) => outcome,
+            Err(error) => return self.refused_task_outcome(id, error, full_lanes).await,
+        };
+        if let Some(&run) = outcome.run_ids().first()
+            && let Err(reason) = self.call_inbox_method(self.inbox.start(id, run)).await
+        {
+            tracing::warn!(inbox = %self.name, %run, %reason, "the inbox was not told about a run");
+        }
+        match outcome {
+            SubmitOutcome::Created(_) => SubmissionOutcome::Created,
+            SubmitOutcome::Existing(_) | SubmitOutcome::Added(_) => SubmissionOutcome::NoNewRun,
+        }
+    }
+
+    /// Postpones a task that was refused, if it may be submitted later. Else the task fails.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only some refusals are temporary")]
+    async fn refused_task_outcome(
+        &self,
+        id: &str,
+        error: EngineError,
+        full_lanes: &mut HashSet<LaneKey>,
+    ) -> SubmissionOutcome {
+        let (code, message) = (error.code(), error.to_string());
+        let hint = match error {
+            EngineError::LaneFull(lane) => {
+                full_lanes.insert(lane);
+                return SubmissionOutcome::Postponed(message);
+            }
+            EngineError::Store(_) | EngineError::Contention(_) => {
+                return SubmissionOutcome::Postponed(message);
+            }
+            EngineError::AgentNotFound { .. } => {
+                "register the agent in the program, or check its file with `longhaul agents check`"
+            }
+            _ => "",
+        };
+        self.fail_task(id, RunError::new(code, message, hint)).await
+    }
+
+    /// Reports to the inbox that a task can't become a run.
+    async fn fail_task(&self, id: &str, error: RunError) -> SubmissionOutcome {
+        let failure = TaskFailure { run: None, status: Status::Failed, error };
+        let RunError { message, hint, .. } = &failure.error;
+        if let Err(reason) = self.call_inbox_method(self.inbox.fail(id, &failure)).await {
+            return SubmissionOutcome::Postponed(format!("{message}: {reason}. {hint}"));
+        }
+        tracing::warn!(inbox = %self.name, task = id, %message, "a task can't become a run");
         let hook = async {
-            self.inbox.on_error(id, failure).await;
+            self.inbox.on_error(id, &failure).await;
             Ok(())
         };
         // The task has failed, whatever its hook does.
         _ = self.call_inbox_method(hook).await;
-        Ok(())
+        SubmissionOutcome::NoNewRun
     }
 
     /// Delivers the ends of runs from the outbox for ever.
@@ -195,14 +294,19 @@ impl ServedInbox<'_> {
             if let Err(error) = deliver_due_messages(services, &endpoint, self).await {
                 tracing::warn!(inbox = %self.name, %error, "the outbox can't be read");
             }
-            tokio::select! {
-                biased;
-                changed = watch.wait_for_change() => match changed {
-                    Ok(()) => self.sleep(MIN_WATCH_INTERVAL).await,
-                    Err(_) => self.sleep(POLL_INTERVAL).await,
-                },
-                () = self.sleep(POLL_INTERVAL) => {}
-            }
+            self.wait_for_store_change(&mut *watch).await;
+        }
+    }
+
+    /// Waits until the store has changed, but not long.
+    async fn wait_for_store_change(&self, watch: &mut dyn StoreWatcher) {
+        tokio::select! {
+            biased;
+            changed = watch.wait_for_change() => match changed {
+                Ok(()) => self.sleep(MIN_WATCH_INTERVAL).await,
+                Err(_) => self.sleep(POLL_INTERVAL).await,
+            },
+            () = self.sleep(POLL_INTERVAL) => {}
         }
     }
 
@@ -210,10 +314,10 @@ impl ServedInbox<'_> {
         let view = self.longhaul.get_run(run).await.map_err(|error| error.to_string())?;
         Ok(match (view.status, &view.error) {
             (Status::Completed, _) => InboxTaskEnd::Completed(Box::new(view)),
-            (_, error) => {
+            (status, error) => {
                 let unknown = || RunError::new("failed", "the run ended without an error", "");
                 let error = error.clone().unwrap_or_else(unknown);
-                InboxTaskEnd::Failed(TaskFailure { run: Some(run), error })
+                InboxTaskEnd::Failed(TaskFailure { run: Some(run), status, error })
             }
         })
     }
@@ -245,7 +349,7 @@ enum InboxTaskEnd {
 }
 
 #[async_trait]
-impl OutboxReceiver for ServedInbox<'_> {
+impl OutboxReceiver for ServedInbox {
     async fn deliver(&self, message: &OutboxItem) -> Result<(), String> {
         let id = &message.row.body;
         let delivered = match self.ended_task(message.run).await? {
@@ -265,13 +369,4 @@ impl OutboxReceiver for ServedInbox<'_> {
             }
         }
     }
-}
-
-/// Whether a task that was refused with this error may be submitted later.
-const fn is_transient(error: &Error) -> bool {
-    use longhaul_engine::Error as EngineError;
-    matches!(
-        error,
-        Error::Store(_) | Error::Engine(EngineError::LaneFull(_) | EngineError::Contention(_))
-    )
 }

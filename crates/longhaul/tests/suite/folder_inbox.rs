@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longhaul::inbox::{ClaimFilter, FolderInbox, Inbox as _, InboxTask, TaskFailure};
-use longhaul::{Millis, RunError, RunId, Runtime, Timestamp, async_trait};
+use longhaul::{Millis, RunError, RunId, Runtime, Status, Timestamp, async_trait};
 use longhaul_core::time::Clock;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -74,7 +74,7 @@ impl TestFolder {
     }
 
     async fn fail(&self, id: &str) {
-        let failure = TaskFailure { run: None, error: RunError::new("oops", "it failed", "") };
+        let failure = failure("oops", Status::Failed);
         self.inbox.fail(id, &failure).await.unwrap();
     }
 
@@ -91,6 +91,10 @@ impl TestFolder {
         let text = fs::read(self.path(&format!("{folder}/{id}.result.json"))).unwrap();
         serde_json::from_slice(&text).unwrap()
     }
+}
+
+fn failure(code: &str, status: Status) -> TaskFailure {
+    TaskFailure { run: None, status, error: RunError::new(code, "it failed", "") }
 }
 
 fn open(folder: &Path, clock: &Arc<ManualClock>) -> FolderInbox {
@@ -200,6 +204,53 @@ async fn a_crash_between_any_two_steps_loses_nothing() {
 }
 
 #[tokio::test]
+async fn deleted_subfolders_are_created_again() {
+    let test = TestFolder::new();
+    for folder in ["working", "done", "failed"] {
+        fs::remove_dir(test.path(folder)).unwrap();
+    }
+    test.write("note.txt", "Dear Sir");
+    let id = test.claim_settled().await[0].id().to_owned();
+    test.fail(&id).await;
+    assert_eq!(test.result("failed", &id)["status"], "failed");
+    fs::remove_dir_all(test.folder.path()).unwrap();
+    let filter = ClaimFilter { types: Vec::new(), limit: 64 };
+    let error = test.inbox.claim(&filter).await.unwrap_err().to_string();
+    assert!(error.contains(test.folder.path().to_str().unwrap()), "{error}");
+}
+
+#[tokio::test]
+async fn the_result_of_a_cancelled_run_says_so() {
+    let test = TestFolder::new();
+    test.write("note.txt", "Dear Sir");
+    let id = test.claim_settled().await[0].id().to_owned();
+    test.inbox.fail(&id, &failure("cancelled", Status::Cancelled)).await.unwrap();
+    assert_eq!(test.result("failed", &id)["status"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_file_waits_while_its_agent_does_not_exist() {
+    let test = TestFolder::new();
+    test.write("note.txt", "Dear Sir");
+    let id = test.claim_settled().await[0].id().to_owned();
+    assert!(test.inbox.fail(&id, &failure("no_agent", Status::Failed)).await.is_err());
+    assert_eq!(test.files("working"), [id.as_str()]);
+    assert_eq!(test.claim().await[0].id(), id);
+}
+
+// Other systems refuse such names.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_whose_name_is_not_utf8_is_taken() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let test = TestFolder::new();
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9.txt");
+    fs::write(test.folder.path().join(name), "x").unwrap();
+    let id = test.claim_settled().await[0].id().to_owned();
+    assert!(id.starts_with("caf\u{fffd}.") && id.ends_with(".txt"), "{id}");
+}
+
+#[tokio::test]
 async fn a_file_that_comes_back_is_another_task() {
     let test = TestFolder::new();
     test.write("note.txt", "Dear Sir");
@@ -214,7 +265,7 @@ async fn a_file_that_comes_back_is_another_task() {
 async fn ids_with_a_path_are_rejected() {
     let test = TestFolder::new();
     test.write("note.txt", "x");
-    let failure = TaskFailure { run: None, error: RunError::new("oops", "it failed", "") };
+    let failure = failure("oops", Status::Failed);
     for id in ["../note.txt", "/etc/passwd", "..", ".hidden"] {
         assert!(test.inbox.fail(id, &failure).await.is_err(), "{id}");
     }

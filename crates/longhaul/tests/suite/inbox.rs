@@ -142,7 +142,7 @@ impl Inbox for FlakyInbox {
     }
 
     async fn claim(&self, filter: &ClaimFilter) -> Result<Vec<InboxTask>, InboxError> {
-        assert_eq!((filter.types.len(), filter.limit), (0, 64));
+        assert!(filter.types.is_empty() && filter.limit <= 64);
         match self.claims.fetch_add(1, Ordering::Relaxed) {
             0 => Err("not yet".into()),
             1 => panic!("this inbox panics"),
@@ -194,48 +194,90 @@ async fn a_flaky_inbox_loses_nothing_and_stops_nothing() {
     worker.stop().await.unwrap();
 }
 
-/// An inbox that returns one task per claim and can't record failures.
+/// An inbox that returns the same tasks at every claim.
 #[derive(Debug)]
-struct FullInbox {
-    tasks: Mutex<Vec<InboxTask>>,
+struct RepeatingInbox {
+    tasks: Vec<InboxTask>,
+    claims: Arc<AtomicUsize>,
     log: Log,
 }
 
 #[async_trait]
-impl Inbox for FullInbox {
+impl Inbox for RepeatingInbox {
     fn name(&self) -> &str {
-        "full"
+        "repeating"
     }
 
-    async fn claim(&self, filter: &ClaimFilter) -> Result<Vec<InboxTask>, InboxError> {
-        let task = self.tasks.lock().unwrap().pop();
-        if let Some(task) = &task {
-            self.log.add(format!("claim {} of {}", task.id(), filter.limit));
-        }
-        Ok(task.into_iter().collect())
+    async fn claim(&self, _filter: &ClaimFilter) -> Result<Vec<InboxTask>, InboxError> {
+        self.claims.fetch_add(1, Ordering::Relaxed);
+        Ok(self.tasks.clone())
     }
 
-    async fn complete(&self, id: &str, _run: &RunView) -> Result<(), InboxError> {
-        self.log.add(format!("complete {id}"));
+    async fn complete(&self, id: &str, run: &RunView) -> Result<(), InboxError> {
+        self.log.add(end_text(id, Ok(run)));
         Ok(())
     }
 
-    async fn fail(&self, _id: &str, _failure: &TaskFailure) -> Result<(), InboxError> {
-        Err("the disk is full".into())
+    async fn fail(&self, id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
+        match failure.error.code.as_str() {
+            "no_agent" => Err("not now".into()),
+            _ => Ok(self.log.add(end_text(id, Err(failure)))),
+        }
     }
 }
 
 #[tokio::test]
-async fn a_task_that_has_to_wait_does_not_block_the_other_tasks_of_its_inbox() {
+async fn open_tasks_that_are_returned_again_cause_no_busy_loop() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let runtime = runtime(&calls).await;
+    let (claims, log) = (Arc::new(AtomicUsize::new(0)), Log::default());
+    let tasks: Vec<InboxTask> = (0..100).map(|id| task(&id.to_string(), "Hello.")).collect();
+    let inbox = RepeatingInbox { tasks, claims: Arc::clone(&claims), log: log.clone() };
+    let worker = runtime.worker().source(inbox).max_concurrent(8).spawn();
+    log.wait_for(100).await;
+    let before = claims.load(Ordering::Relaxed);
+    let busy = async {
+        while claims.load(Ordering::Relaxed) < before + 5 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(2), busy).await.is_err());
+    worker.stop().await.unwrap();
+    assert_eq!(calls.load(Ordering::Relaxed), 100);
+}
+
+#[tokio::test]
+async fn postponed_tasks_do_not_stop_the_others() {
     let runtime = runtime(&Arc::default()).await;
     let log = Log::default();
-    let waiting = || InboxTask::new("waits", Task::new("unknown"));
-    // The second claim returns the waiting task again.
-    let tasks = Mutex::new(vec![task("a", "Hello."), waiting(), waiting()]);
-    let worker = runtime.worker().source(FullInbox { tasks, log: log.clone() }).spawn();
-    let claims = ["claim waits of 64", "claim waits of 63", "claim a of 63"];
-    assert_eq!(log.wait_for(4).await[..], [&claims[..], &["complete a"]].concat());
+    let unknown = |id: usize| InboxTask::new(format!("unknown {id}"), Task::new("unknown"));
+    let mut tasks: Vec<InboxTask> = (0..100).map(unknown).collect();
+    tasks.push(task("a", "Hello."));
+    let inbox = RepeatingInbox { tasks, claims: Arc::default(), log: log.clone() };
+    let worker = runtime.worker().source(inbox).spawn();
+    assert_eq!(log.wait_for(1).await, ["a: Hello."]);
+    let late = runtime.submit(Task::new("echo").input("x")).await.unwrap();
+    assert_eq!(late.wait().await.unwrap().text().unwrap(), "x");
     worker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn closures_that_never_return_do_not_stop_the_worker() {
+    let runtime = runtime(&Arc::default()).await;
+    let (release, blocked) = std::sync::mpsc::channel::<()>();
+    let (blocked, log) = (Mutex::new(blocked), Log::default());
+    let claims = log.clone();
+    let stuck = inbox::from_fn("stuck", move |_| {
+        claims.add("claim");
+        _ = blocked.lock().unwrap().recv();
+        Vec::new()
+    });
+    let worker = runtime.worker().source(stuck).spawn();
+    log.wait_for(1).await;
+    let other = runtime.submit(Task::new("echo").input("x")).await.unwrap();
+    assert_eq!(other.wait().await.unwrap().text().unwrap(), "x");
+    tokio::time::timeout(TIMEOUT, worker.stop()).await.expect("the worker stops").unwrap();
+    drop(release);
 }
 
 #[tokio::test]
