@@ -76,6 +76,8 @@ impl Longhaul {
             ("the type", task.kind.as_deref()),
             ("the model", task.model.as_deref()),
             ("the idempotency key", task.idempotency_key.as_deref()),
+            // The id is part of the idempotency key, and the name of a file in a folder inbox.
+            ("the task's id or file name", task.source.as_ref().map(|source| source.id.as_str())),
         ];
         let names = names.into_iter().filter_map(|(what, name)| Some((what, name?)));
         let tags = task.tags.iter().map(|tag| ("a tag", tag.as_str()));

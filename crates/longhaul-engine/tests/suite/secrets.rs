@@ -18,6 +18,7 @@ use longhaul_core::policy::gate::{
 };
 use longhaul_core::port::tool::ToolFailure;
 use longhaul_core::raw::RawJson;
+use longhaul_core::task::TaskSource;
 use longhaul_engine::Task;
 use longhaul_engine::handle::ThreadMessage;
 use serde_json::json;
@@ -102,7 +103,11 @@ async fn tasks_are_stored_without_secrets() {
 #[tokio::test]
 async fn names_and_tool_values_that_contain_a_secret_are_rejected() {
     type Change = fn(&mut Task, &str);
-    let table: [(&str, Change); 10] = [
+    let table: [(&str, Change); 11] = [
+        ("the task's id or file name", |task, name| {
+            let inbox = InboxName::new("mail").unwrap();
+            task.source = Some(TaskSource { inbox, id: name.to_owned() });
+        }),
         ("the thread", |task, name| {
             task.thread = Some(ThreadKey::new(name).unwrap());
         }),
