@@ -11,9 +11,10 @@ use crate::error::CliError;
 /// Command-line options that choose which tasks a worker takes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct InboxArgs {
-    /// Inbox to serve instead of those in `[worker] inboxes`; may be repeated
+    /// Inbox to serve instead of those in `[worker] inboxes` and the folders in `inbox/`; may be
+    /// repeated
     #[arg(long = "inbox", value_name = "NAME")]
-    inboxes: Vec<InboxName>,
+    pub(crate) inboxes: Vec<InboxName>,
     /// Type of the tasks to take; may be repeated. Tasks of other types wait for other workers
     #[arg(long = "type", value_name = "TYPE")]
     types: Vec<String>,

@@ -158,7 +158,8 @@ impl ServeSession {
 
     async fn serve_until_stopped(self) -> anyhow::Result<Exit> {
         let mut interrupts = InterruptListener::listen()?;
-        let ProjectInboxes { inboxes, problems } = project_folder_inboxes(&self.runtime.config);
+        let ProjectInboxes { inboxes, problems } =
+            project_folder_inboxes(&self.runtime.config, &self.inbox.inboxes);
         for problem in problems {
             tracing::warn!("{problem}");
         }

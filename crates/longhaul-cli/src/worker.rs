@@ -84,7 +84,8 @@ impl WorkerCommand {
         }
         let runtime = store_access::open_as_driver()?;
         let mut options = self.inbox.worker_options(&runtime.config)?;
-        let ProjectInboxes { inboxes, problems } = project_folder_inboxes(&runtime.config);
+        let ProjectInboxes { inboxes, problems } =
+            project_folder_inboxes(&runtime.config, &self.inbox.inboxes);
         add_inbox_names(&mut options, &inboxes)?;
         for problem in problems.iter().filter(|_| !self.quiet) {
             output::eprint_line(&format!("note: {problem}"));

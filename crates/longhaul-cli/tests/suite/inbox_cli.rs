@@ -237,3 +237,14 @@ fn a_folder_inbox_needs_trust_and_an_agent() {
     let text = format!("{}{}", shown.out, shown.err);
     assert!(text.contains("runs the agent `plain` on every file in inbox/mail"), "{text}");
 }
+
+#[test]
+fn a_worker_with_named_inboxes_opens_no_other_folders() {
+    let project = project_with_mail();
+    project.write("inbox/news/note.txt", "milk");
+    let news = |inbox: &str| {
+        let output = project.run_and_signal("-TERM", &["worker", "--inbox", inbox], &["Stop"]);
+        output.err.contains("set `[inboxes.news] agent`")
+    };
+    assert_eq!((news("mail"), news("news")), (false, true));
+}

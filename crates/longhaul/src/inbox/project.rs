@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use longhaul_core::id::InboxName;
+
 use crate::config::inbox_folders::{INBOX_FOLDER, inbox_folders};
 use crate::config::settings::Config;
 use crate::inbox::folder::FolderInbox;
@@ -18,13 +20,16 @@ pub struct ProjectInboxes {
     pub problems: Vec<String>,
 }
 
-/// Opens the folder inboxes of a project. A folder is served only if its inbox has a default agent
+/// Opens the folder inboxes of a project with these names, or all if `names` is empty. A folder is served only if its inbox has a default agent
 /// and a person trusts the folder, because files in it start runs on their own. Folders that are not
 /// trusted are left out.
-pub fn project_folder_inboxes(config: &Config) -> ProjectInboxes {
+pub fn project_folder_inboxes(config: &Config, names: &[InboxName]) -> ProjectInboxes {
     let mut found = ProjectInboxes::default();
     for folder in inbox_folders(config) {
         let name = &folder.name;
+        if !names.is_empty() && !names.contains(name) {
+            continue;
+        }
         let Some(agent) = folder.agent.as_deref() else {
             found.problems.push(format!(
                 "the folder {INBOX_FOLDER}/{name} is not served: set `[inboxes.{name}] agent` in \

@@ -7,6 +7,7 @@ use std::time::Duration;
 use longhaul::inbox::{self, ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
 use longhaul::{HandlerError, RunId, RunView, Runtime, Status, Task, WorkerHandle, async_trait};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 #[path = "../../examples/custom_inbox.rs"]
 mod custom_inbox;
@@ -198,7 +199,7 @@ async fn a_flaky_inbox_loses_nothing_and_stops_nothing() {
 #[derive(Debug)]
 struct RepeatingInbox {
     tasks: Vec<InboxTask>,
-    claims: Arc<AtomicUsize>,
+    claims: UnboundedSender<()>,
     log: Log,
 }
 
@@ -209,7 +210,7 @@ impl Inbox for RepeatingInbox {
     }
 
     async fn claim(&self, _filter: &ClaimFilter) -> Result<Vec<InboxTask>, InboxError> {
-        self.claims.fetch_add(1, Ordering::Relaxed);
+        _ = self.claims.send(());
         Ok(self.tasks.clone())
     }
 
@@ -230,15 +231,15 @@ impl Inbox for RepeatingInbox {
 async fn open_tasks_that_are_returned_again_cause_no_busy_loop() {
     let calls = Arc::new(AtomicUsize::new(0));
     let runtime = runtime(&calls).await;
-    let (claims, log) = (Arc::new(AtomicUsize::new(0)), Log::default());
+    let ((claims, mut claimed), log) = (unbounded_channel(), Log::default());
     let tasks: Vec<InboxTask> = (0..100).map(|id| task(&id.to_string(), "Hello.")).collect();
-    let inbox = RepeatingInbox { tasks, claims: Arc::clone(&claims), log: log.clone() };
+    let inbox = RepeatingInbox { tasks, claims, log: log.clone() };
     let worker = runtime.worker().source(inbox).max_concurrent(8).spawn();
     log.wait_for(100).await;
-    let before = claims.load(Ordering::Relaxed);
+    while claimed.try_recv().is_ok() {}
     let busy = async {
-        while claims.load(Ordering::Relaxed) < before + 5 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        for _ in 0..5 {
+            claimed.recv().await;
         }
     };
     assert!(tokio::time::timeout(Duration::from_secs(2), busy).await.is_err());
@@ -253,7 +254,7 @@ async fn postponed_tasks_do_not_stop_the_others() {
     let unknown = |id: usize| InboxTask::new(format!("unknown {id}"), Task::new("unknown"));
     let mut tasks: Vec<InboxTask> = (0..100).map(unknown).collect();
     tasks.push(task("a", "Hello."));
-    let inbox = RepeatingInbox { tasks, claims: Arc::default(), log: log.clone() };
+    let inbox = RepeatingInbox { tasks, claims: unbounded_channel().0, log: log.clone() };
     let worker = runtime.worker().source(inbox).spawn();
     assert_eq!(log.wait_for(1).await, ["a: Hello."]);
     let late = runtime.submit(Task::new("echo").input("x")).await.unwrap();
