@@ -222,7 +222,10 @@ impl Inbox for RepeatingInbox {
     async fn fail(&self, id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
         match failure.error.code.as_str() {
             "no_agent" => Err("not now".into()),
-            _ => Ok(self.log.add(end_text(id, Err(failure)))),
+            _ => {
+                self.log.add(end_text(id, Err(failure)));
+                Ok(())
+            }
         }
     }
 }
