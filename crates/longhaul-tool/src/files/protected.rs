@@ -204,8 +204,6 @@ mod tests {
             "docs/agents/a.md",
             "sub/longhaul.toml",
             "docs/AGENTS.md",
-            "docs/inbox/a.txt",
-            "inboxes/a.txt",
             ".claude/commands/a.md",
             ".claude/settings.md",
             "sub/.claude/settings.json",
@@ -230,9 +228,6 @@ mod tests {
             ".claude/hooks/before.sh",
             "skills/a/SKILL.md",
             "AGENTS.md",
-            "inbox",
-            "inbox/mail/note.txt",
-            "Inbox/mail/done/note.txt.result.json",
         ] {
             check_path_protection(half, true, false);
         }
@@ -263,6 +258,16 @@ mod tests {
             ".git/credentials",
         ] {
             check_path_protection(path, false, false);
+        }
+    }
+
+    #[test]
+    fn folder_inboxes_are_read_only() {
+        for path in ["inbox", "inbox/mail/note.txt", "Inbox/mail/done/note.txt.result.json"] {
+            check_path_protection(path, true, false);
+        }
+        for path in ["docs/inbox/a.txt", "inboxes/a.txt"] {
+            check_path_protection(path, true, true);
         }
     }
 
