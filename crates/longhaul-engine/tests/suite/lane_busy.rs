@@ -130,7 +130,8 @@ async fn a_task_that_differs_in_more_than_its_text_waits() {
         (full.actor, full.links, full.metadata) = (json(), json(), json());
         full
     };
-    let changes: [(&str, fn(&mut Task)); 13] = [
+    type TaskChange = fn(&mut Task);
+    let changes: [(&str, TaskChange); 13] = [
         ("thread", |task| task.thread = None),
         ("other thread", |task| task.thread = Some(ThreadKey::new("t2").unwrap())),
         ("resource", |task| task.resource = Some(ResourceKey::new("r2").unwrap())),
