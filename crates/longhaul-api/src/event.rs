@@ -24,6 +24,10 @@ pub struct NewEventBody {
     #[serde(default)]
     #[schema(schema_with = schema::any_json_schema)]
     pub payload: Option<RawJson>,
+    /// References to related objects in other systems.
+    #[serde(default, alias = "linkedGraphHandles")]
+    #[schema(schema_with = schema::any_json_schema)]
+    pub links: Option<RawJson>,
     /// Lane of the run. Runs of one lane execute one at a time. Default: the lane of the agent.
     #[serde(default)]
     pub lane: Option<String>,

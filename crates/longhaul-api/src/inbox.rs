@@ -56,6 +56,7 @@ pub struct NewTaskBody {
     pub agent: Option<String>,
     /// Type of the task, by which lists and workers can filter.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 256)]
     pub kind: Option<String>,
     /// Input of the task: a text or any JSON.
     #[schema(schema_with = schema::any_json_schema)]
@@ -82,12 +83,17 @@ pub struct NewTaskBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = schema::any_json_schema)]
     pub actor: Option<RawJson>,
+    /// References to related objects in other systems.
+    #[serde(default, alias = "linkedGraphHandles", skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = schema::any_json_schema)]
+    pub links: Option<RawJson>,
     /// Any data of the caller, returned with the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<BTreeMap<String, Value>>,
     /// Idempotency key: retries with the same key create one task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[ -~]*[!-~][ -~]*$")]
     pub idempotency_key: Option<String>,
     /// Earliest time at which the run may start.
     #[serde(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_core::id::{GateId, RunId};
+use longhaul_core::id::{BatchId, GateId, RunId};
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::{Hash, RawJson};
@@ -105,6 +105,10 @@ pub struct RunView {
     /// Id of the run at the root of the tree of runs that started each other.
     #[schema(schema_with = schema::run_id_schema)]
     pub root: RunId,
+    /// Id of the batch with which the run was submitted.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub batch: Option<BatchId>,
     /// Id of the failed run whose task this run executes again.
     #[serde(default)]
     #[schema(value_type = Option<String>)]

@@ -51,6 +51,7 @@ pub struct NewRunBody {
     pub inbox: Option<String>,
     /// Type of the task, by which lists and workers can filter.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 256)]
     pub kind: Option<String>,
     /// Kind of the event that the task is, instead of `type`. The agent reads the event's kind and
     /// input as a text.
@@ -76,7 +77,8 @@ pub struct NewRunBody {
     /// Tags of the run, by which lists can filter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Any data of the caller, returned with the run.
+    /// Any data of the caller, returned with the run. `threadId` and `resourceId` in it name the
+    /// thread and the resource, unless the run has fields for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = schema::any_json_schema)]
     pub metadata: Option<RawJson>,
@@ -125,7 +127,8 @@ pub(crate) fn deserialize_timestamp<'de, D: Deserializer<'de>>(
     };
     let dated = text.get(4..5) == Some("-");
     let read = text.parse().ok().filter(|_| dated);
-    let message = "a time must be in RFC 3339 format, such as 2026-01-31T12:00:00Z";
+    let message = "a time must be in RFC 3339 format, such as 2026-01-31T12:00:00Z, and not after \
+                   9999-12-30T22:00:00Z";
     read.map(Some).ok_or_else(|| D::Error::custom(message))
 }
 

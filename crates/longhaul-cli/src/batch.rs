@@ -14,8 +14,10 @@ use longhaul_core::task::BatchMode;
 use crate::client::connect::{
     connect_or_create_store, connect_run_client, find_named_or_local_server,
 };
+use crate::driver_status::needs_driver;
 use crate::error::CliError;
 use crate::table::{self, TableCell};
+use crate::task_args::parse_idempotency_key;
 use crate::{output, runtime};
 
 /// Maximum size of a file of tasks in bytes.
@@ -57,7 +59,7 @@ struct SubmitBatchCommand {
     #[arg(long)]
     sequential: bool,
     /// Idempotency key: submit only once, even if this command is repeated with the same key
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = parse_idempotency_key)]
     idempotency_key: Option<String>,
     /// Print the batch as one JSON object
     #[arg(long)]
@@ -103,23 +105,30 @@ impl SubmitBatchCommand {
 impl ShowBatchCommand {
     fn run(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
-        let batch = runtime::build_current_thread()?.block_on(client.get_batch(self.batch))?;
-        match self.json {
-            true => output::print_json(&batch),
-            false => print_batch(&batch),
-        }
+        runtime::build_current_thread()?.block_on(async {
+            let batch = client.get_batch(self.batch).await?;
+            match self.json {
+                true => output::print_json(&batch),
+                false => print_batch(&batch, client.has_driver().await?),
+            }
+        })
     }
 }
 
-fn print_batch(batch: &BatchView) -> anyhow::Result<()> {
+fn print_batch(batch: &BatchView, has_driver: bool) -> anyhow::Result<()> {
     let (mode, count) = (batch.mode.as_str(), batch.runs.len());
     output::print_text(&format!("{} ({mode}, {count} runs)", batch.id))?;
     let rows = batch.runs.iter().map(|run| {
+        // Without a worker a run does nothing, whatever its journal says.
+        let now = match has_driver || !needs_driver(run.status) {
+            true => run.now.clone(),
+            false => format!("no worker; last known: {}", run.now),
+        };
         vec![
             TableCell::new(run.id.to_string()),
             TableCell::new(&run.agent),
             TableCell::new(run.status.as_str()),
-            TableCell::new(&run.now),
+            TableCell::new(now),
         ]
     });
     table::print_table(&["RUN", "AGENT", "STATUS", "NOW"], rows)

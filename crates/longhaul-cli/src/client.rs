@@ -44,8 +44,15 @@ use crate::output;
 /// Maximum number of open gates that are read for one run.
 const OPEN_GATES_MAX: usize = 100;
 
+fn print_added_note(run: &RunView) {
+    if run.added {
+        let note = format!("note: the task was added to {}, because its lane is busy", run.id);
+        output::eprint_line(&note);
+    }
+}
+
 /// Returns the default agent of each inbox, from the project's settings.
-fn default_inbox_agents() -> anyhow::Result<BTreeMap<String, String>> {
+pub(crate) fn default_inbox_agents() -> anyhow::Result<BTreeMap<String, String>> {
     Ok(environment::load_config_quietly(&environment::current_process_env()?)?.inbox_agents())
 }
 
@@ -102,10 +109,7 @@ impl RunClient {
             }
         };
         let run = submitted.fill_hint_placeholder("AGENT", agent)?;
-        if run.added {
-            let note = format!("note: the task was added to {}, because its lane is busy", run.id);
-            output::eprint_line(&note);
-        }
+        print_added_note(&run);
         Ok(run.id)
     }
 
@@ -125,8 +129,15 @@ impl RunClient {
             }
         };
         let tasks = runs.into_iter().enumerate().map(|(index, run)| {
-            task_from_body(run, &caller_name())
-                .map_err(|why| CliError::usage_error(format!("task {}: {why}", index + 1)))
+            let task = task_from_body(run, &caller_name());
+            let task = task.and_then(|task| match longhaul.get_agent(&task.agent) {
+                Ok(_) => Ok(task),
+                Err(_) => Err(format!("there is no agent named `{}`", task.agent)),
+            });
+            task.map_err(|why| {
+                CliError::usage_error(format!("task {}: {why}", index + 1))
+                    .with_hint("all agents", "longhaul agents")
+            })
         });
         let mut tasks = tasks.collect::<Result<Vec<Task>, _>>()?;
         if let Some(first) = tasks.first_mut() {
@@ -382,21 +393,24 @@ impl RunClient {
         })
     }
 
-    /// Submits a task to an inbox and returns its run.
+    /// Submits a task to an inbox and returns its run. If the task was added to an existing run,
+    /// because its lane is busy, a note says so.
     pub(crate) async fn post_task(
         &self,
         inbox: InboxName,
         task: NewTaskBody,
     ) -> anyhow::Result<RunView> {
-        match self {
+        let run = match self {
             Self::Local(longhaul) => {
                 let mut task = inbox_task(inbox, task, &default_inbox_agents()?)?;
                 task.submitter = Some(caller_name());
                 let agent = task.agent.clone();
-                longhaul.submit_and_view_run(task).await.fill_hint_placeholder("AGENT", agent)
+                longhaul.submit_and_view_run(task).await.fill_hint_placeholder("AGENT", agent)?
             }
-            Self::Remote(client) => Ok(client.post_task(&inbox, &task).await?),
-        }
+            Self::Remote(client) => client.post_task(&inbox, &task).await?,
+        };
+        print_added_note(&run);
+        Ok(run)
     }
 
     /// Creates an API key. Only this result contains the secret of the key.

@@ -268,10 +268,9 @@ pub(crate) fn format_date_time(time: Timestamp) -> String {
     format_local_time(time, "%Y-%m-%d %H:%M")
 }
 
-/// Formats a time as a local date and time of day with the time zone, for times that belong to
-/// other time zones.
-pub(crate) fn format_date_time_with_zone(time: Timestamp) -> String {
-    format_local_time(time, "%Y-%m-%d %H:%M %Z")
+/// Formats the date, the time with seconds and the local time zone.
+pub(crate) fn format_exact_time(time: Timestamp) -> String {
+    format_local_time(time, "%Y-%m-%d %H:%M:%S %Z")
 }
 
 fn format_local_time(timestamp: Timestamp, format: &str) -> String {

@@ -7,19 +7,23 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use longhaul_api::inbox::{InboxView, NewTaskBody};
+use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
 use longhaul_api::run::RunBriefView;
 use longhaul_core::id::InboxName;
 use longhaul_core::time::Timestamp;
 use serde_json::Value;
 
 use crate::client::connect::{
-    connect_or_create_store, connect_run_client, find_named_or_local_server, try_connect_run_client,
+    connect_or_create_store, find_named_or_local_server, try_connect_run_client,
 };
+use crate::client::default_inbox_agents;
 use crate::error::CliError;
 use crate::status_label::status_label;
 use crate::table::{self, TableCell};
-use crate::task_args::{INPUT_BYTES_MAX, parse_actor, parse_context_args, parse_input_json};
+use crate::task_args::{
+    INPUT_BYTES_MAX, parse_actor, parse_context_args, parse_idempotency_key, parse_input_json,
+    parse_links,
+};
 use crate::{output, runtime};
 
 /// Maximum number of characters of a run's current activity in a list.
@@ -111,8 +115,11 @@ struct PostTaskCommand {
     /// Person on whose behalf the run acts: a name, or JSON such as {"name": "Ada"}
     #[arg(long, value_name = "JSON")]
     actor: Option<String>,
+    /// Reference to a related object in another system, as name and value; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    link: Vec<String>,
     /// Idempotency key: post only once, even if this command is repeated with the same key
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = parse_idempotency_key)]
     idempotency_key: Option<String>,
     /// Earliest time at which the run may start, such as 2026-11-20T08:00:00Z
     #[arg(long, value_name = "TIME")]
@@ -137,7 +144,10 @@ impl ListInboxesCommand {
     fn run(&self) -> anyhow::Result<()> {
         let inboxes = match try_connect_run_client()? {
             Some(client) => runtime::build_current_thread()?.block_on(client.list_inboxes())?,
-            None => Vec::new(),
+            None => {
+                let agents = default_inbox_agents()?;
+                agents.into_iter().map(|(name, agent)| unused_inbox(name, Some(agent))).collect()
+            }
         };
         if self.json {
             return output::print_json_list(&inboxes);
@@ -153,6 +163,11 @@ impl ListInboxesCommand {
     }
 }
 
+/// Returns the view of an inbox in a folder without a store.
+fn unused_inbox(name: String, agent: Option<String>) -> InboxView {
+    InboxView { name, agent, served: false, pending: 0, running: 0, waiting: 0, failed: 0 }
+}
+
 fn inbox_row(inbox: &InboxView) -> Vec<TableCell> {
     let agent = inbox.agent.as_deref().unwrap_or("-");
     let counts = [inbox.pending, inbox.running, inbox.waiting, inbox.failed];
@@ -163,12 +178,29 @@ fn inbox_row(inbox: &InboxView) -> Vec<TableCell> {
 
 impl ShowInboxCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let client = connect_run_client()?;
-        let shown = runtime::build_current_thread()?.block_on(client.get_inbox(&self.name))?;
+        let shown = match try_connect_run_client()? {
+            Some(client) => {
+                runtime::build_current_thread()?.block_on(client.get_inbox(&self.name))?
+            }
+            None => {
+                let agent = default_inbox_agents()?.remove(self.name.as_str());
+                InboxDetailView {
+                    inbox: unused_inbox(self.name.to_string(), agent),
+                    tasks: Vec::new(),
+                    dead_letters: Vec::new(),
+                }
+            }
+        };
         if self.json {
             return output::print_json(&shown);
         }
         let inbox = &shown.inbox;
+        if shown.tasks.is_empty() && inbox.agent.is_none() {
+            output::eprint_line(&format!(
+                "note: no task was ever posted to `{}`; all inboxes: longhaul inbox",
+                inbox.name
+            ));
+        }
         let agent = inbox.agent.as_deref().unwrap_or("none; each task names one");
         output::print_text(&format!("{}   default agent: {agent}", inbox.name))?;
         output::print_text(&format!(
@@ -239,6 +271,7 @@ impl PostTaskCommand {
             resource: self.resource.clone(),
             context: parse_context_args(&self.context)?,
             actor: self.actor.as_deref().map(parse_actor).transpose()?,
+            links: parse_links(&self.link)?,
             metadata: self.metadata.clone(),
             idempotency_key: self.idempotency_key.clone(),
             start_at: self.start_at,

@@ -9,7 +9,7 @@ use longhaul_core::status::Status;
 
 use crate::client::RunClient;
 use crate::client::connect::{
-    connect_or_create_store, find_named_or_local_server, try_connect_run_client,
+    connect_or_create_store, connect_run_client, find_named_or_local_server, try_connect_run_client,
 };
 use crate::style::Tone;
 use crate::table::{self, TableCell};
@@ -104,7 +104,7 @@ impl ListLanesCommand {
 
 impl LaneArgs {
     fn show_lane(&self) -> anyhow::Result<()> {
-        let client = connect_or_create_store(find_named_or_local_server()?)?;
+        let client = connect_run_client()?;
         let lane = runtime::build_current_thread()?.block_on(client.get_lane(&self.lane))?;
         if self.json {
             return output::print_json(&lane);

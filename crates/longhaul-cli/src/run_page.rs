@@ -75,6 +75,7 @@ fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
         rows.extend(value.clone().map(|value| (name, value)));
     }
     rows.extend(run.parent.map(|parent| ("parent", parent.to_string())));
+    rows.extend(run.batch.map(|batch| ("batch", batch.to_string())));
     if !run.tags.is_empty() {
         rows.push(("tags", run.tags.join(", ")));
     }

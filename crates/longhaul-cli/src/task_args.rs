@@ -11,6 +11,7 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::Task;
 use longhaul_engine::agent::BudgetPatch;
+use longhaul_engine::handle::check_idempotency_key;
 use serde_json::Value;
 
 use crate::caller_name::caller_name;
@@ -74,7 +75,7 @@ pub(crate) struct TaskArgs {
     #[arg(long, value_name = "LABEL")]
     tag: Vec<String>,
     /// Idempotency key: submit only once, even if this command is repeated with the same key
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = parse_idempotency_key)]
     idempotency_key: Option<String>,
 }
 
@@ -132,6 +133,11 @@ impl TaskArgs {
     }
 }
 
+/// Checks an idempotency key on the command line.
+pub(crate) fn parse_idempotency_key(text: &str) -> Result<String, longhaul_engine::Error> {
+    check_idempotency_key(text).map(|()| text.to_owned())
+}
+
 /// Parses the input of a task: a JSON object or list, or else a text.
 pub(crate) fn parse_input_json(text: &str) -> anyhow::Result<RawJson> {
     if text.len() as u64 > INPUT_BYTES_MAX {
@@ -151,7 +157,7 @@ pub(crate) fn parse_input_json(text: &str) -> anyhow::Result<RawJson> {
 
 /// Parses references to other systems to a JSON object. A name that is repeated has a list of
 /// values.
-fn parse_links(args: &[String]) -> anyhow::Result<Option<RawJson>> {
+pub(crate) fn parse_links(args: &[String]) -> anyhow::Result<Option<RawJson>> {
     let mut links: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for text in args {
         let (name, value) =

@@ -28,7 +28,7 @@ What needs trust: the servers of .mcp.json with the values that the project's .e
 `perception: { command: ... }` or `{ url: ... }` and unsandboxed `shell`; in the project's
 longhaul.toml and .env, commands and webhooks of send_message, addresses that `[outbound] allow`
 opens, providers at an unknown address or with a key that the project names, and
-`[server]` listen, hosts and open_loopback. A decision covers what was shown and the project's
+`[server]` listen, hosts and open_loopback; folders in inbox/ whose files start runs. A decision covers what was shown and the project's
 files that it names. After a change you are asked again, and the changed files are named. Of
 an agent with `shell` the newest 16 trusted versions stay trusted, so that runs which started with
 one can continue; `revoke` deletes them. Decisions are stored outside the project, in

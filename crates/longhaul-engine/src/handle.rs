@@ -31,12 +31,12 @@ use longhaul_core::change::{Batch, Change};
 use longhaul_core::request::IdempotencyKey;
 
 pub use crate::handle::answer::GateAnswerOutcome;
-pub use crate::handle::inboxes::inbox_task;
+pub use crate::handle::inboxes::{inbox_task, toml_key};
 pub use crate::handle::keys::{CallerIdentity, CreateKeyRequest, IssuedKey};
 pub use crate::handle::links::{CreateGateLinkRequest, ResolvedGateLink};
 pub use crate::handle::memory::ThreadMessage;
 pub use crate::handle::model_calls::ModelCallOutcome;
-pub use crate::handle::submit::SubmitOutcome;
+pub use crate::handle::submit::{SubmitOutcome, check_idempotency_key};
 pub use crate::handle::watch::JournalStream;
 
 use crate::agent::{Agent, AgentRegistry, RunPolicyDefaults};

@@ -36,7 +36,9 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         status: row.status,
         reason: row.reason.clone().or_else(|| batch_stop_reason(run)),
         // Waiting for a lane, a batch or a start time is recorded only in the row.
-        now: queue_reason(row).unwrap_or_else(|| explain_run_state(run).message),
+        now: start_time_reason(row, run, now)
+            .or_else(|| queue_reason(row))
+            .unwrap_or_else(|| explain_run_state(run).message),
         input: task.input.clone(),
         context: task.context.clone(),
         turns: row.turns,
@@ -70,6 +72,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         tags: task.tags.clone(),
         parent: row.parent,
         root: row.root,
+        batch: task.batch.map(|position| position.id),
         retry_of: task.retry_of.map(|retried| retried.run),
         chain: task.chain.as_ref().map(RawJson::from_serialize),
         sandbox: None,
@@ -94,6 +97,18 @@ pub(crate) fn queue_reason(row: &RunRow) -> Option<String> {
         "collect" => Some("The run waits a moment for more messages.".to_owned()),
         "batch" => Some("The run waits for the run before it in its batch.".to_owned()),
         _ => None,
+    }
+}
+
+/// Describes when a run starts, if its start time is in the future. A message to the run makes a
+/// worker look at it before that time.
+pub(crate) fn start_time_reason(row: &RunRow, run: &Run, now: Timestamp) -> Option<String> {
+    let is_queued = matches!(row.reason.as_deref(), Some("start_at" | "worker"));
+    match run.task().start {
+        EarliestStart::At(at) if is_queued && now < at => {
+            Some(format!("The run waits for its start time, {at}."))
+        }
+        EarliestStart::At(_) | EarliestStart::Now | EarliestStart::AfterBatch => None,
     }
 }
 

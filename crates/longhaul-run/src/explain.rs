@@ -39,10 +39,14 @@ fn explain_state_untrimmed(run: &Run) -> StateExplanation {
             RunOutcome::Completed(_) => {
                 explanation("The run completed.".into(), format!("longhaul show {id}"))
             }
-            RunOutcome::Failed(error) => explanation(
-                format!("The run failed: {}.", first_line_without_period(&error.message)),
-                format!("longhaul show {id}"),
-            ),
+            RunOutcome::Failed(error) => {
+                // A child run can't be retried on its own.
+                let command = if run.task().root == id { "retry" } else { "show" };
+                explanation(
+                    format!("The run failed: {}.", first_line_without_period(&error.message)),
+                    format!("longhaul {command} {id}"),
+                )
+            }
             RunOutcome::Cancelled(why) => explanation(format!("The run was {why}."), String::new()),
         },
         _ if run.is_cancelling() => explanation(

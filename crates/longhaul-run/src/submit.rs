@@ -6,6 +6,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::run::RunCreated;
 use longhaul_core::id::{LaneKey, RunId};
 use longhaul_core::policy::LaneBusyPolicy;
+use longhaul_core::raw::RawJson;
 use longhaul_core::status::Status;
 use longhaul_core::task::{EarliestStart, RetriedRun, TaskSpec};
 use longhaul_core::time::Millis;
@@ -13,7 +14,7 @@ use longhaul_core::time::Millis;
 use crate::rejection::Rejection;
 use crate::state::Run;
 
-/// Maximum size of a task's input in bytes.
+/// Maximum size of a task's input in bytes. A text is measured without quotes and escapes.
 pub const INPUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Maximum number of tags per task.
@@ -51,7 +52,7 @@ pub fn retry_failed_run(id: RunId, failed: &Run, submitter: String) -> Result<Ne
 
 /// Validates a task and creates its run with this id.
 pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Rejection> {
-    if task.input.as_str().len() > INPUT_BYTES_MAX {
+    if input_bytes(&task.input) > INPUT_BYTES_MAX {
         return Err(Rejection::TooLong { what: "a task's input", max: INPUT_BYTES_MAX });
     }
     if task.tags.len() > TAGS_MAX {
@@ -81,6 +82,15 @@ pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Reject
         lane_depth_max: LANE_DEPTH_MAX,
         lane_entry: LaneEntryPolicy::default(),
     })
+}
+
+/// Returns the size of a task's input: of a text without quotes and escapes, of other JSON as it is
+/// written.
+fn input_bytes(input: &RawJson) -> usize {
+    let written = input.as_str();
+    let is_long_text = written.len() > INPUT_BYTES_MAX && written.starts_with('"');
+    let text = is_long_text.then(|| serde_json::from_str::<String>(written).ok()).flatten();
+    text.map_or(written.len(), |text| text.len())
 }
 
 /// Returns the condition under which the run of a task enters its lane. `collect_window` is how

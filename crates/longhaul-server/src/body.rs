@@ -6,7 +6,9 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use longhaul_core::raw::{JsonError, check_json_parses};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, JSON_DEPTH_MAX};
@@ -47,6 +49,11 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJson<T> {
         }
     }
 }
+
+/// Request body without fields.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EmptyBody {}
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
     let content_type = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());

@@ -20,11 +20,10 @@ use longhaul_core::port::auth::{
 use longhaul_core::raw::Hash;
 use longhaul_core::request::IdempotentRequestEffect;
 use longhaul_engine::Longhaul;
-use longhaul_engine::handle::CallerIdentity;
+use longhaul_engine::handle::{CallerIdentity, check_idempotency_key};
 
 use crate::app::App;
 use crate::body;
-use crate::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use crate::problem::Problem;
 use crate::response::OneTimeSecretMarker;
 
@@ -116,16 +115,13 @@ pub(crate) fn idempotency_key_header(headers: &HeaderMap) -> Result<Option<Strin
     let Some(key) = values.next() else {
         return Ok(None);
     };
-    let plain =
-        key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= IDEMPOTENCY_KEY_BYTES_MAX);
+    let plain = key.to_str().ok().filter(|key| check_idempotency_key(key).is_ok());
     match (plain, values.next()) {
         (Some(key), None) => Ok(Some(key.to_owned())),
-        _ => {
-            let message = format!(
-                "the Idempotency-Key header must appear once, with 1 to {IDEMPOTENCY_KEY_BYTES_MAX} printable ASCII characters"
-            );
-            Err(Problem::bad_request("bad_idempotency_key", message))
-        }
+        _ => Err(Problem::bad_request(
+            "bad_idempotency_key",
+            "the Idempotency-Key header must appear once, with 1 to 255 printable ASCII characters",
+        )),
     }
 }
 

@@ -54,9 +54,6 @@ pub(crate) const STREAMS_MAX: u32 = 2_000;
 /// Time that open connections have to finish during shutdown before they are closed.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// Maximum length of an idempotency key in bytes.
-pub(crate) const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
-
 /// Maximum number of requests per second from one address without a valid key.
 pub(crate) const ANONYMOUS_RATE: u32 = 50;
 

@@ -4,10 +4,20 @@ use utoipa::openapi::path::{Operation, Parameter};
 use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
-    ContentBuilder, InfoBuilder, OpenApi as Document, PathItem, Ref, RefOr, ResponseBuilder, Schema,
+    Components, ContentBuilder, InfoBuilder, OpenApi as Document, PathItem, Ref, RefOr,
+    ResponseBuilder, Schema,
 };
 
 use crate::api_router::api_router;
+
+/// Other names of fields in request bodies: the schema, the other name and the field.
+const FIELD_ALIASES: [(&str, &str, &str); 5] = [
+    ("NewRun", "threadId", "thread"),
+    ("NewRun", "resourceId", "resource"),
+    ("NewRun", "linkedGraphHandles", "links"),
+    ("NewTask", "linkedGraphHandles", "links"),
+    ("NewEvent", "linkedGraphHandles", "links"),
+];
 
 /// Builds the OpenAPI 3.1 document of the API.
 pub fn openapi_document() -> Document {
@@ -22,6 +32,7 @@ pub fn openapi_document() -> Document {
         .build();
     let mut components = document.components.take().unwrap_or_default();
     components.add_security_scheme("key", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    add_field_aliases(&mut components);
     document.components = Some(components);
     document.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new())]);
     for item in document.paths.paths.values_mut() {
@@ -31,6 +42,17 @@ pub fn openapi_document() -> Document {
         }
     }
     document
+}
+
+/// Adds the other names of fields to the schemas of request bodies, which allow no unknown field.
+fn add_field_aliases(components: &mut Components) {
+    for (name, alias, field) in FIELD_ALIASES {
+        if let Some(RefOr::T(Schema::Object(schema))) = components.schemas.get_mut(name)
+            && let Some(property) = schema.properties.get(field).cloned()
+        {
+            schema.properties.insert(alias.to_owned(), property);
+        }
+    }
 }
 
 fn path_operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {

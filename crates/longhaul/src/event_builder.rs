@@ -49,6 +49,16 @@ impl<'a> EventBuilder<'a> {
         self.with_task(|task| task.input(payload))
     }
 
+    /// Sets the references to related objects in other systems. They are returned with the run.
+    pub fn links(self, links: impl Serialize) -> Self {
+        self.with_task(|task| task.links(links))
+    }
+
+    /// Sets the idempotency key. Within 24 hours, events with the same key start one run.
+    pub fn idempotency_key(self, key: impl Into<String>) -> Self {
+        self.with_task(|task| task.idempotency_key(key))
+    }
+
     /// Sets the lane. Only one run of a lane is active at a time; the others wait in order.
     pub fn lane(self, lane: impl AsRef<str>) -> Self {
         self.with_task(|task| task.lane(lane))

@@ -105,6 +105,7 @@ pub use worker::{Worker, WorkerHandle};
 
 pub use async_trait::async_trait;
 pub use longhaul_api::gate::{AnswerView, GateView};
+pub use longhaul_api::lane::LaneView;
 pub use longhaul_api::run::{BudgetView, OutputView, RetriesView, RunView, UsageView};
 pub use longhaul_api::schedule::ScheduleView;
 #[cfg(feature = "server")]

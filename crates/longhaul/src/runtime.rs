@@ -10,7 +10,8 @@ mod serve;
 use std::fmt;
 use std::sync::Arc;
 
-use longhaul_core::id::{GateId, RunId, Seq};
+use longhaul_api::lane::LaneView;
+use longhaul_core::id::{GateId, LaneKey, RunId, Seq};
 use longhaul_core::task::BatchMode as Mode;
 use longhaul_engine::Longhaul;
 use longhaul_engine::handle::GateAnswerOutcome;
@@ -28,6 +29,9 @@ use crate::schedules::Schedules;
 use crate::submit::{check_task, submit_task};
 use crate::task::Task;
 use crate::worker::Worker;
+
+/// Maximum number of lanes in one list.
+const LANES_MAX: usize = 1_000;
 
 /// Runtime that executes durable agents inside a program. Cheap to clone; clones share the same
 /// store and state.
@@ -149,6 +153,25 @@ impl Runtime {
     /// Returns access to the lane with this name. The runs of a lane are driven one at a time.
     pub fn lane(&self, name: impl AsRef<str>) -> Lane<'_> {
         Lane::new(self.longhaul(), name.as_ref())
+    }
+
+    /// Lists the lanes that contain runs or are paused, in the order of their names, at most 1,000
+    /// after the lane `after`.
+    ///
+    /// ```no_run
+    /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
+    /// for lane in runtime.lanes(None).await? {
+    ///     println!("{}: {} waiting", lane.lane, lane.waiting);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The name `after` is invalid, or the store failed.
+    pub async fn lanes(&self, after: Option<&str>) -> Result<Vec<LaneView>, Error> {
+        let after = after.map(LaneKey::new).transpose()?;
+        Ok(self.longhaul().list_lanes(after.as_ref(), LANES_MAX).await?)
     }
 
     /// Returns the number of handlers that were aborted by a timeout or a cancel and have not returned

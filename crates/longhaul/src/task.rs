@@ -1,8 +1,12 @@
 //! Tasks as programs write them. The builder methods never fail: an invalid value is reported when
 //! the task is submitted.
 
+use std::time::SystemTime;
+
 use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
+use longhaul_core::task::EarliestStart;
+use longhaul_core::time::Timestamp;
 use serde::Serialize;
 
 use crate::error::{Error, SerializeError, json_or_record_error};
@@ -120,6 +124,24 @@ impl Task {
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
         self.task.priority = priority;
+        self
+    }
+
+    /// Sets the earliest time at which the run may start.
+    ///
+    /// ```
+    /// use longhaul::Task;
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let tomorrow = SystemTime::now() + Duration::from_secs(24 * 60 * 60);
+    /// let task = Task::new("helper").input("Water the plants.").start_at(tomorrow);
+    /// ```
+    #[must_use]
+    pub fn start_at(mut self, time: SystemTime) -> Self {
+        // A time before 1970 is in the past, and so is 1970.
+        let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let micros = i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX);
+        self.task.start = EarliestStart::At(Timestamp::from_micros(micros));
         self
     }
 

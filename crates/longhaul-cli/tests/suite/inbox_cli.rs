@@ -25,7 +25,12 @@ fn project_with_mail() -> Project {
 #[test]
 fn tasks_are_posted_from_arguments_files_and_stdin() {
     let project = project_with_mail();
-    assert_eq!(project.json(&["inbox", "--json"])["data"], json!([]));
+    // Reading commands show what is configured, and create no store.
+    assert_eq!(project.json(&["inbox", "--json"])["data"][0]["agent"], "plain");
+    assert_eq!(project.json(&["inbox", "show", "mail", "--json"])["agent"], "plain");
+    let unknown = project.run(&["inbox", "show", "mial"], 0);
+    assert!(unknown.err.contains("no task was ever posted to `mial`"), "{unknown:?}");
+    assert!(!project.path().join(".longhaul").exists());
     let post = |args: &[&str]| -> Value {
         let args = [&["inbox", "post", "mail", "--json"], args].concat();
         project.json(&args)
@@ -61,6 +66,8 @@ fn tasks_are_posted_from_arguments_files_and_stdin() {
     ] {
         assert_eq!(run[field], value, "{field}");
     }
+    project.write("full.txt", &"x".repeat(1 << 20));
+    assert_eq!(post(&["--file", "full.txt"])["input"].as_str().unwrap().len(), 1 << 20);
     project.write("order.json", "{\"id\": 7}");
     assert_eq!(post(&["--file", "order.json"])["input"], json!({ "id": 7 }));
     let args = ["inbox", "post", "mail", "-", "--agent", "slow", "--json"];
@@ -70,11 +77,11 @@ fn tasks_are_posted_from_arguments_files_and_stdin() {
     assert!(printed.out.starts_with("run_"), "{printed:?}");
     let listed = project.run(&["inbox"], 0);
     let row: Vec<&str> = listed.out.lines().last().unwrap().split_whitespace().collect();
-    assert_eq!(row, ["mail", "plain", "no", "4", "0", "0", "0"]);
+    assert_eq!(row, ["mail", "plain", "no", "5", "0", "0", "0"]);
     let shown = project.run(&["inbox", "show", "mail"], 0);
     assert!(shown.err.contains("No live worker serves this inbox"), "{shown:?}");
     let shown = project.json(&["inbox", "show", "mail", "--json"]);
-    assert_eq!((&shown["pending"], shown["tasks"].as_array().unwrap().len()), (&json!(4), 4));
+    assert_eq!((&shown["pending"], shown["tasks"].as_array().unwrap().len()), (&json!(5), 5));
 }
 
 #[test]
@@ -89,6 +96,7 @@ fn bad_tasks_are_rejected_with_a_reason() {
         (&["mail", "--file", "binary.txt"], "UTF-8"),
         (&["mail", "--file", "missing.txt"], "missing.txt"),
         (&["mail", "x", "--metadata", "[]"], "expected JSON such as"),
+        (&["mail", "x", "--idempotency-key", ""], "1 to 255 printable ASCII"),
         (&["mail", "x", "--start-at", "noon"], "--start-at"),
         (&["mail"], "PAYLOAD"),
     ] {

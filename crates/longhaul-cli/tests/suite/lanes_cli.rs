@@ -16,6 +16,8 @@ fn lanes_are_listed_paused_and_resumed() {
     let project = Project::new();
     let none = project.run(&["lanes"], 0);
     assert!(none.err.contains("No lane contains a run"), "{none:?}");
+    project.run(&["lanes", "show", "docs"], 2);
+    assert!(!project.path().join(".longhaul").exists(), "a reading command creates no store");
     let first = project.run(&["submit", "plain", "one", "--lane", "docs"], 0).out;
     project.run(&["submit", "plain", "two", "--lane", "docs"], 0);
     let lanes = project.json(&["lanes", "--json"]);
@@ -64,6 +66,8 @@ fn a_submit_says_that_its_task_was_added_or_refused() {
     assert!(added.err.contains(&note), "{added:?}");
     let steers = project.run(&["steer", &run, "--status"], 0).out;
     assert!(steers.contains("two"), "{steers}");
+    let posted = project.run(&["inbox", "post", "mail", "four", "--agent", "steer"], 0);
+    assert!(posted.err.contains(&note), "{posted:?}");
     let refused = project.run(&["submit", "reject", "three"], 5);
     assert!(refused.err.contains("the lane `orders` is busy with run_"), "{refused:?}");
     assert!(refused.err.contains("longhaul lanes"), "{refused:?}");
@@ -88,6 +92,9 @@ fn a_sequential_batch_survives_the_kill_of_its_worker() {
     project.wait_until(&runs[1], has_status("running"));
     drop(worker);
     let id = batch["id"].as_str().unwrap();
+    let undriven = project.run(&["batch", "show", id], 0).out;
+    assert!(undriven.contains("no worker; last known: The run is calling"), "{undriven}");
+    assert!(project.run(&["show", &runs[1]], 0).out.contains(id));
     let shown = project.json(&["batch", "show", id, "--json"]);
     assert_eq!(shown["runs"][0]["status"], "completed");
     assert_eq!(shown["runs"][2]["reason"], "batch");
@@ -110,7 +117,7 @@ fn a_batch_with_an_invalid_task_is_refused_as_a_whole() {
         ("{\"agent\": \"plain\", \"input\": 1}\nno json\n", "line 2 is not a task"),
         ("{\"agent\": \"plain\", \"input\": 1}\n{\"input\": 1}\n", "task 2: missing field `agent`"),
         ("{\"agent\": \"plain\", \"input\": 1, \"colour\": 2}\n", "unknown field `colour`"),
-        ("{\"agent\": \"nobody\", \"input\": 1}\n", "there is no agent named `nobody`"),
+        ("{\"agent\": \"nobody\", \"input\": 1}\n", "task 1: there is no agent named `nobody`"),
         ("\n", "1 to 1000 tasks"),
     ] {
         let refused = project.run_with_stdin(text, &["batch", "submit", "-"], 2);

@@ -68,7 +68,7 @@ fn a_run_names_the_worker_that_would_take_it() {
     project.wait_until(&default, has_status("completed"));
     let why = project.run(&["why", run], 0);
     assert!(why.out.contains("No worker serves the inbox `mail`"), "{why:?}");
-    assert!(why.out.contains("longhaul worker --inbox mail"), "{why:?}");
+    assert!(why.out.contains("add it to `[worker] inboxes` in longhaul.toml"), "{why:?}");
     drop(worker);
     let _worker =
         project.start_worker_with(&["--inbox", "default", "--inbox", "mail", "--type", "letter"]);

@@ -51,6 +51,10 @@ fn check_commands(project: &Project) {
             project.run(&[&["schedules", "add", "x", "--agent", "plain"], args].concat(), 2);
         assert!(output.err.contains(reason), "{args:?}: {output:?}");
     }
+    let every = ["schedules", "add", "tick", "--every", "2s", "--agent", "plain", "--input", "x"];
+    let output = project.run(&every, 0).out;
+    assert_eq!(output.matches(':').count(), 3, "a time with seconds: {output}");
+    project.run(&["schedules", "rm", "tick"], 0);
     let output = project.run(&["schedules", "rm", "digest"], 0);
     assert_eq!(output.out, "The schedule `digest` is removed.\n");
     let output = project.run(&["schedules", "run", "digest"], 2);

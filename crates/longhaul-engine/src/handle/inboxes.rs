@@ -12,7 +12,7 @@ use longhaul_core::task::EarliestStart;
 use longhaul_run::Rejection;
 
 use crate::error::Error;
-use crate::handle::Longhaul;
+use crate::handle::{Longhaul, check_idempotency_key};
 use crate::task::Task;
 
 /// Maximum number of tasks and of dead letters that are shown of one inbox.
@@ -73,30 +73,39 @@ pub fn inbox_task(
     let Some(agent) = body.agent.clone().or_else(default_agent) else {
         return Err(Rejection::InvalidTask(format!(
             "the inbox `{inbox}` has no default agent: name an agent, or set \
-             `[inboxes.{inbox}] agent` in longhaul.toml"
+             `[inboxes.{}] agent` in longhaul.toml",
+            toml_key(inbox.as_str())
         ))
         .into());
     };
-    let in_metadata = |name: &str| {
-        let value = body.metadata.as_ref().and_then(|metadata| metadata.get(name)?.as_str());
-        value.map(str::to_owned)
-    };
-    let thread = body.thread.clone().or_else(|| in_metadata("threadId"));
-    let resource = body.resource.clone().or_else(|| in_metadata("resourceId"));
+    if let Some(key) = &body.idempotency_key {
+        check_idempotency_key(key)?;
+    }
     Ok(Task {
         kind: body.kind,
         priority: body.priority,
         lane: parse_name("lane", body.lane, LaneKey::new)?,
-        thread: parse_name("thread", thread, ThreadKey::new)?,
-        resource: parse_name("resource", resource, ResourceKey::new)?,
+        thread: parse_name("thread", body.thread, ThreadKey::new)?,
+        resource: parse_name("resource", body.resource, ResourceKey::new)?,
         start: body.start_at.map_or(EarliestStart::Now, EarliestStart::At),
         context: body.context,
         actor: body.actor,
+        links: body.links,
         metadata: body.metadata.as_ref().map(RawJson::from_serialize),
         idempotency_key: body.idempotency_key,
         inbox: Some(inbox),
         ..Task::new(agent, &body.payload)
     })
+}
+
+/// Returns a name as a key of a TOML file, in quotes if it needs them.
+pub fn toml_key(name: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    match !name.is_empty() && name.chars().all(is_bare) {
+        true => name.to_owned(),
+        // A name has no control characters, so JSON and TOML quote it alike.
+        false => RawJson::from_serialize(&name).as_str().to_owned(),
+    }
 }
 
 fn parse_name<T>(

@@ -35,6 +35,7 @@ impl Longhaul {
     /// Pauses a lane: no run of the lane starts until the lane is resumed. A run that has started
     /// goes on.
     pub async fn pause_lane(&self, lane: &LaneKey) -> Result<LaneView, Error> {
+        self.check_no_secret_in_name("the lane", lane.as_str())?;
         Ok(LaneView::from(&self.services.records.set_lane_pause_state(lane, true).await?))
     }
 

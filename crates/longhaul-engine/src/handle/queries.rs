@@ -1,6 +1,6 @@
 //! Read-only queries: run views, lists of runs and lanes, and the global log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{LaneKey, RunId, Seq};
@@ -14,9 +14,9 @@ use longhaul_run::explain::{StateExplanation, explain_run_state};
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::handle::served_inboxes::{LiveWorkers, worker_command};
+use crate::handle::served_inboxes::LiveWorkers;
 use crate::run_session::{replay_run, replay_without_transcript};
-use crate::view::{queue_reason, run_view};
+use crate::view::{queue_reason, run_view, start_time_reason};
 use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView};
 use longhaul_api::why::RunExplanation;
@@ -40,7 +40,13 @@ impl Longhaul {
         let row = self.run_row(run).await?;
         let (folded, now) = replay_without_transcript(&self.services, run).await?;
         let mut view = run_view(&row, &folded, now);
-        if let Some(reason) = self.unserved_reason(&row, workers).await? {
+        if start_time_reason(&row, &folded, now).is_none()
+            && let Some(reason) = self.unserved_reason(&row, workers).await?
+        {
+            view.now = reason;
+        }
+        let paused = self.paused_lanes(std::slice::from_ref(&row)).await?;
+        if let Some(reason) = paused_lane_reason(&row, &paused) {
             view.now = reason;
         }
         Ok(view)
@@ -67,14 +73,29 @@ impl Longhaul {
             // oldest open gate.
             gates.extend(open.into_iter().map(|gate| (gate.run, gate)));
         }
+        let paused = self.paused_lanes(&rows).await?;
         let mut workers = None;
         let mut runs = Vec::with_capacity(rows.len());
         for row in &rows {
             let unserved = self.unserved_reason(row, &mut workers).await?;
-            let now = unserved.unwrap_or_else(|| current_activity_text(row, gates.get(&row.id)));
+            let reason = unserved.or_else(|| paused_lane_reason(row, &paused));
+            let now = reason.unwrap_or_else(|| current_activity_text(row, gates.get(&row.id)));
             runs.push(RunBriefView::new(row, now));
         }
         Ok(runs)
+    }
+
+    /// Returns the paused lanes that these runs wait for.
+    async fn paused_lanes(&self, rows: &[RunRow]) -> Result<BTreeSet<LaneKey>, Error> {
+        let waiting = rows.iter().filter(|row| row.reason.as_deref() == Some("lane"));
+        let lanes: BTreeSet<&LaneKey> = waiting.filter_map(|row| row.lane.as_ref()).collect();
+        let mut paused = BTreeSet::new();
+        for lane in lanes {
+            if self.lane(lane).await?.paused {
+                paused.insert(lane.clone());
+            }
+        }
+        Ok(paused)
     }
 
     /// Returns the state of a lane. A lane that no run has entered is empty.
@@ -125,19 +146,20 @@ impl Longhaul {
 
     /// Explains why a run has its current status, and what to do next.
     pub async fn explain_run(&self, run: RunId) -> Result<RunExplanation, Error> {
-        let (folded, _) = replay_without_transcript(&self.services, run).await?;
+        let (folded, now) = replay_without_transcript(&self.services, run).await?;
         let mut explanation = explain_run_state(&folded);
         let row = self.run_row(run).await?;
         if let Some(message) = self.unserved_reason(&row, &mut None).await? {
-            explanation = StateExplanation { message, command: worker_command(&row) };
+            // Only the settings of the worker help, and no command changes them.
+            explanation = StateExplanation { message, command: String::new() };
         }
         // Waiting for a lane, a batch or a start time is recorded only in the row.
-        let mut message = queue_reason(&row).unwrap_or(explanation.message);
+        let queued = start_time_reason(&row, &folded, now).or_else(|| queue_reason(&row));
+        let mut message = queued.unwrap_or(explanation.message);
         let mut command = explanation.command;
-        if let (Some("lane"), Some(lane)) = (row.reason.as_deref(), &row.lane)
-            && self.lane(lane).await?.paused
-        {
-            message = format!("The lane `{lane}` is paused.");
+        let paused = self.paused_lanes(std::slice::from_ref(&row)).await?;
+        if let (Some(reason), Some(lane)) = (paused_lane_reason(&row, &paused), &row.lane) {
+            message = reason;
             command = format!("longhaul lanes resume {lane}");
         }
         Ok(RunExplanation { run, status: row.status, reason: row.reason, message, command })
@@ -162,6 +184,13 @@ impl Longhaul {
     pub async fn store_time(&self) -> Result<Timestamp, Error> {
         Ok(self.services.records.now().await?)
     }
+}
+
+/// Explains that a run waits because its lane is paused. Returns `None` if it waits for something
+/// else.
+fn paused_lane_reason(row: &RunRow, paused: &BTreeSet<LaneKey>) -> Option<String> {
+    let lane = row.lane.as_ref().filter(|lane| paused.contains(*lane))?;
+    (row.reason.as_deref() == Some("lane")).then(|| format!("The lane `{lane}` is paused."))
 }
 
 /// Returns a few words about what a run does now, for lists of runs.

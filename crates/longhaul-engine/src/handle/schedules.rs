@@ -349,10 +349,13 @@ fn parse_schedule_name(text: &str) -> Result<ScheduleName, Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let invalid = || {
         Error::InvalidSchedule(format!(
-            "the name of a schedule has 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-` or `.`"
+            "the name of a schedule has 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-` or `.`, \
+             and starts with a letter or digit"
         ))
     };
-    match text.len() <= NAME_BYTES_MAX && text.chars().all(fits) {
+    // A client would read `.` or `..` in a URL as a folder.
+    let fits_first = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    match fits_first && text.len() <= NAME_BYTES_MAX && text.chars().all(fits) {
         true => ScheduleName::new(text).map_err(|_| invalid()),
         false => Err(invalid()),
     }

@@ -66,8 +66,8 @@ impl LiveWorkers {
         let mut serving = self.serving(inbox.as_str()).peekable();
         if serving.peek().is_none() {
             return Some(format!(
-                "No worker serves the inbox `{inbox}`: add it to `[worker] inboxes` and restart \
-                 the worker, or start a worker for it."
+                "No worker serves the inbox `{inbox}`: add it to `[worker] inboxes` in \
+                 longhaul.toml, or to the `--inbox` options of the worker, and restart the worker."
             ));
         }
         let takes = |worker: &WorkerRow| {
@@ -81,15 +81,9 @@ impl LiveWorkers {
             Some(kind) => format!("tasks of the type `{kind}`"),
             None => "tasks without a type".to_owned(),
         };
-        Some(format!("The workers of the inbox `{inbox}` do not take {what}."))
+        Some(format!(
+            "The workers of the inbox `{inbox}` do not take {what}: restart one with another \
+             `--type`, or without it."
+        ))
     }
-}
-
-/// Returns the command that starts a worker for this run. A name that a shell would interpret is
-/// left to the reader.
-pub(super) fn worker_command(row: &RunRow) -> String {
-    let inbox = row.inbox.as_str();
-    let is_plain =
-        inbox.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
-    format!("longhaul worker --inbox {}", if is_plain { inbox } else { "NAME" })
 }

@@ -4,16 +4,18 @@
 //! Invariant: a submit is not acknowledged before the runs are on disk.
 
 use longhaul_core::change::{Blob, NewRun};
-use longhaul_core::id::{InboxName, LaneKey, RunId};
+use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, RunId, ThreadKey};
 use longhaul_core::policy::retry::{DEFAULT_HARD_TIMEOUT, DEFAULT_SOFT_TIMEOUT};
 use longhaul_core::port::store::{
     BusyLane, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord,
 };
-use longhaul_core::raw::{Hash, canonical_json};
+use longhaul_core::raw::{Hash, RawJson, canonical_json};
 use longhaul_core::task::{BatchMode, BatchPosition, TaskSource, TaskSpec};
 use longhaul_core::time::Millis;
 use longhaul_run::Rejection;
 use longhaul_run::submit::new_run_from_task;
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::agent::{Agent, BudgetPatch};
 use crate::error::Error;
@@ -36,14 +38,17 @@ const SOURCE_PRINCIPAL: &str = "longhaul:inbox";
 /// Maximum length in bytes of a task's id in an external inbox.
 const SOURCE_ID_BYTES_MAX: usize = 1024;
 
-/// Maximum length in bytes of a task's idempotency key, including the prefix for its caller.
-const IDEMPOTENCY_KEY_BYTES_MAX: usize = 1024;
-
 /// Maximum length in bytes of a task's type.
 const KIND_BYTES_MAX: usize = 256;
 
 /// Maximum length in bytes of a tag of a task.
 const TAG_BYTES_MAX: usize = 256;
+
+/// Maximum length in bytes of the idempotency key of a caller.
+const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
+
+/// Maximum length in bytes of the prefix that tells the idempotency keys of callers apart.
+const CALLER_PREFIX_BYTES_MAX: usize = 96;
 
 /// Maximum length in bytes of each of the actor, links and metadata of a task.
 const EXTRA_BYTES_MAX: usize = 256 * 1024;
@@ -171,7 +176,7 @@ impl Longhaul {
     ) -> Result<(NewRun, Blob), Error> {
         check_event_kind(&task)?;
         check_task_field_sizes(&task)?;
-        let task = self.redact_task(task)?;
+        let task = self.redact_task(bind_thread_in_metadata(task)?)?;
         let agent = self
             .get_agent(&task.agent)
             .map_err(|suggestion| Error::AgentNotFound { name: task.agent.clone(), suggestion })?;
@@ -308,13 +313,20 @@ fn check_event_kind(task: &Task) -> Result<(), Error> {
 /// Checks the length of the task's fields that are only stored. Fields that the model reads have
 /// other limits.
 fn check_task_field_sizes(task: &Task) -> Result<(), Error> {
-    let key_bytes = task.idempotency_key.as_deref().map_or(0, str::len);
-    check_text_len("the idempotency key", key_bytes, IDEMPOTENCY_KEY_BYTES_MAX)?;
     let tag_bytes = task.tags.iter().map(String::len).max().unwrap_or_default();
     check_text_len("a tag", tag_bytes, TAG_BYTES_MAX)?;
     let id_bytes = task.source.as_ref().map_or(0, |source| source.id.len());
     check_text_len("the id in the external inbox", id_bytes, SOURCE_ID_BYTES_MAX)?;
-    check_text_len("the type", task.kind.as_deref().map_or(0, str::len), KIND_BYTES_MAX)?;
+    let kind = task.kind.as_deref().unwrap_or("-");
+    check_text_len("the type", kind.len(), KIND_BYTES_MAX)?;
+    if kind.is_empty() || kind.chars().any(char::is_control) {
+        let why =
+            format!("the type must have 1 to {KIND_BYTES_MAX} bytes and no control characters");
+        return Err(Rejection::InvalidTask(why).into());
+    }
+    if let Some(key) = &task.idempotency_key {
+        check_key_text(key, IDEMPOTENCY_KEY_BYTES_MAX + CALLER_PREFIX_BYTES_MAX)?;
+    }
     for (what, json) in
         [("the actor", &task.actor), ("the links", &task.links), ("the metadata", &task.metadata)]
     {
@@ -322,6 +334,65 @@ fn check_task_field_sizes(task: &Task) -> Result<(), Error> {
         check_text_len(what, bytes, EXTRA_BYTES_MAX)?;
     }
     Ok(())
+}
+
+/// Checks an idempotency key as its caller gives it: 1 to 255 printable ASCII characters.
+pub fn check_idempotency_key(key: &str) -> Result<(), Error> {
+    check_key_text(key, IDEMPOTENCY_KEY_BYTES_MAX)
+}
+
+fn check_key_text(key: &str, max_bytes: usize) -> Result<(), Error> {
+    let is_printable = |c: char| matches!(c, ' '..='~');
+    if !key.trim().is_empty() && key.len() <= max_bytes && key.chars().all(is_printable) {
+        return Ok(());
+    }
+    let why = format!(
+        "an idempotency key must have 1 to {IDEMPOTENCY_KEY_BYTES_MAX} printable ASCII characters"
+    );
+    Err(Rejection::InvalidTask(why).into())
+}
+
+/// Fields of a task's metadata that name its thread and its resource.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ThreadMetadata {
+    #[serde(rename = "threadId")]
+    thread: Option<Value>,
+    #[serde(rename = "resourceId")]
+    resource: Option<Value>,
+}
+
+/// Takes the thread and the resource of a task from its metadata, unless the task names them.
+fn bind_thread_in_metadata(mut task: Task) -> Result<Task, Error> {
+    let metadata = task.metadata.as_ref().map_or("", RawJson::as_str);
+    if !metadata.contains("threadId") && !metadata.contains("resourceId") {
+        return Ok(task);
+    }
+    // Metadata that is not an object names neither.
+    let named: ThreadMetadata = serde_json::from_str(metadata).unwrap_or_default();
+    if task.thread.is_none() {
+        task.thread = parse_metadata_name("threadId", named.thread, ThreadKey::new)?;
+    }
+    if task.resource.is_none() {
+        task.resource = parse_metadata_name("resourceId", named.resource, ResourceKey::new)?;
+    }
+    Ok(task)
+}
+
+fn parse_metadata_name<T>(
+    field: &str,
+    value: Option<Value>,
+    parse: impl Fn(String) -> Result<T, IdError>,
+) -> Result<Option<T>, Error> {
+    let invalid =
+        |why: String| Rejection::InvalidTask(format!("`metadata.{field}` is invalid: {why}"));
+    match value {
+        None => Ok(None),
+        Some(Value::String(name)) => {
+            parse(name).map(Some).map_err(|bad| invalid(bad.to_string()).into())
+        }
+        Some(_) => Err(invalid("it must be a text".to_owned()).into()),
+    }
 }
 
 /// Returns the lane of the task, or the rendered lane template of the agent.

@@ -49,6 +49,8 @@ async fn the_runs_of_a_sequential_batch_go_one_after_another() {
     }
     let first = engine.longhaul.get_run(runs[0]).await.unwrap();
     assert_eq!((first.status, first.reason), (Status::Completed, None));
+    let batch = engine.longhaul.batch(first.batch.unwrap()).await.unwrap();
+    assert_eq!(batch.runs[0].id, runs[0]);
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! Tests of submitting tasks: idempotency, atomicity and error messages.
 
+use longhaul_core::event::steer::SteerDelivery;
+use longhaul_core::id::{LaneKey, ThreadKey};
 use longhaul_core::port::store::RunFilter;
+use longhaul_core::raw::RawJson;
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::Millis;
 use longhaul_engine::handle::SubmitOutcome;
@@ -8,7 +11,7 @@ use longhaul_engine::{Error, Task};
 use serde_json::json;
 
 use crate::suite::harness::failing_store::StoreFault;
-use crate::suite::harness::{TestEngine, engine_with};
+use crate::suite::harness::{SECRET, TestEngine, engine_with};
 
 async fn rows(engine: &TestEngine) -> usize {
     let filter = RunFilter { limit: 100, ..RunFilter::default() };
@@ -55,10 +58,85 @@ async fn the_view_and_the_explanation_of_a_run_with_a_start_time_agree() {
     let now = engine.longhaul.store_time().await.unwrap();
     let mut task = Task::new("tester", "x");
     task.start = EarliestStart::At(now.plus(Millis::from_secs(3_600)));
+    let EarliestStart::At(start) = task.start else {
+        panic!("{task:?}");
+    };
     let run = engine.longhaul.submit(task).await.unwrap();
+    // A message makes a worker look at the run, and does not change its start time.
+    for _ in 0..2 {
+        let view = engine.longhaul.get_run(run).await.unwrap();
+        assert_eq!(view.now, format!("The run waits for its start time, {start}."));
+        assert_eq!(engine.longhaul.explain_run(run).await.unwrap().message, view.now);
+        engine.longhaul.steer(run, "hurry", SteerDelivery::AfterBatch, "cli:anna").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_text_of_one_mebibyte_is_accepted_whatever_its_escapes() {
+    let engine = engine_with([]).build();
+    let max = 1024 * 1024;
+    for input in ["x".repeat(max), "\n".repeat(max)] {
+        engine.longhaul.submit(Task::new("tester", &input)).await.unwrap();
+        let error = engine.longhaul.submit(Task::new("tester", input + "x")).await.unwrap_err();
+        assert_eq!(error.code(), "too_long");
+    }
+    let error = engine.longhaul.submit(Task::new("tester", ["x".repeat(max)])).await.unwrap_err();
+    assert_eq!(error.code(), "too_long", "other JSON is measured as written");
+}
+
+#[tokio::test]
+async fn invalid_types_and_idempotency_keys_are_rejected() {
+    let engine = engine_with([]).build();
+    for text in ["", "two\nlines", "\u{1b}[2J", "nul\0"] {
+        let mut typed = Task::new("tester", "x");
+        typed.kind = Some(text.to_owned());
+        for task in [typed, keyed("x", text)] {
+            let error = engine.longhaul.submit(task).await.unwrap_err();
+            assert_eq!(error.code(), "invalid_task", "{text:?}");
+        }
+    }
+    let error = engine.longhaul.submit(keyed("x", &"k".repeat(10_000))).await.unwrap_err();
+    assert_eq!((error.code(), rows(&engine).await), ("invalid_task", 0));
+}
+
+#[tokio::test]
+async fn the_metadata_can_name_the_thread_and_the_resource() {
+    let engine = engine_with([]).build();
+    let task = |metadata: serde_json::Value| {
+        let mut task = Task::new("tester", "x");
+        task.metadata = Some(RawJson::from_serialize(&metadata));
+        task
+    };
+    let named = task(json!({ "threadId": "t", "resourceId": "r" }));
+    let run = engine.longhaul.submit(named).await.unwrap();
     let view = engine.longhaul.get_run(run).await.unwrap();
-    assert_eq!(view.now, "The run waits for its start time.");
-    assert_eq!(engine.longhaul.explain_run(run).await.unwrap().message, view.now);
+    assert_eq!((view.thread.as_deref(), view.resource.as_deref()), (Some("t"), Some("r")));
+    for metadata in [json!({ "threadId": 7 }), json!({ "resourceId": "" })] {
+        let error = engine.longhaul.submit(task(metadata)).await.unwrap_err();
+        assert!(error.to_string().contains("`metadata."), "{error}");
+    }
+    let mut both = task(json!({ "threadId": 7 }));
+    both.thread = Some(ThreadKey::new("own").unwrap());
+    let run = engine.longhaul.submit(both).await.unwrap();
+    assert_eq!(engine.longhaul.get_run(run).await.unwrap().thread.as_deref(), Some("own"));
+}
+
+#[tokio::test]
+async fn every_view_of_a_run_says_that_its_lane_is_paused() {
+    let engine = engine_with([]).build();
+    let lane = LaneKey::new("docs").unwrap();
+    engine.longhaul.pause_lane(&lane).await.unwrap();
+    let mut task = Task::new("tester", "x");
+    task.lane = Some(lane);
+    let run = engine.longhaul.submit(task).await.unwrap();
+    let message = "The lane `docs` is paused.";
+    assert_eq!(engine.longhaul.get_run(run).await.unwrap().now, message);
+    assert_eq!(engine.longhaul.explain_run(run).await.unwrap().message, message);
+    let filter = RunFilter { limit: 10, ..RunFilter::default() };
+    assert_eq!(engine.longhaul.list_brief_runs(filter).await.unwrap()[0].now, message);
+    let secret = LaneKey::new(format!("p-{SECRET}")).unwrap();
+    let error = engine.longhaul.pause_lane(&secret).await.unwrap_err();
+    assert!(error.to_string().contains("the lane holds the secret"), "{error}");
 }
 
 #[tokio::test]

@@ -140,7 +140,7 @@ fn answer_payload_text(payload: RawJson) -> Result<String, Problem> {
     post, path = "/v1/gates/{id}/answer", tag = "gates", operation_id = "answer_gate",
     params(
         ("id" = inline(GateIdSchema), Path, description = "The gate's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[ -~]*[!-~][ -~]*$"),
     ),
     request_body = AnswerBody,
     responses((status = 200, description = "The outcome of the answer", body = AnswerResponse)),

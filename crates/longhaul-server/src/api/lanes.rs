@@ -9,6 +9,7 @@ use longhaul_core::id::LaneKey;
 
 use crate::api::create_run::parse_optional_name_field;
 use crate::app::App;
+use crate::body::{EmptyBody, OptionalJson};
 use crate::caller::{Operator, Viewer};
 use crate::params::{NamePath, Query};
 use crate::problem::Problem;
@@ -58,12 +59,14 @@ pub(crate) async fn show_lane(
 #[utoipa::path(
     post, path = "/v1/lanes/{name}/pause", tag = "lanes", operation_id = "pause_lane",
     params(("name" = String, Path, description = "Name of the lane")),
+    request_body(content = Option<EmptyBody>),
     responses((status = 200, description = "The paused lane", body = LaneView)),
 )]
 pub(crate) async fn pause_lane(
     State(app): State<App>,
     Operator(caller): Operator,
     NamePath(name): NamePath,
+    OptionalJson(EmptyBody {}): OptionalJson<EmptyBody>,
 ) -> Result<Response, Problem> {
     let lane = app.longhaul().pause_lane(&parse_lane_key(name)?).await?;
     tracing::info!(lane = lane.lane, caller = caller.principal.name, "lane paused");
@@ -74,12 +77,14 @@ pub(crate) async fn pause_lane(
 #[utoipa::path(
     post, path = "/v1/lanes/{name}/resume", tag = "lanes", operation_id = "resume_lane",
     params(("name" = String, Path, description = "Name of the lane")),
+    request_body(content = Option<EmptyBody>),
     responses((status = 200, description = "The lane", body = LaneView)),
 )]
 pub(crate) async fn resume_lane(
     State(app): State<App>,
     Operator(caller): Operator,
     NamePath(name): NamePath,
+    OptionalJson(EmptyBody {}): OptionalJson<EmptyBody>,
 ) -> Result<Response, Problem> {
     let lane = app.longhaul().resume_lane(&parse_lane_key(name)?).await?;
     tracing::info!(lane = lane.lane, caller = caller.principal.name, "lane resumed");

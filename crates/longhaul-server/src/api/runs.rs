@@ -15,15 +15,13 @@ use longhaul_core::id::{AgentName, InboxName, LaneKey, RunId};
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::status::Status;
 use longhaul_engine::handle::SubmitOutcome;
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 use crate::api::create_run::{
     parse_budget, parse_optional_name_field, submit_task, submitted_run_response,
     task_from_run_body,
 };
 use crate::app::App;
-use crate::body::{Json, OptionalJson};
+use crate::body::{EmptyBody, Json, OptionalJson};
 use crate::caller::{Operator, Viewer, require_role};
 use crate::error_mapping::{committed_but_unreadable_problem, read_problem_after_commit};
 use crate::idempotency::{
@@ -45,7 +43,7 @@ const BRIEF_MAX: usize = 1_000;
 #[utoipa::path(
     post, path = "/v1/runs", tag = "runs", operation_id = "submit_run",
     request_body = NewRunBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[ -~]*[!-~][ -~]*$")),
     responses(
         (status = 201, description = "The new run; it is on disk", body = RunView),
         (status = 200, description = "The run to which the task was added as a message, because its lane is busy", body = RunView),
@@ -172,11 +170,6 @@ pub(crate) async fn explain_run(
     let _permit = app.acquire_journal_read_permit().await?;
     ok_response(&app.longhaul().explain_run(run).await?)
 }
-
-/// Request body without fields.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct EmptyBody {}
 
 /// Cancels a run.
 #[utoipa::path(

@@ -9,10 +9,10 @@ use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
 use longhaul_core::port::auth::IdempotencyKey;
 
 use crate::app::App;
-use crate::body::Json;
+use crate::body::{EmptyBody, Json, OptionalJson};
 use crate::caller::{Operator, Viewer};
 use crate::idempotency::{caller_scoped_idempotency_key, idempotency_key_header};
-use crate::params::NamePath;
+use crate::params::{NamePath, Query};
 use crate::problem::Problem;
 use crate::response::{created_response, ok_response};
 
@@ -21,7 +21,12 @@ use crate::response::{created_response, ok_response};
     get, path = "/v1/schedules", tag = "schedules", operation_id = "list_schedules",
     responses((status = 200, description = "All schedules", body = List<ScheduleView>)),
 )]
-pub(crate) async fn list_schedules(State(app): State<App>, _: Viewer) -> Result<Response, Problem> {
+pub(crate) async fn list_schedules(
+    State(app): State<App>,
+    _: Viewer,
+    query: Query,
+) -> Result<Response, Problem> {
+    query.allow_only_params(&[])?;
     let data = app.longhaul().schedules().await?;
     ok_response(&List { data, next: None })
 }
@@ -30,6 +35,7 @@ pub(crate) async fn list_schedules(State(app): State<App>, _: Viewer) -> Result<
 #[utoipa::path(
     post, path = "/v1/schedules", tag = "schedules", operation_id = "create_schedule",
     request_body = NewScheduleBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[ -~]*[!-~][ -~]*$")),
     responses((status = 201, description = "The new schedule", body = ScheduleView)),
 )]
 pub(crate) async fn create_schedule(
@@ -78,8 +84,9 @@ pub(crate) async fn delete_schedule(
     post, path = "/v1/schedules/{name}/run", tag = "schedules", operation_id = "run_schedule",
     params(
         ("name" = String, Path, description = "Name of the schedule"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[ -~]*[!-~][ -~]*$"),
     ),
+    request_body(content = Option<EmptyBody>),
     responses((status = 201, description = "The new run; it is on disk", body = RunView)),
 )]
 pub(crate) async fn run_schedule(
@@ -87,6 +94,7 @@ pub(crate) async fn run_schedule(
     Operator(caller): Operator,
     NamePath(name): NamePath,
     headers: HeaderMap,
+    OptionalJson(EmptyBody {}): OptionalJson<EmptyBody>,
 ) -> Result<Response, Problem> {
     let key = caller_scoped_idempotency_key(&caller, idempotency_key_header(&headers)?);
     let principal = caller.principal.name.clone();

@@ -55,6 +55,18 @@ async fn invalid_tasks_are_rejected_with_a_reason() {
         ("mail", json!({ "payload": "x", "lane": long }), "the field `lane` is invalid"),
         ("mail", json!({ "payload": "x", "thread": "" }), "the field `thread` is invalid"),
         ("two%0Alines", json!({ "payload": "x" }), "inbox"),
+        ("odd%20name", json!({ "payload": "x" }), "[inboxes.\"odd name\"] agent"),
+        ("mail", json!({ "payload": "x", "idempotency_key": "" }), "1 to 255 printable ASCII"),
+        ("mail", json!({ "payload": "x", "idempotency_key": "a\nb" }), "1 to 255 printable"),
+        ("mail", json!({ "payload": "x", "idempotency_key": "k".repeat(256) }), "1 to 255"),
+        ("mail", json!({ "payload": "x", "type": "" }), "the type must have 1 to 256 bytes"),
+        ("mail", json!({ "payload": "x", "type": "\u{1b}" }), "no control characters"),
+        ("mail", json!({ "payload": "x", "metadata": { "threadId": 7 } }), "metadata.threadId"),
+        (
+            "mail",
+            json!({ "payload": "x", "start_at": "9999-12-31T23:59:59Z" }),
+            "not after 9999-12-30T22:00:00Z",
+        ),
     ] {
         let path = format!("/v1/inboxes/{inbox}/tasks");
         let problem = server.send(post(path, &body)).await.expect(422);

@@ -154,6 +154,20 @@ fn the_openapi_document_lists_every_response() {
             assert!(problem["application/problem+json"].is_object(), "{method} {path}");
         }
     }
+    for (schema, alias) in [
+        ("NewRun", "threadId"),
+        ("NewRun", "resourceId"),
+        ("NewRun", "linkedGraphHandles"),
+        ("NewTask", "linkedGraphHandles"),
+        ("NewEvent", "linkedGraphHandles"),
+    ] {
+        let schema = &document["components"]["schemas"][schema];
+        assert!(!schema["properties"][alias].is_null(), "{alias}");
+    }
+    for path in ["/v1/inboxes/{name}/tasks", "/v1/schedules", "/v1/schedules/{name}/run"] {
+        let params = document["paths"][path]["post"]["parameters"].as_array().unwrap();
+        assert!(params.iter().any(|param| param["name"] == "Idempotency-Key"), "{path}");
+    }
     // Every reference can be resolved.
     let text = document.to_string();
     for rest in text.split("\"#/components/schemas/").skip(1) {

@@ -55,7 +55,7 @@ async fn an_event_becomes_a_run() {
         (with("kind", json!("k".repeat(257))), "too_long"),
         (with("kind", json!(7)), "invalid"),
         (with("lane", json!("l".repeat(10_000))), "invalid"),
-        (with("payload", json!("x".repeat(1024 * 1024))), "too_long"),
+        (with("payload", json!("x".repeat(1024 * 1024 + 1))), "too_long"),
         (with("text", json!("x")), "invalid"),
         (post("/v1/events", &json!({ "agent": "tester" })), "invalid"),
     ] {
@@ -73,6 +73,12 @@ async fn links_have_an_alias() {
     body["linkedGraphHandles"] = json!({ "taskIds": ["t1", "t2"], "projectId": "p1" });
     let run = server.send(post("/v1/runs", &body)).await.expect(201);
     assert_eq!(run["links"], body["linkedGraphHandles"]);
+    let links = body["linkedGraphHandles"].clone();
+    let task = json!({ "agent": "tester", "payload": "x", "linkedGraphHandles": links });
+    let event = json!({ "agent": "tester", "kind": "idle_tick", "links": links });
+    for (path, body) in [("/v1/inboxes/mail/tasks", task), ("/v1/events", event)] {
+        assert_eq!(server.send(post(path, &body)).await.expect(201)["links"], links, "{path}");
+    }
 }
 
 #[tokio::test]
@@ -115,6 +121,11 @@ async fn schedules_are_created_listed_run_and_deleted() {
         (with("agent", json!("nobody")), 422, "no_agent", "`nobody`"),
         (with("catch_up", json!("never")), 422, "invalid", "catch_up"),
         (with("when", json!("now")), 422, "invalid", "when"),
+        (with("name", json!("..")), 422, "invalid_schedule", "starts with a letter or digit"),
+        (get("/v1/schedules?limit=abc"), 422, "invalid", "`limit` is unknown"),
+        (post("/v1/schedules/digest/run", &json!({ "x": 1 })), 422, "invalid", "`x`"),
+        (post("/v1/lanes/l/pause", &json!({ "x": 1 })), 422, "invalid", "`x`"),
+        (post("/v1/lanes/l/resume", &json!("garbage")), 422, "invalid", "invalid type"),
         (get("/v1/schedules/none"), 404, "no_schedule", "`none`"),
         (request("POST", "/v1/schedules/none/run"), 404, "no_schedule", "`none`"),
         (request("DELETE", "/v1/schedules/none"), 404, "no_schedule", "`none`"),

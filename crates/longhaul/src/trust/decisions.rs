@@ -88,9 +88,16 @@ impl TrustStatus {
             }
             _ => "",
         };
+        let then = match item.kind {
+            // No run waits for a listener or a folder.
+            TrustKind::Open => "then start this process again",
+            TrustKind::Run | TrustKind::Shell | TrustKind::Send => {
+                "resume waiting runs with `longhaul answer`"
+            }
+        };
         format!(
-            "{why} Review it with `longhaul trust`; resume waiting runs with \
-             `longhaul answer`. Or start this process with {TRUST_VAR}=1.{pinned}"
+            "{why} Review it with `longhaul trust`; {then}. Or start this process with \
+             {TRUST_VAR}=1.{pinned}"
         )
     }
 }
