@@ -13,6 +13,7 @@ const RUN_FIELDS: &[&str] = &[
     "agent",
     "agent_version",
     "attempt",
+    "batch",
     "budget",
     "chain",
     "context",

@@ -66,7 +66,7 @@ fn a_submit_says_that_its_task_was_added_or_refused() {
     assert!(added.err.contains(&note), "{added:?}");
     let steers = project.run(&["steer", &run, "--status"], 0).out;
     assert!(steers.contains("two"), "{steers}");
-    let posted = project.run(&["inbox", "post", "mail", "four", "--agent", "steer"], 0);
+    let posted = project.run(&["inbox", "post", "default", "four", "--agent", "steer"], 0);
     assert!(posted.err.contains(&note), "{posted:?}");
     let refused = project.run(&["submit", "reject", "three"], 5);
     assert!(refused.err.contains("the lane `orders` is busy with run_"), "{refused:?}");
