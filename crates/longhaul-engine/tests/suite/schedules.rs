@@ -361,7 +361,7 @@ async fn an_invalid_schedule_is_rejected() {
         ),
         (
             NewScheduleBody {
-                input: Some(RawJson::from_serialize(&"x".repeat(1024 * 1024))),
+                input: Some(RawJson::from_serialize(&"x".repeat(1024 * 1024 + 1))),
                 ..hourly("new")
             },
             "too_long",

@@ -169,7 +169,7 @@ async fn an_invalid_lane_is_rejected() {
 #[tokio::test]
 async fn too_long_tasks_are_rejected() {
     let engine = engine_with([]).build();
-    let task = Task::new("tester", "x".repeat(1024 * 1024));
+    let task = Task::new("tester", "x".repeat(1024 * 1024 + 1));
     let error = engine.longhaul.submit(task).await.unwrap_err();
     assert_eq!((error.code(), rows(&engine).await), ("too_long", 0));
     let mut task = Task::new("tester", "x");

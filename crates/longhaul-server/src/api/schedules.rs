@@ -92,8 +92,7 @@ pub(crate) async fn delete_schedule(
 pub(crate) async fn run_schedule(
     State(app): State<App>,
     Operator(caller): Operator,
-    NamePath(name): NamePath,
-    headers: HeaderMap,
+    (NamePath(name), headers): (NamePath, HeaderMap),
     OptionalJson(EmptyBody {}): OptionalJson<EmptyBody>,
 ) -> Result<Response, Problem> {
     let key = caller_scoped_idempotency_key(&caller, idempotency_key_header(&headers)?);
