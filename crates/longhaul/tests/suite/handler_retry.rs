@@ -75,7 +75,7 @@ async fn a_hard_timeout_ends_the_attempt_and_the_next_one_gets_the_same_key() {
             }
         }
     });
-    let builder = Runtime::builder().register(slow.hard_timeout(Duration::from_millis(100)));
+    let builder = Runtime::builder().register(slow.hard_timeout(Duration::from_secs(1)));
     let (_, done) = run_to_end(builder, Task::new("slow")).await;
     assert_eq!(done.data::<u32>().unwrap(), 2);
     let key = done.id.to_string();

@@ -214,18 +214,26 @@ async fn a_worker_drives_one_run_at_a_time_unless_told_otherwise() {
 async fn the_project_sets_the_number_of_concurrent_runs() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("longhaul.toml"), "[worker]\nconcurrency = 3\n").unwrap();
-    let (builder, highest) = counting_builder();
+    // Each call waits until three of them run at the same time.
+    let barrier = Arc::new(tokio::sync::Barrier::new(3));
+    let builder = Runtime::builder().handler("meet", move |_, _| {
+        let barrier = Arc::clone(&barrier);
+        async move {
+            barrier.wait().await;
+            Ok("met")
+        }
+    });
     let runtime = builder.project(folder.path()).open().await.unwrap();
     let mut runs = Vec::new();
     for _ in 0..3 {
-        runs.push(runtime.submit(Task::new("count")).await.unwrap());
+        runs.push(runtime.submit(Task::new("meet")).await.unwrap());
     }
     let worker = runtime.worker().spawn();
     for run in runs {
-        run.wait().await.unwrap();
+        let done = timeout(Duration::from_secs(30), run.wait()).await;
+        assert_eq!(done.expect("three runs at the same time").unwrap().text().unwrap(), "met");
     }
     worker.stop().await.unwrap();
-    assert!(highest.load(Ordering::SeqCst) > 1);
 }
 
 #[tokio::test]
