@@ -291,10 +291,11 @@ async fn the_newest_of_many_tasks_wins_in_a_race() {
     let repeated = join_all(inputs.iter().map(|input| submit(&engine, keyed(input, input)))).await;
     let existing = created.iter().map(|run| SubmitOutcome::Existing(vec![*run]));
     assert_eq!(repeated, existing.collect::<Vec<_>>());
+    // The first run may complete if the model replies before the sweeper cancels the run.
+    assert_eq!(engine.ended(first).await.last().unwrap().event.kind(), "run.cancelled");
     latch.open();
     let newest = create(&engine, task("last")).await;
     assert_eq!(engine.ended(newest).await.last().unwrap().event.kind(), "run.completed");
-    assert_eq!(engine.ended(first).await.last().unwrap().event.kind(), "run.cancelled");
     for run in created {
         let end = engine.ended(run).await.last().unwrap().event.kind();
         assert!(["run.cancelled", "run.completed"].contains(&end), "{run}: {end}");
