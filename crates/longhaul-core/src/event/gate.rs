@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::GateId;
 use crate::policy::gate::{Answer, GateSpec, GateTimeoutAction};
+use crate::raw::RawJson;
 
 /// A gate was raised: a person or program is asked for an approval or an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,10 @@ pub struct GateExpired {
     pub gate: GateId,
     /// Action that is taken because nobody answered in time.
     pub on_timeout: GateTimeoutAction,
+    /// Newest edit among the votes, which the action `approve` then approves. `None` means that
+    /// nobody edited the content, or that the action does not approve it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edited: Option<RawJson>,
 }
 
 /// A gate was withdrawn, or its approvers were reminded.

@@ -14,7 +14,7 @@ use crate::id::{
 };
 use crate::message::Message;
 use crate::note::{AddNoteOutcome, NewNote, Note};
-use crate::policy::gate::GateTimeoutAction;
+use crate::policy::gate::GateRow;
 use crate::port::store::{StoreError, WorkerLiveness};
 use crate::raw::Hash;
 use crate::time::{Millis, Timestamp};
@@ -231,9 +231,9 @@ pub struct DueTimer {
     pub due: Timestamp,
     /// Whether the run has ended, so that the timer has no effect.
     pub run_ended: bool,
-    /// Timeout action of the timer's gate. `None` if the timer belongs to no gate or the gate is
+    /// Current row of the timer's gate. `None` if the timer belongs to no gate or the gate is
     /// closed.
-    pub gate_on_timeout: Option<GateTimeoutAction>,
+    pub open_gate: Option<Box<GateRow>>,
 }
 
 /// Numbers of repaired rows by kind. Any number above 0 is evidence of a bug.

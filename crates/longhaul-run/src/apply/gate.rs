@@ -122,8 +122,10 @@ impl ControlState {
                 self.pause.get_or_insert_with(|| "an unanswered gate".into());
                 self.reset_expired_question(&gate);
             }
-            GateTimeoutAction::Approve => self.apply_gate_timeout_answer(&gate, true),
-            GateTimeoutAction::Reject => self.apply_gate_timeout_answer(&gate, false),
+            GateTimeoutAction::Approve => {
+                self.apply_gate_timeout_approval(&gate, data.edited.as_ref());
+            }
+            GateTimeoutAction::Reject => self.apply_gate_timeout_rejection(&gate),
         }
         NO_MESSAGES
     }
@@ -146,24 +148,51 @@ impl ControlState {
         }
     }
 
-    fn apply_gate_timeout_answer(&mut self, gate: &GateSpec, approved: bool) {
+    /// Approves what waits at an expired gate, as edited by the newest vote that contains an edit.
+    fn apply_gate_timeout_approval(&mut self, gate: &GateSpec, edited: Option<&RawJson>) {
         if let RunStage::Concluding(concluding) = &mut self.stage
             && concluding.gate == Some(gate.id)
         {
             concluding.gate = None;
-            concluding.approved = approved;
-            if !approved {
-                let message = "the result was not approved before the deadline";
-                self.pending_failure = Some(RunError::new("rejected", message, ""));
+            concluding.approved = true;
+            if let Some(edited) = edited {
+                concluding.output = output_from_human_edit(edited);
             }
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
-            call.state = match approved && gate.kind == GateKind::Approval {
-                true => ToolCallState::Ready,
-                false => {
-                    ToolCallState::from_result_text("nobody answered before the deadline", true)
-                }
-            };
+            match gate.kind == GateKind::Approval {
+                true => approve_call(call, edited),
+                false => call.state = unanswered_call_state(),
+            }
+        }
+    }
+
+    fn apply_gate_timeout_rejection(&mut self, gate: &GateSpec) {
+        if let RunStage::Concluding(concluding) = &mut self.stage
+            && concluding.gate == Some(gate.id)
+        {
+            concluding.gate = None;
+            let message = "the result was not approved before the deadline";
+            self.pending_failure = Some(RunError::new("rejected", message, ""));
+        }
+        if let Some(call) = self.call_waiting_at_gate(gate.id) {
+            call.state = unanswered_call_state();
+        }
+    }
+}
+
+fn unanswered_call_state() -> ToolCallState {
+    ToolCallState::from_result_text("nobody answered before the deadline", true)
+}
+
+/// Lets a call start, with the arguments of the person who edited it.
+fn approve_call(call: &mut TrackedToolCall, edited: Option<&RawJson>) {
+    call.state = ToolCallState::Ready;
+    if let Some(edited) = edited {
+        call.edited = Some(edited.clone());
+        // The edited arguments were not classified, so the call may have any effect.
+        if call.classification.class.may_repeat() {
+            call.classification.class = EffectClass::Once;
         }
     }
 }
@@ -171,16 +200,9 @@ impl ControlState {
 fn apply_approval_answer(call: &mut TrackedToolCall, answer: &Answer) {
     match &answer.decision {
         GateDecision::Approve | GateDecision::Complete | GateDecision::Answer(_) => {
-            call.state = ToolCallState::Ready;
+            approve_call(call, None);
         }
-        GateDecision::Edit(edited) => {
-            call.edited = Some(edited.clone());
-            call.state = ToolCallState::Ready;
-            // The edited arguments were not classified, so the call may have any effect.
-            if call.classification.class.may_repeat() {
-                call.classification.class = EffectClass::Once;
-            }
-        }
+        GateDecision::Edit(edited) => approve_call(call, Some(edited)),
         GateDecision::Reject => {
             call.state = ToolCallState::from_result_text(
                 append_answer_note("a person rejected this call", answer),

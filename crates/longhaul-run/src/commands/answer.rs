@@ -89,7 +89,7 @@ pub fn current_gate_digest(gate: &GateRow) -> Option<Hash> {
 
 /// Returns the newest edit of the gate's content among the votes. `None` means that nobody edited
 /// it.
-fn newest_edited_input(gate: &GateRow) -> Option<&RawJson> {
+pub(super) fn newest_edited_input(gate: &GateRow) -> Option<&RawJson> {
     let newest = gate.answers.iter().rev();
     newest
         .filter_map(|given| match &given.answer.decision {

@@ -9,7 +9,10 @@ use longhaul_core::event::environment::TimerFired;
 use longhaul_core::event::gate::{GateExpired, GateNotice};
 use longhaul_core::event::run::{CancelCause, RunControlRequest};
 use longhaul_core::id::TimerId;
+use longhaul_core::policy::gate::GateTimeoutAction;
 use longhaul_core::port::records::DueTimer;
+
+use crate::commands::answer::newest_edited_input;
 
 /// Returns the events and row changes for a timer that is due.
 pub(super) fn decide_due_timer(due_timer: &DueTimer) -> Batch {
@@ -23,14 +26,18 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer) -> Batch {
             batch.events.push(Event::TimerFired(TimerFired { timer: due_timer.timer }));
         }
         TimerKind::GateDeadline(gate) => {
-            if let Some(on_timeout) = due_timer.gate_on_timeout {
-                batch.events.push(Event::GateExpired(GateExpired { gate: *gate, on_timeout }));
+            if let Some(row) = &due_timer.open_gate {
+                let on_timeout = row.spec.on_timeout;
+                let edited = newest_edited_input(row).cloned();
+                let edited = edited.filter(|_| on_timeout == GateTimeoutAction::Approve);
+                let expired = GateExpired { gate: *gate, on_timeout, edited };
+                batch.events.push(Event::GateExpired(expired));
                 let closing = GateUpdate { gate: *gate, transition: GateTransition::Expired };
                 batch.changes.push(Change::UpdateGate(closing));
             }
         }
         TimerKind::GateRemind(gate) => {
-            if due_timer.gate_on_timeout.is_some() {
+            if due_timer.open_gate.is_some() {
                 let why = "no answer yet".to_owned();
                 batch.events.push(Event::GateReminded(GateNotice { gate: *gate, reason: why }));
             }

@@ -239,6 +239,45 @@ fn an_expired_gate_follows_on_timeout() {
 }
 
 #[test]
+fn an_edit_among_the_votes_is_approved_by_a_timeout() {
+    let two_by_timeout = |on_timeout| GateRule {
+        approvers: ApprovalRequirement { count: 2, not_submitter: false },
+        timeout: Some(longhaul_core::time::Millis::from_secs(600)),
+        on_timeout,
+        ..ask_rule()
+    };
+    check(
+        with_rule(two_by_timeout(GateTimeoutAction::Approve)),
+        r#"
+        claim                               => run.claimed | running
+        see                                 => run.prepared turn.started
+        call shell/once {"command": "rm x"} => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+        edit {"command": "ls"} by cli:bob   => gate.voted
+        edit {"command": "ls -l"} by cli:jo => gate.voted
+        tick 600                            => gate.expired(approve) | running
+        claim                               => run.claimed
+        go                                  => tool.started(t1.1)
+        ? step                              => run t1.1 shell {"command": "ls -l"}
+        done t1.1 x                         => tool.completed(t1.1) turn.started
+        ? said                              => t1.1: A person changed this call to {"command": "ls -l"} / x
+    "#,
+    );
+    check(
+        with_rule(two_by_timeout(GateTimeoutAction::Reject)),
+        r#"
+        claim                               => run.claimed | running
+        see                                 => run.prepared turn.started
+        call shell/once {"command": "rm x"} => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+        edit {"command": "ls"} by cli:bob   => gate.voted
+        tick 600                            => gate.expired(reject) | running
+        claim                               => run.claimed
+        go                                  => tool.failed(t1.1) turn.started
+        ? said                              => t1.1: ! nobody answered before the deadline
+    "#,
+    );
+}
+
+#[test]
 fn a_reminder_does_not_wake_the_run() {
     let reminds =
         GateRule { remind: Some(longhaul_core::time::Millis::from_secs(60)), ..ask_rule() };

@@ -5,9 +5,7 @@
 
 use longhaul_core::change::{GateTransition, GateUpdate};
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::gate::{
-    GateRow, GateSpec, GateStatus, GateTimeoutAction, RecordedAnswer,
-};
+use longhaul_core::policy::gate::{GateRow, GateSpec, GateStatus, RecordedAnswer};
 use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
 use longhaul_core::time::Timestamp;
 use rusqlite::{Result, Row, params, params_from_iter};
@@ -69,17 +67,11 @@ pub(crate) fn answer_or_close_gate(
     )
 }
 
-/// Returns what happens when an open gate times out. `None` means that the gate is not open.
-pub(crate) fn timeout_action_of_open_gate(
-    tx: &Tx<'_>,
-    gate: GateId,
-) -> Result<Option<GateTimeoutAction>> {
-    let spec: Option<GateSpec> = tx.query_one(
-        "SELECT spec FROM gate WHERE id = ?1 AND status = 0",
-        params![gate.bytes()],
-        |row| get_json(row, 0),
-    )?;
-    Ok(spec.map(|spec| spec.on_timeout))
+/// Returns the row of an open gate. `None` means that the gate is not open.
+pub(crate) fn find_open_gate(tx: &Tx<'_>, gate: GateId) -> Result<Option<GateRow>> {
+    let open = Some(GateStatus::Open);
+    let filter = GateFilter { gate: Some(gate), status: open, limit: 1, ..GateFilter::default() };
+    Ok(list_gates(tx, &filter)?.pop())
 }
 
 /// The columns of a gate's row that are needed to update it.

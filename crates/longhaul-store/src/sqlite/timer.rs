@@ -80,13 +80,13 @@ pub(crate) fn due_timers(tx: &Tx<'_>, limit: usize) -> Result<Vec<DueTimer>> {
                 kind: get_json(row, 2)?,
                 due: get_time(row, 3)?,
                 run_ended: row.get(4)?,
-                gate_on_timeout: None,
+                open_gate: None,
             })
         },
     )?;
     for timer in &mut due {
         if let TimerKind::GateDeadline(at) | TimerKind::GateRemind(at) = timer.kind {
-            timer.gate_on_timeout = gate::timeout_action_of_open_gate(tx, at)?;
+            timer.open_gate = gate::find_open_gate(tx, at)?.map(Box::new);
         }
     }
     Ok(due)

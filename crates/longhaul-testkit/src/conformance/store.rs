@@ -115,7 +115,7 @@ macro_rules! each_store_check {
                 a_gate_without_a_deadline_is_answerable_for_ever
                 an_answer_to_an_ended_run_is_rolled_back
                 an_answered_gate_leaves_its_timer_to_fire
-                a_gate_timer_carries_on_timeout
+                a_gate_timer_carries_its_gate
                 only_open_gates_can_be_answered
                 gates_are_listed_newest_first
             }

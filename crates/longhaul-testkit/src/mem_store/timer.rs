@@ -3,7 +3,7 @@
 
 use longhaul_core::change::{TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, TimerId};
-use longhaul_core::policy::gate::{GateStatus, GateTimeoutAction};
+use longhaul_core::policy::gate::{GateRow, GateStatus};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::AppendRefusalReason;
 
@@ -64,18 +64,18 @@ impl Tx<'_> {
                 kind: timer.kind.clone(),
                 due: *due,
                 run_ended: self.is_ended(timer.run),
-                gate_on_timeout: self.gate_timeout(&timer.kind),
+                open_gate: self.open_gate_of_timer(&timer.kind),
             })
         })
         .collect()
     }
 
-    /// Returns the timeout action of the timer's gate, if the gate is still open.
-    fn gate_timeout(&self, what: &TimerKind) -> Option<GateTimeoutAction> {
+    /// Returns the row of the timer's gate, if the gate is still open.
+    fn open_gate_of_timer(&self, what: &TimerKind) -> Option<Box<GateRow>> {
         let (TimerKind::GateDeadline(gate) | TimerKind::GateRemind(gate)) = what else {
             return None;
         };
         let row = self.tables.gates.get(gate)?;
-        (row.status == GateStatus::Open).then_some(row.spec.on_timeout)
+        (row.status == GateStatus::Open).then(|| Box::new(row.clone()))
     }
 }

@@ -222,7 +222,7 @@ impl SingleRun {
                 kind: TimerKind::Wake,
                 due: self.now,
                 run_ended: false,
-                gate_on_timeout: None,
+                open_gate: None,
             });
             return self.apply_input(RunInput::Command(RunCommand::Timer(due)));
         }

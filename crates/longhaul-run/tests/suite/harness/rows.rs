@@ -261,7 +261,8 @@ impl Rows {
                 .gates
                 .iter()
                 .find(|row| row.spec.id == *gate && row.status == GateStatus::Open)
-                .map(|row| row.spec.on_timeout),
+                .cloned()
+                .map(Box::new),
             _ => None,
         };
         Some(DueTimer {
@@ -270,7 +271,7 @@ impl Rows {
             kind: what,
             due,
             run_ended: self.head == Head::Ended,
-            gate_on_timeout: gate,
+            open_gate: gate,
         })
     }
 }

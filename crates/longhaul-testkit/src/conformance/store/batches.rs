@@ -134,7 +134,7 @@ pub fn vote_batch(gate: GateId, by: &str) -> Batch {
 
 /// Returns the batch that expires a gate.
 pub fn expire_batch(gate: GateId) -> Batch {
-    let expired = GateExpired { gate, on_timeout: GateTimeoutAction::Reject };
+    let expired = GateExpired { gate, on_timeout: GateTimeoutAction::Reject, edited: None };
     events_batch([Event::GateExpired(expired)])
         .with_change(close_gate(gate, GateTransition::Expired))
 }

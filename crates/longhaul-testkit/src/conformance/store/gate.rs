@@ -111,7 +111,7 @@ pub async fn an_answered_gate_leaves_its_timer_to_fire(fixture: StoreFixture) {
     let due = fixture.harness.records.due_timers(9).await.expect("due");
     assert_eq!(due.len(), 1);
     assert_eq!(due[0].kind, TimerKind::GateDeadline(gate));
-    assert_eq!(due[0].gate_on_timeout, None, "the gate is closed");
+    assert_eq!(due[0].open_gate, None, "the gate is closed");
     let last = fixture.row(held.run).await.last_seq;
     let appended =
         fixture.append_outside(held.run, expire_batch(gate).with_change(spend_timer(timer))).await;
@@ -131,13 +131,16 @@ pub async fn an_answered_gate_leaves_its_timer_to_fire(fixture: StoreFixture) {
     assert_eq!(refused(twice), AppendRefusalReason::TimerConsumed);
 }
 
-/// A due timer of an open gate carries the timeout action of the gate.
-pub async fn a_gate_timer_carries_on_timeout(fixture: StoreFixture) {
+/// A due timer of an open gate carries the row of the gate, with its timeout action and votes.
+pub async fn a_gate_timer_carries_its_gate(fixture: StoreFixture) {
     let (held, gate) =
         park_at_gate(&fixture, |spec| spec.on_timeout = GateTimeoutAction::Pause).await;
+    assert_appended(&fixture.append_outside(held.run, vote_batch(gate, "cli:anna")).await);
+    let row = gate_row(&fixture, gate).await;
+    assert_eq!((row.spec.on_timeout, row.answers.len()), (GateTimeoutAction::Pause, 1));
     for (what, means) in [
-        (TimerKind::GateRemind(gate), Some(GateTimeoutAction::Pause)),
-        (TimerKind::GateDeadline(gate), Some(GateTimeoutAction::Pause)),
+        (TimerKind::GateRemind(gate), Some(&row)),
+        (TimerKind::GateDeadline(gate), Some(&row)),
         (TimerKind::Wake, None),
         (TimerKind::GateDeadline(fixture.ids.gate()), None),
     ] {
@@ -147,7 +150,7 @@ pub async fn a_gate_timer_carries_on_timeout(fixture: StoreFixture) {
         let arm = TimerUpdate::Arm { timer, run, due, kind: what };
         assert_appended(&fixture.append_outside(run, change_batch(Change::SetTimer(arm))).await);
         let due = fixture.harness.records.due_timers(9).await.expect("due");
-        assert_eq!((due.len(), due[0].gate_on_timeout), (1, means));
+        assert_eq!((due.len(), due[0].open_gate.as_deref()), (1, means));
         assert_appended(&fixture.append_outside(run, change_batch(spend_timer(timer))).await);
     }
 }
