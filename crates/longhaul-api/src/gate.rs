@@ -90,6 +90,10 @@ pub struct AnswerView {
     pub decision: String,
     /// Note of the person, or the text of an answer to a question.
     pub note: Option<String>,
+    /// Data of the answer, for the model and for programs.
+    #[serde(default)]
+    #[schema(schema_with = schema::any_json_schema)]
+    pub payload: Option<RawJson>,
 }
 
 /// OpenAPI schema of [`RulePattern`]: the calls that an approval with scope `run` covers.
@@ -118,6 +122,7 @@ impl From<&RecordedAnswer> for AnswerView {
             at: recorded.at,
             decision: answer.decision.as_str().to_owned(),
             note: answer.note.clone().or(text),
+            payload: answer.payload.clone(),
         }
     }
 }

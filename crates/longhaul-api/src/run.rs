@@ -6,7 +6,7 @@ use longhaul_core::id::{BatchId, GateId, RunId};
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::{Hash, RawJson};
-use longhaul_core::status::{RunError, Status};
+use longhaul_core::status::{ResultAnswer, RunError, Status};
 use longhaul_core::time::Timestamp;
 use longhaul_core::usage::{MicroUsd, Usage};
 use serde::{Deserialize, Serialize};
@@ -153,6 +153,22 @@ pub struct RunErrorView {
     pub hint: String,
 }
 
+/// OpenAPI schema of the answer with which a person approved the result of a run.
+#[derive(Debug, ToSchema)]
+#[schema(as = ResultAnswer)]
+pub struct ResultAnswerView {
+    /// Name of the person who answered.
+    pub by: String,
+    /// Decision of the answer: `approve` or `edit`.
+    pub decision: String,
+    /// Note of the person.
+    #[schema(required = false)]
+    pub note: String,
+    /// Data of the answer, such as an action to take with the result.
+    #[schema(required = false, value_type = Object)]
+    pub payload: RawJson,
+}
+
 /// Short form of a run for lists, without data for which the journal would have to be read.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = RunBrief)]
@@ -226,6 +242,10 @@ pub struct OutputView {
     /// Artifacts that the run created, such as files.
     #[schema(value_type = Vec<serde_json::Value>)]
     pub artifacts: Vec<RawJson>,
+    /// Answer with which a person approved the result. `None` if nobody was asked or answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ResultAnswerView>)]
+    pub answer: Option<ResultAnswer>,
     /// Names of the tools that the run has called.
     pub tools_called: Vec<String>,
     /// Number of tokens that the run has used.

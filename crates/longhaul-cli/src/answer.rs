@@ -5,7 +5,8 @@
 
 use clap::Args;
 use longhaul_api::gate::GateView;
-use longhaul_core::policy::gate::{self, AnswerScope, GateDecision};
+use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision};
+use longhaul_core::raw::{RawJson, check_json_parses};
 use longhaul_engine::handle::GateAnswerOutcome;
 
 use crate::caller_name::caller_name;
@@ -65,25 +66,48 @@ impl AnswerCommand {
         if text.trim().is_empty() {
             return Err(CliError::usage_error("the answer must not be empty").into());
         }
-        answer_gate(&self.gate, self.json, (GateDecision::Answer(text), None))
+        answer_gate(&self.gate, self.json, new_answer(GateDecision::Answer(text)))
     }
 }
 
 impl RejectCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        answer_gate(&self.gate, self.json, (GateDecision::Reject, self.note.clone()))
+        let answer = Answer { note: self.note.clone(), ..new_answer(GateDecision::Reject) };
+        answer_gate(&self.gate, self.json, answer)
     }
 }
 
 /// Looks up the gate that the command line names, and answers that gate.
-fn answer_gate(
-    gate: &str,
-    json: bool,
-    (decision, note): (GateDecision, Option<String>),
-) -> anyhow::Result<Exit> {
+fn answer_gate(gate: &str, json: bool, answer: Answer) -> anyhow::Result<Exit> {
     resolve::with_resolved_gate(gate, async |client, gate| {
-        let answering = GateAnswerSender { client, gate, json };
-        answering.send_answer(decision, AnswerScope::Once, note).await
+        GateAnswerSender { client, gate, json }.send_answer(answer).await
+    })
+}
+
+/// Returns an answer with this decision, by the person who runs the command.
+pub(crate) fn new_answer(decision: GateDecision) -> Answer {
+    Answer {
+        decision,
+        by: caller_name(),
+        scope: AnswerScope::Once,
+        note: None,
+        payload: None,
+        digest: None,
+    }
+}
+
+/// Parses the JSON value of a command-line option, or of stdin if the value is `-`.
+pub(crate) fn parse_json_option(option: &str, argument: &str) -> anyhow::Result<RawJson> {
+    let text = match argument {
+        "-" => output::read_stdin(ANSWER_BYTES_MAX, "the JSON")?,
+        argument => argument.to_owned(),
+    };
+    let readable = check_json_parses(text.trim()).map_err(|bad| bad.to_string());
+    let parsed = || RawJson::parse(text.trim()).map_err(|bad| bad.to_string());
+    readable.and_then(|()| parsed()).map_err(|bad| {
+        let message = format!("{option} is not valid JSON: {bad}");
+        let example = format!("{option} '{{\"path\": \"a.txt\"}}'");
+        CliError::usage_error(message).with_hint("quote the JSON", example).into()
     })
 }
 
@@ -97,13 +121,8 @@ pub(crate) struct GateAnswerSender<'a> {
 impl GateAnswerSender<'_> {
     /// Sends the answer and prints the outcome. The answer carries the digest of the gate as it was
     /// read, so the engine rejects the answer if the gate has changed since.
-    pub(crate) async fn send_answer(
-        self,
-        decision: GateDecision,
-        scope: AnswerScope,
-        note: Option<String>,
-    ) -> anyhow::Result<Exit> {
-        let (done, digest) = match (&decision, scope) {
+    pub(crate) async fn send_answer(self, answer: Answer) -> anyhow::Result<Exit> {
+        let (done, digest) = match (&answer.decision, answer.scope) {
             (GateDecision::Approve, AnswerScope::Run) => {
                 ("Approved for this run", self.gate.digest)
             }
@@ -113,8 +132,7 @@ impl GateAnswerSender<'_> {
             (GateDecision::Answer(_), _) => ("Answered", None),
             (GateDecision::Complete, _) => ("Completed", None),
         };
-        let answer =
-            gate::Answer { decision, by: caller_name(), scope, note, payload: None, digest };
+        let answer = Answer { digest, ..answer };
         let (verdict, gate) = self.client.answer_gate(&self.gate, answer).await?;
         if self.json {
             output::print_json(&gate)?;

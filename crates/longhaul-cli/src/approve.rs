@@ -4,17 +4,13 @@
 
 use clap::{Args, ValueEnum};
 use longhaul_api::gate::GateView;
-use longhaul_core::policy::gate::{AnswerScope, GateDecision, has_unanswerable_tag};
-use longhaul_core::raw::{RawJson, check_json_parses};
+use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, has_unanswerable_tag};
 
-use crate::answer::{DIGEST_CHARS, GateAnswerSender};
+use crate::answer::{DIGEST_CHARS, GateAnswerSender, new_answer, parse_json_option};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::gate_card::full_gate_card;
 use crate::{output, resolve, sanitize};
-
-/// Maximum length of an edited tool input, in bytes.
-const EDIT_BYTES_MAX: u64 = 1024 * 1024;
 
 const EXAMPLES: &str = "Examples:
   longhaul approve @last                               shows the call and asks
@@ -22,7 +18,8 @@ const EXAMPLES: &str = "Examples:
   longhaul approve gate_01k3rzc --digest 9f2c41aa      in a script: only what was seen
   longhaul approve gate_01k3rzc --yes                  in a script: without checking
   longhaul approve gate_01k3rzc --for run              also later calls of this run that the same rule stops
-  longhaul approve gate_01k3rzc --yes --edit '{\"path\": \"a.txt\"}'   with this input instead";
+  longhaul approve gate_01k3rzc --yes --edit '{\"path\": \"a.txt\"}'   with this input instead
+  longhaul approve @last --payload '{\"action\": \"create_pr\"}'            with data for programs";
 
 /// Arguments of `longhaul approve`, which approves a gate.
 #[derive(Debug, Args)]
@@ -46,6 +43,9 @@ pub(crate) struct ApproveCommand {
     /// Replacement input for the call, as JSON; `-` reads it from stdin
     #[arg(long, value_name = "JSON|-")]
     edit: Option<String>,
+    /// Data for the model and for programs, such as what to do with the result, as JSON
+    #[arg(long, value_name = "JSON")]
+    payload: Option<String>,
     /// Print the approved gate as one JSON object
     #[arg(long)]
     json: bool,
@@ -66,9 +66,11 @@ impl ApproveCommand {
         resolve::with_resolved_gate(&self.gate, async |client, gate| {
             check_gate_approvable(&gate)?;
             let decision = match &self.edit {
-                Some(edit) => GateDecision::Edit(parse_edited_input(edit)?),
+                Some(edit) => GateDecision::Edit(parse_json_option("--edit", edit)?),
                 None => GateDecision::Approve,
             };
+            let payload = self.payload.as_deref();
+            let payload = payload.map(|json| parse_json_option("--payload", json)).transpose()?;
             if !self.confirm_approval(&gate, &decision)? {
                 output::eprint_line(&format!(
                     "Not approved; {} still waits. To reject: longhaul reject {}",
@@ -76,13 +78,12 @@ impl ApproveCommand {
                 ));
                 return Ok(Exit::NeedsPerson);
             }
-            let json = self.json;
-            let answering = GateAnswerSender { client, gate, json };
             let scope = match self.scope {
                 ApprovalScope::Once => AnswerScope::Once,
                 ApprovalScope::Run => AnswerScope::Run,
             };
-            answering.send_answer(decision, scope, self.note.clone()).await
+            let answer = Answer { scope, note: self.note.clone(), payload, ..new_answer(decision) };
+            GateAnswerSender { client, gate, json: self.json }.send_answer(answer).await
         })
     }
 
@@ -177,24 +178,6 @@ fn check_digest_prefix(gate: &GateView, prefix: &str) -> anyhow::Result<()> {
         return Err(CliError::usage_error(message).with_hint("show the gate", look).into());
     }
     Ok(())
-}
-
-fn parse_edited_input(argument: &str) -> anyhow::Result<RawJson> {
-    let text = match argument {
-        "-" => output::read_stdin(EDIT_BYTES_MAX, "the input")?,
-        argument => argument.to_owned(),
-    };
-    let readable = check_json_parses(text.trim()).map_err(|bad| bad.to_string());
-    let parsed = || RawJson::parse(text.trim()).map_err(|bad| bad.to_string());
-    readable.and_then(|()| parsed()).map_err(|bad| {
-        let message = format!("--edit is not valid JSON: {bad}");
-        CliError::usage_error(message)
-            .with_hint(
-                "give the whole input",
-                "longhaul approve GATE --edit '{\"path\": \"a.txt\"}'",
-            )
-            .into()
-    })
 }
 
 #[cfg(test)]

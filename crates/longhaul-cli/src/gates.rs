@@ -179,7 +179,9 @@ fn format_answer(answer: &AnswerView) -> String {
     let note = answer.note.as_deref().map(|note| format!(": {}", first_line(note)));
     let (by, at) = (sanitize::sanitize_line(&answer.by), format_time_of_day(answer.at));
     let note = note.unwrap_or_default();
-    format!("{} by {by} at {at}{note}", answer.decision)
+    let payload = answer.payload.as_ref().map(|json| first_line(json.as_str()));
+    let payload = payload.map(|json| format!("   data {json}")).unwrap_or_default();
+    format!("{} by {by} at {at}{note}{payload}", answer.decision)
 }
 
 fn format_status(gate: &GateView) -> String {

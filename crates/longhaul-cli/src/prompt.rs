@@ -6,12 +6,10 @@ use std::io::BufRead as _;
 use longhaul_api::gate::GateView;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::gate::{
-    Answer, AnswerScope, GateDecision, GateKind, has_unanswerable_tag,
-};
+use longhaul_core::policy::gate::{Answer, GateDecision, GateKind, has_unanswerable_tag};
 use tokio::sync::mpsc;
 
-use crate::caller_name::caller_name;
+use crate::answer::new_answer;
 use crate::client::RunClient;
 use crate::gate_card::short_gate_card;
 use crate::output;
@@ -148,14 +146,7 @@ impl TerminalPrompt {
             ) => return Ok(()),
         };
         let Some(gate) = gate else { return Ok(()) };
-        let answer = Answer {
-            decision,
-            by: caller_name(),
-            scope: AnswerScope::Once,
-            note,
-            payload: None,
-            digest: gate.digest,
-        };
+        let answer = Answer { note, digest: gate.digest, ..new_answer(decision) };
         client.answer_gate(&gate, answer).await?;
         Ok(())
     }

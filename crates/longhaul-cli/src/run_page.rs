@@ -2,6 +2,7 @@
 
 use longhaul_api::run::{RunView, UsageView};
 use longhaul_api::why::RunExplanation;
+use longhaul_core::status::ResultAnswer;
 use longhaul_core::time::Millis;
 
 use crate::event_printer::first_line;
@@ -37,6 +38,7 @@ pub(crate) fn render_run_page(
     if let Some(output) = &run.output {
         lines.push(String::new());
         lines.push(sanitize::sanitize_text(&output.text));
+        lines.extend(output.answer.as_ref().map(result_answer_line));
     }
     if let Some(error) = &run.error {
         lines.push(String::new());
@@ -48,6 +50,15 @@ pub(crate) fn render_run_page(
         }
     }
     lines
+}
+
+/// Formats the answer with which a person approved the result.
+fn result_answer_line(answer: &ResultAnswer) -> String {
+    let verb = if answer.decision == "edit" { "edited" } else { "approved" };
+    let note = answer.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+    let payload = answer.payload.as_ref().map(|data| format!("   data {}", data.as_str()));
+    let payload = payload.unwrap_or_default();
+    sanitize::sanitize_line(&format!("  {verb} by {}{note}{payload}", answer.by))
 }
 
 fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{GateId, RunId};
 use crate::policy::budget::BudgetCap;
+use crate::policy::gate::Answer;
 use crate::raw::RawJson;
 use crate::text_macros::string_enum;
 use crate::time::Timestamp;
@@ -161,6 +162,36 @@ pub struct RunOutput {
     /// Artifacts created by the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<RawJson>,
+    /// Answer with which a person approved the result. `None` means that no person was asked or
+    /// answered in time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<ResultAnswer>,
+}
+
+/// Answer with which a person approved the result of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultAnswer {
+    /// Principal that answered, such as `cli:anna`.
+    pub by: String,
+    /// Decision of the answer: `approve` or `edit`.
+    pub decision: String,
+    /// Note of the person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Structured data of the answer, such as an action to take with the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<RawJson>,
+}
+
+impl From<&Answer> for ResultAnswer {
+    fn from(answer: &Answer) -> Self {
+        Self {
+            by: answer.by.clone(),
+            decision: answer.decision.as_str().to_owned(),
+            note: answer.note.clone(),
+            payload: answer.payload.clone(),
+        }
+    }
 }
 
 /// Deserializes a field that is present as `Some`, even if its value is `null`.

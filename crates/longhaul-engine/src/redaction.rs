@@ -202,6 +202,8 @@ impl Redaction<'_> {
             data: self.redact_optional_json(output.data.as_ref()),
             confidence: output.confidence,
             artifacts: artifacts.map(|artifact| self.redact_json(artifact)).collect(),
+            // Only a person's answer to the run's gate sets this field, never a model.
+            answer: None,
         }
     }
 

@@ -178,7 +178,7 @@ fn min_cap(one: Option<u32>, other: Option<u32>) -> Option<u32> {
 }
 
 fn completed_run_output(run: &Run, usage: Usage) -> Option<OutputView> {
-    let Some(RunOutcome::Completed(RunOutput { text, data, confidence, artifacts })) =
+    let Some(RunOutcome::Completed(RunOutput { text, data, confidence, artifacts, answer })) =
         run.outcome().cloned()
     else {
         return None;
@@ -188,6 +188,7 @@ fn completed_run_output(run: &Run, usage: Usage) -> Option<OutputView> {
         data,
         confidence,
         artifacts,
+        answer,
         tools_called: run.tools_called().to_vec(),
         usage: usage.into(),
     })

@@ -152,6 +152,27 @@ fn a_rejection_reaches_the_model_with_its_note() {
 }
 
 #[test]
+fn an_approval_of_a_result_can_carry_data() {
+    let project = Project::new();
+    let run = project.run_until_gate("planner");
+    let output = project.run(&["approve", &run, "--yes", "--payload", "{"], 2);
+    assert!(output.err.contains("--payload is not valid JSON"), "{output:?}");
+    let data = r#"{"action":"create_pr"}"#;
+    project.run(&["approve", &run, "--yes", "--note", "ship", "--payload", data], 0);
+    project.run(&["watch", &run], 0);
+    let action = json!({ "action": "create_pr" });
+    let shown = project.json(&["show", &run, "--json"]);
+    assert_eq!(shown["output"]["answer"]["payload"], action, "{shown}");
+    let gates = project.json(&["gates", "--run", &run, "--all", "--json"]);
+    assert_eq!(gates["data"][0]["answers"][0]["payload"], action, "{gates}");
+    let gate = gates["data"][0]["id"].as_str().unwrap();
+    for args in [&["show", &run][..], &["gates", "show", gate]] {
+        let output = project.run(args, 0);
+        assert!(output.out.contains(&format!(": ship   data {data}")), "{output:?}");
+    }
+}
+
+#[test]
 fn an_edited_input_is_validated_and_used() {
     let project = Project::new();
     let run = project.run_until_gate("tidy");

@@ -49,6 +49,13 @@ const AGENTS: &[(&str, &str, &str)] = &[
   tools: [{ name: vault_write, input: { folder: Tasks, title: Evil, content: \"\\e[31mred\", tags: [], confidence: 90 } }]
 - text: Done.",
     ),
+    ("planner", "tools: []\napprove_result: true", "- text: A plan."),
+    (
+        "form",
+        "tools: [ask_human]",
+        "- tools: [{ name: ask_human, input: { question: 'Where to?', schema: { properties: { city: { type: string }, people: { type: integer, default: 2 } }, required: [city] } } }]
+- text: 'Going: {{ last_result }}'",
+    ),
     ("slow", "tools: []", "- text: At last.\n  delay: 60s"),
     (
         "steady",

@@ -4,6 +4,7 @@ use longhaul_core::policy::gate::{GateDecision, GateKind, GateTimeoutAction, Res
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
+use longhaul_engine::view::gate_view;
 use serde_json::json;
 
 use crate::suite::harness::model::FakeReply;
@@ -123,6 +124,20 @@ async fn a_result_is_approved_changed_sent_back_or_refused() {
     let yes = answer(&gate, GateDecision::Approve);
     engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(run).await), "a plan");
+
+    let engine = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
+    let action = RawJson::from_serialize(&json!({ "action": "create_pr" }));
+    let mut yes = answer(&gate, GateDecision::Approve);
+    yes.payload = Some(action.clone());
+    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    assert_eq!(outcome_text(&engine.ended(run).await), "a plan");
+    let view = engine.longhaul.get_run(run).await.unwrap();
+    let given = view.output.unwrap().answer.unwrap();
+    assert_eq!((given.decision.as_str(), given.payload.as_ref()), ("approve", Some(&action)));
+    let gate = gate_view(&engine.longhaul.get_gate(gate.spec.id).await.unwrap());
+    assert_eq!(gate.answers[0].payload.as_ref(), Some(&action));
 
     let engine = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
     let run = engine.submit().await;

@@ -46,7 +46,8 @@ pub(super) fn conclude_run(
     if let Some(flow) = keep_run_open_for_messages(decision, &concluding)? {
         return Ok(flow);
     }
-    complete_run(decision, concluding.output)
+    let output = RunOutput { answer: concluding.answer, ..concluding.output };
+    complete_run(decision, output)
 }
 
 /// Keeps a finished run open for further messages, for the time set in the agent file.

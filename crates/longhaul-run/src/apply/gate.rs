@@ -84,29 +84,36 @@ impl ControlState {
             return NO_MESSAGES;
         };
         concluding.gate = None;
-        match &answer.decision {
-            GateDecision::Approve | GateDecision::Complete | GateDecision::Answer(_) => {
-                concluding.approved = true;
+        if answer.decision == GateDecision::Reject {
+            return self.apply_result_rejection(answer);
+        }
+        concluding.approved = true;
+        concluding.answer = Some(answer.into());
+        if let GateDecision::Edit(edited) = &answer.decision {
+            concluding.output = output_from_human_edit(edited);
+        }
+        // A run that stays open may continue, so the model must learn what the person answered.
+        match answer_note(answer).filter(|_| self.policy.keep_open.is_some()) {
+            Some(note) => {
+                Ok(vec![Message::user(format!("A person approved the result.\n\n{note}"))])
             }
-            GateDecision::Edit(edited) => {
-                concluding.approved = true;
-                concluding.output = output_from_human_edit(edited);
+            None => NO_MESSAGES,
+        }
+    }
+
+    fn apply_result_rejection(&mut self, answer: &Answer) -> ApplyResult {
+        let has_note = answer.note.as_ref().is_some_and(|note| !note.trim().is_empty());
+        match answer_note(answer).filter(|_| has_note) {
+            Some(note) => {
+                self.stage = RunStage::ModelPending(PendingModelCall::default());
+                Ok(vec![Message::user(note)])
             }
-            GateDecision::Reject => {
-                match answer.note.as_ref().filter(|note| !note.trim().is_empty()) {
-                    Some(note) => {
-                        let note = Message::user(note.as_str());
-                        self.stage = RunStage::ModelPending(PendingModelCall::default());
-                        return Ok(vec![note]);
-                    }
-                    None => {
-                        let message = format!("{} rejected the result", answer.by);
-                        self.pending_failure = Some(RunError::new("rejected", message, ""));
-                    }
-                }
+            None => {
+                let message = format!("{} rejected the result", answer.by);
+                self.pending_failure = Some(RunError::new("rejected", message, ""));
+                NO_MESSAGES
             }
         }
-        NO_MESSAGES
     }
 
     pub(super) fn apply_gate_expired(&mut self, data: &GateExpired) -> ApplyResult {
@@ -211,7 +218,12 @@ fn apply_approval_answer(call: &mut TrackedToolCall, answer: &Answer) {
             return;
         }
     }
-    call.approval_note = answer_note(answer);
+    record_approval_note(call, answer);
+}
+
+fn record_approval_note(call: &mut TrackedToolCall, answer: &Answer) {
+    call.approval_note.clone_from(&answer.note);
+    call.approval_payload.clone_from(&answer.payload);
 }
 
 /// Returns the text, followed by the note of the answer if there is one.
@@ -222,12 +234,12 @@ fn append_answer_note(text: &str, answer: &Answer) -> String {
     }
 }
 
-/// Returns the note and the payload of an answer as one text. `None` means that it has neither.
+/// Returns the note and the payload of an answer as paragraphs. `None` means that it has neither.
 fn answer_note(answer: &Answer) -> Option<String> {
     let payload = answer.payload.as_ref().map(RawJson::as_str);
     let parts = [answer.note.as_deref(), payload];
     let parts: Vec<&str> = parts.into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| parts.join("\n"))
+    (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
 /// Applies an answer about a call in doubt. Approve: the call has not taken effect and may run
@@ -236,7 +248,7 @@ fn answer_note(answer: &Answer) -> Option<String> {
 fn apply_in_doubt_answer(call: &mut TrackedToolCall, answer: &Answer) {
     call.state = match &answer.decision {
         GateDecision::Approve | GateDecision::Edit(_) => {
-            call.approval_note = answer_note(answer);
+            record_approval_note(call, answer);
             ToolCallState::Ready
         }
         GateDecision::Reject => ToolCallState::from_result_text(
@@ -249,7 +261,7 @@ fn apply_in_doubt_answer(call: &mut TrackedToolCall, answer: &Answer) {
     };
 }
 
-/// Returns the decision, note and payload of an answer as text for the model.
+/// Returns the decision, note and payload of an answer as paragraphs for the model.
 fn answer_text(answer: &Answer) -> String {
     let decision = match &answer.decision {
         GateDecision::Answer(text) => Some(text.clone()),
@@ -259,5 +271,5 @@ fn answer_text(answer: &Answer) -> String {
         GateDecision::Edit(edited) => Some(edited.as_str().to_owned()),
     };
     let parts = [decision, answer_note(answer)];
-    parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
+    parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }

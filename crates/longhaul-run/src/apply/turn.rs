@@ -251,6 +251,7 @@ fn stage_after_reply(data: &TurnCompleted) -> RunStage {
                 starts: 0,
                 edited: None,
                 approval_note: None,
+                approval_payload: None,
                 state: state.clone(),
             }
         });

@@ -13,7 +13,7 @@ use serde_json::Value;
 pub(crate) fn legacy_output_from_text(text: String) -> RunOutput {
     let data = parse_fenced_json_object(&text);
     let confidence = data.as_ref().and_then(|raw| integer_confidence(&raw.to_value()));
-    RunOutput { text, data, confidence, artifacts: Vec::new() }
+    RunOutput { text, data, confidence, ..RunOutput::default() }
 }
 
 /// Returns the run's output for the input of a `finish` call.
@@ -24,7 +24,7 @@ pub(crate) fn legacy_output_from_finish_call(input: &Value) -> RunOutput {
             text: data.to_string(),
             confidence: integer_confidence(data),
             data: Some(RawJson::from_serialize(data)),
-            artifacts: Vec::new(),
+            ..RunOutput::default()
         },
         None => RunOutput::default(),
     }
@@ -43,7 +43,7 @@ pub(crate) fn output_from_data_fields(data: &RawJson) -> RunOutput {
         text: text.unwrap_or_else(|| data.as_str().to_owned()),
         confidence: rounded_confidence(&value),
         data: Some(data.clone()),
-        artifacts: Vec::new(),
+        ..RunOutput::default()
     }
 }
 
@@ -56,12 +56,12 @@ pub(crate) fn output_from_human_edit(edited: &RawJson) -> RunOutput {
     }
     let whole = value.get("text").is_some_and(Value::is_string);
     match serde_json::from_str(edited.as_str()) {
-        Ok(output) if whole => output,
+        Ok(output) if whole => RunOutput { answer: None, ..output },
         Ok(_) | Err(_) => RunOutput {
             text: edited.as_str().to_owned(),
             confidence: integer_confidence(&value),
             data: Some(edited.clone()),
-            artifacts: Vec::new(),
+            ..RunOutput::default()
         },
     }
 }

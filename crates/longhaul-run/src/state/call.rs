@@ -29,6 +29,9 @@ pub struct TrackedToolCall {
     pub edited: Option<RawJson>,
     /// Note of the person who approved the tool call.
     pub approval_note: Option<String>,
+    /// Structured data of the answer that approved the tool call.
+    #[serde(default)]
+    pub approval_payload: Option<RawJson>,
     /// Current state of the tool call.
     pub state: ToolCallState,
 }
@@ -142,11 +145,11 @@ impl TrackedToolCall {
         let remark = self.approval_note.as_ref();
         let remark =
             remark.map(|note| format!("A person approved this call with the note: {note}"));
-        let people = changed.into_iter().chain(remark);
-        let content = people
-            .map(|note| Part::Text(note.into()))
-            .chain(output.content.iter().cloned())
-            .collect();
+        let payload = self.approval_payload.as_ref().map(RawJson::as_str);
+        let payload =
+            payload.map(|data| format!("A person approved this call with the data: {data}"));
+        let notes: Vec<String> = [changed, remark, payload].into_iter().flatten().collect();
+        let content = prepend_notes(notes, &output.content);
         Some(ToolResult {
             call: self.id,
             id: self.provider_id.clone(),
@@ -154,4 +157,21 @@ impl TrackedToolCall {
             is_error: *is_error,
         })
     }
+}
+
+/// Returns the content of a result with notes of people before it. The notes and a text that
+/// follows them are one part of several paragraphs, because providers join parts without a break.
+fn prepend_notes(mut notes: Vec<String>, content: &[Part]) -> Vec<Part> {
+    if notes.is_empty() {
+        return content.to_vec();
+    }
+    let rest = match content {
+        [Part::Text(text), rest @ ..] => {
+            notes.push(text.to_string());
+            rest
+        }
+        rest => rest,
+    };
+    let text = Part::Text(notes.join("\n\n").into());
+    [text].into_iter().chain(rest.iter().cloned()).collect()
 }

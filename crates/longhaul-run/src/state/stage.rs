@@ -2,7 +2,7 @@
 
 use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::id::{Epoch, GateId};
-use longhaul_core::status::{RunOutcome, RunOutput};
+use longhaul_core::status::{ResultAnswer, RunOutcome, RunOutput};
 use longhaul_core::usage::BudgetAmount;
 use serde::{Deserialize, Serialize};
 
@@ -136,6 +136,9 @@ pub struct ConcludingState {
     pub by_finish_tool: bool,
     /// Whether a person has approved the output.
     pub approved: bool,
+    /// Answer of the person who approved the output.
+    #[serde(default)]
+    pub answer: Option<ResultAnswer>,
     /// Open gate at which a person approves the output.
     pub gate: Option<GateId>,
     /// Timer until which the run stays open for further messages.
@@ -145,6 +148,13 @@ pub struct ConcludingState {
 impl ConcludingState {
     /// Creates the data of a run that has this output, which nobody has approved yet.
     pub const fn new(output: RunOutput, by_finish_tool: bool) -> Self {
-        Self { output, by_finish_tool, approved: false, gate: None, pending_timer: None }
+        Self {
+            output,
+            by_finish_tool,
+            approved: false,
+            answer: None,
+            gate: None,
+            pending_timer: None,
+        }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: an approval covers only what was shown.
 
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::gate::{
     ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction,
 };
@@ -63,7 +64,7 @@ fn an_edit_replaces_the_input_and_is_shown_to_the_model() {
         go                                  => tool.started(t1.1)
         ? step                              => run t1.1 shell {"command": "ls"}
         done t1.1 x                         => tool.completed(t1.1) turn.started
-        ? said                              => t1.1: A person changed this call to {"command": "ls"} / x
+        ? said                              => t1.1: A person changed this call to {"command": "ls"} ¶ x
     "#,
     );
 }
@@ -259,7 +260,7 @@ fn an_edit_among_the_votes_is_approved_by_a_timeout() {
         go                                  => tool.started(t1.1)
         ? step                              => run t1.1 shell {"command": "ls -l"}
         done t1.1 x                         => tool.completed(t1.1) turn.started
-        ? said                              => t1.1: A person changed this call to {"command": "ls -l"} / x
+        ? said                              => t1.1: A person changed this call to {"command": "ls -l"} ¶ x
     "#,
     );
     check(
@@ -310,7 +311,7 @@ fn a_result_gate_approves_or_rejects_the_output() {
         yes                 => gate.answered | running
         claim               => run.claimed
         go                  => run.completed(Poem.) | completed
-        ? outcome           => {"text":"Poem."}
+        ? outcome           => {"text":"Poem.","answer":{"by":"cli:anna","decision":"approve"}}
     "#,
     );
     check(
@@ -367,10 +368,11 @@ fn a_result_gate_approves_or_rejects_the_output() {
 #[test]
 fn an_edited_result_replaces_the_output() {
     for (edit, outcome) in [
-        (r#""Roses.""#, r#"{"text":"Roses."}"#),
-        (r#"{"text": "Roses."}"#, r#"{"text":"Roses."}"#),
-        (r#"{"lines": 2}"#, r#"{"text":"{\"lines\": 2}","data":{"lines": 2}}"#),
+        (r#""Roses.""#, r#"{"text":"Roses.""#),
+        (r#"{"text": "Roses."}"#, r#"{"text":"Roses.""#),
+        (r#"{"lines": 2}"#, r#"{"text":"{\"lines\": 2}","data":{"lines": 2}"#),
     ] {
+        let outcome = format!(r#"{outcome},"answer":{{"by":"cli:anna","decision":"edit"}}}}"#);
         let mut world = super::harness::TestRun::new(result_gate(GateTimeoutAction::Reject));
         for line in ["claim", "see", r#"say {"lines": 4}"#] {
             world.play(line);
@@ -380,4 +382,79 @@ fn an_edited_result_replaces_the_output() {
         world.play("go");
         assert_eq!(world.show("outcome"), outcome, "{edit}");
     }
+}
+
+#[test]
+fn the_answer_that_approves_a_result_is_part_of_the_output() {
+    for (answer, outcome) in [
+        (
+            r#"yes data {"action": "create_pr"}"#,
+            r#"{"text":"Poem.","answer":{"by":"cli:anna","decision":"approve","payload":{"action": "create_pr"}}}"#,
+        ),
+        (
+            "yes note Fine. by cli:bob",
+            r#"{"text":"Poem.","answer":{"by":"cli:bob","decision":"approve","note":"Fine."}}"#,
+        ),
+        // An edit can't claim that somebody else has answered.
+        (
+            r#"edit {"text": "Roses.", "answer": {"by": "cli:eve", "decision": "approve"}}"#,
+            r#"{"text":"Roses.","answer":{"by":"cli:anna","decision":"edit"}}"#,
+        ),
+    ] {
+        let mut test_run = super::harness::TestRun::new(result_gate(GateTimeoutAction::Reject));
+        for line in ["claim", "see", "say Poem.", answer, "claim", "go"] {
+            test_run.play(line);
+        }
+        assert_eq!(test_run.show("outcome"), outcome, "{answer}");
+    }
+}
+
+#[test]
+fn note_payload_and_result_are_paragraphs_for_the_model() {
+    check(
+        with_rule(ask_rule()),
+        r#"
+        claim                              => run.claimed | running
+        see                                => run.prepared turn.started
+        call shell/once + shell/once       => turn.completed gate.raised(approval) gate.raised(approval) run.waiting(approval) | waiting approval
+        yes note Be kind. data {"dry": 1}  => gate.answered | running
+        no Not now. data {"until": "May"}  => gate.answered
+        claim                              => run.claimed
+        go                                 => tool.failed(t1.2) tool.started(t1.1)
+        done t1.1 ok                       => tool.completed(t1.1) turn.started
+        ? said                             => t1.1: A person approved this call with the note: Be kind. ¶ A person approved this call with the data: {"dry": 1} ¶ ok | t1.2: ! a person rejected this call: Not now. ¶ {"until": "May"}
+    "#,
+    );
+    check(
+        result_gate(GateTimeoutAction::Reject),
+        r#"
+        claim                                   => run.claimed | running
+        see                                     => run.prepared turn.started
+        say A poem.                             => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
+        no Make it shorter. data {"lines": 2}   => gate.answered | running
+        claim                                   => run.claimed
+        go                                      => turn.started
+        ? said                                  => Make it shorter. ¶ {"lines": 2}
+    "#,
+    );
+}
+
+#[test]
+fn a_run_that_stays_open_learns_the_answer_to_its_result() {
+    let open = RunPolicy {
+        keep_open: Some(longhaul_core::time::Millis::from_secs(3_600)),
+        ..result_gate(GateTimeoutAction::Reject)
+    };
+    check(
+        open,
+        r#"
+        claim                            => run.claimed | running
+        see                              => run.prepared turn.started
+        say A poem.                      => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
+        yes data {"action": "create_pr"} => gate.answered | running
+        claim                            => run.claimed
+        go                               => run.waiting(message) | waiting message
+        ? said                           => A person approved the result. ¶ {"action": "create_pr"}
+    "#,
+    );
 }

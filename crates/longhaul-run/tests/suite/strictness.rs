@@ -152,7 +152,7 @@ fn the_note_of_an_approval_reaches_the_model() {
         claim                    => run.claimed
         go                       => tool.started(t1.1)
         done t1.1 ok             => tool.completed(t1.1) turn.started
-        ? said                   => t1.1: A person approved this call with the note: Only this once. / ok
+        ? said                   => t1.1: A person approved this call with the note: Only this once. ¶ ok
     "#,
     );
 }

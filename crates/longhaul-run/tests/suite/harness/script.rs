@@ -128,7 +128,8 @@ impl TestRun {
 
     /// Parses `yes`, `yes run`, `yes by bob`, `no`, `no NOTE`, `edit JSON` and `answer TEXT`. The
     /// answer goes to the oldest open gate, or to gate 2 with `yes @2`. `blind` sends no digest,
-    /// `stale` a wrong one, and `yes note TEXT` adds a note.
+    /// `stale` a wrong one, `yes note TEXT` adds a note, and `yes data JSON`
+    /// adds a payload.
     fn answer(&mut self, verb: &str, rest: &str) -> Option<RunCommand> {
         let (index, rest) = match rest.strip_prefix('@') {
             Some(rest) => {
@@ -138,6 +139,10 @@ impl TestRun {
             None => (None, rest),
         };
         let (rest, by) = rest.split_once("by ").unwrap_or((rest, "cli:anna"));
+        let (rest, payload) = match rest.split_once("data ") {
+            Some((rest, data)) => (rest, Some(RawJson::parse(data.trim()).unwrap())),
+            None => (rest, None),
+        };
         let rest = rest.trim();
         let open = |gate: &&longhaul_core::policy::gate::GateRow| gate.status == GateStatus::Open;
         let gate = match index {
@@ -166,7 +171,7 @@ impl TestRun {
             by: by.into(),
             scope: if rest == "run" { AnswerScope::Run } else { AnswerScope::Once },
             note,
-            payload: None,
+            payload,
             digest,
         };
         Some(RunCommand::Answer { gate: Box::new(gate.clone()), answer })

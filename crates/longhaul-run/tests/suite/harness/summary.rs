@@ -92,7 +92,7 @@ impl TestRun {
     fn last_message(&self) -> String {
         let texts = |parts: &[Part]| {
             let texts = parts.iter().map(|part| match part {
-                Part::Text(text) => text.to_string(),
+                Part::Text(text) => text.replace("\n\n", " ¶ "),
                 Part::Image(_) => "[image]".into(),
             });
             texts.collect::<Vec<_>>().join(" / ")
