@@ -62,8 +62,12 @@ pub struct GateView {
     /// What happens to the gate when the deadline passes.
     #[schema(schema_with = schema::timeout_action_schema)]
     pub on_timeout: GateTimeoutAction,
-    /// Suggested answers to the question.
+    /// Valid answers to the question. Empty means that any text is valid.
     pub options: Vec<String>,
+    /// Form that an answer must fill in: a flat JSON Schema. `None` means that the answer is a text.
+    #[serde(default)]
+    #[schema(schema_with = schema::any_json_schema)]
+    pub schema: Option<RawJson>,
     /// Number of people who must approve the gate.
     pub approvers: u16,
     /// Name of the person who last edited the input. `None` if nobody did.
@@ -146,8 +150,8 @@ pub struct AnswerBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = schema::any_json_schema)]
     pub edited: Option<RawJson>,
-    /// For the decision `answer`: the answer as a string. For other decisions: data for the model
-    /// and for templates.
+    /// For the decision `answer`: the answer as a string, or the fields of the gate's form as an
+    /// object. For other decisions: data for the model and for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = schema::any_json_schema)]
     pub payload: Option<RawJson>,

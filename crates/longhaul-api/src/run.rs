@@ -242,7 +242,7 @@ pub struct OutputView {
     /// Artifacts that the run created, such as files.
     #[schema(value_type = Vec<serde_json::Value>)]
     pub artifacts: Vec<RawJson>,
-    /// Answer with which a person approved the result. `None` if nobody was asked or answered.
+    /// Answer with which a person approved the result, if it has a note or a payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<ResultAnswerView>)]
     pub answer: Option<ResultAnswer>,

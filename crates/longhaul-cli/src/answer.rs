@@ -14,6 +14,8 @@ use crate::client::RunClient;
 use crate::error::CliError;
 use crate::event_printer::first_line;
 use crate::exit::Exit;
+use crate::form_prompt::{FormPrompt, answer_command};
+use crate::gate_card::full_gate_card;
 use crate::{output, resolve};
 
 /// Maximum length of an answer, in bytes.
@@ -24,7 +26,9 @@ pub(crate) const DIGEST_CHARS: usize = 8;
 
 const ANSWER_EXAMPLES: &str = "Examples:
   longhaul answer @last \"the first of March\"
-  longhaul answer gate_01k3w2b - < notes.txt     the answer from stdin";
+  longhaul answer gate_01k3w2b                                 asks, field by field if it is a form
+  longhaul answer gate_01k3w2b --answer '{\"city\": \"Bern\"}'    the fields of a form
+  longhaul answer gate_01k3w2b - < notes.txt                   the answer from stdin";
 
 const REJECT_EXAMPLES: &str = "Examples:
   longhaul reject @last
@@ -37,9 +41,11 @@ pub(crate) struct AnswerCommand {
     /// The gate to answer, or a run with exactly one open gate
     #[arg(value_name = "RUN|GATE")]
     gate: String,
-    /// Text of the answer; `-` reads it from stdin
-    #[arg(required = true)]
+    /// Text of the answer; `-` reads it from stdin. Without it, the answer is asked for
     text: Vec<String>,
+    /// Fields of the question's form, as a JSON object; `-` reads it from stdin
+    #[arg(long, value_name = "JSON|-", conflicts_with = "text")]
+    answer: Option<String>,
     /// Print the answered gate as one JSON object
     #[arg(long)]
     json: bool,
@@ -62,26 +68,53 @@ pub(crate) struct RejectCommand {
 
 impl AnswerCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let text = output::join_args_or_read_stdin(&self.text, ANSWER_BYTES_MAX, "the answer")?;
-        if text.trim().is_empty() {
-            return Err(CliError::usage_error("the answer must not be empty").into());
-        }
-        answer_gate(&self.gate, self.json, new_answer(GateDecision::Answer(text)))
+        let text = match (&self.answer, self.text.as_slice()) {
+            (Some(json), _) => Some(parse_json_option("--answer", json)?.as_str().to_owned()),
+            (None, []) => None,
+            (None, text) => {
+                Some(output::join_args_or_read_stdin(text, ANSWER_BYTES_MAX, "the answer")?)
+            }
+        };
+        resolve::with_resolved_gate(&self.gate, async |client, gate| {
+            let text = text.map_or_else(|| ask_for_answer(&gate), Ok)?;
+            if text.trim().is_empty() {
+                return Err(CliError::usage_error("the answer must not be empty").into());
+            }
+            let answer = new_answer(GateDecision::Answer(text));
+            GateAnswerSender { client, gate, json: self.json }.send_answer(answer).await
+        })
     }
+}
+
+/// Shows a question at the terminal and reads the answer: a line, or each field of a form.
+fn ask_for_answer(gate: &GateView) -> anyhow::Result<String> {
+    if !output::is_interactive() {
+        return Err(CliError::usage_error("the answer is missing")
+            .with_hint("answer the question", answer_command(gate))
+            .into());
+    }
+    full_gate_card(gate).iter().for_each(|line| output::eprint_line(line));
+    let Some(mut form) = FormPrompt::for_gate(gate) else {
+        return Ok(output::ask_for_line("answer:").unwrap_or_default());
+    };
+    while let Some(question) = form.next_question() {
+        let Some(line) = output::ask_for_line(&question) else {
+            return Err(CliError::usage_error("the form was not filled in").into());
+        };
+        if let Err(why) = form.enter_line(&line) {
+            output::eprint_line(&why);
+        }
+    }
+    Ok(form.answer())
 }
 
 impl RejectCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let answer = Answer { note: self.note.clone(), ..new_answer(GateDecision::Reject) };
-        answer_gate(&self.gate, self.json, answer)
+        resolve::with_resolved_gate(&self.gate, async |client, gate| {
+            GateAnswerSender { client, gate, json: self.json }.send_answer(answer).await
+        })
     }
-}
-
-/// Looks up the gate that the command line names, and answers that gate.
-fn answer_gate(gate: &str, json: bool, answer: Answer) -> anyhow::Result<Exit> {
-    resolve::with_resolved_gate(gate, async |client, gate| {
-        GateAnswerSender { client, gate, json }.send_answer(answer).await
-    })
 }
 
 /// Returns an answer with this decision, by the person who runs the command.

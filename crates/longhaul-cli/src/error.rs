@@ -245,6 +245,7 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
         "digest_missing" | "digest_changed" => {
             &[("show the current gate", "longhaul gates show GATE")]
         }
+        "invalid_answer" => &[("see the valid answers", "longhaul gates show GATE")],
         "invalid_decision" => &[("see what it asks", "longhaul gates show GATE")],
         "scope_not_offered" => &[("approve it once", "longhaul approve GATE")],
         "already_in_state" | "not_failed" | "stopping" => &[("see its status", "longhaul why RUN")],

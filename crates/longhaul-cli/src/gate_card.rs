@@ -6,6 +6,7 @@ use longhaul_core::policy::gate::GateKind;
 use serde_json::Value;
 
 use crate::event_printer::format_date_time;
+use crate::form_prompt::form_lines;
 use crate::sanitize;
 
 /// Maximum number of lines of the call's input on a short card.
@@ -59,6 +60,7 @@ fn gate_card_lines(gate: &GateView, input: Vec<String>) -> Vec<String> {
     for option in &gate.options {
         lines.push(format!("  - {}", sanitize::sanitize_line(option)));
     }
+    lines.extend(form_lines(gate).iter().map(|field| format!("  - {field}")));
     let mut foot = Vec::new();
     if gate.approvers > 1 {
         foot.push(format!("{} people must agree", gate.approvers));

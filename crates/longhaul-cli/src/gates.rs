@@ -10,6 +10,7 @@ use longhaul_core::time::Timestamp;
 use crate::client::RunClient;
 use crate::client::connect::{connect_run_client, try_connect_run_client};
 use crate::event_printer::{first_line, format_time_of_day};
+use crate::form_prompt::answer_command;
 use crate::format::format_duration;
 use crate::gate_card::full_gate_card;
 use crate::table::{self, TableCell};
@@ -192,7 +193,7 @@ fn format_status(gate: &GateView) -> String {
         .filter_map(|decision| match decision.as_str() {
             "approve" => Some(format!("longhaul approve {id}")),
             "reject" => Some(format!("longhaul reject {id}")),
-            "answer" => Some(format!("longhaul answer {id} TEXT")),
+            "answer" => Some(answer_command(gate)),
             _ => None,
         })
         .collect();

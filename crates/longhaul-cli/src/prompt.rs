@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::answer::new_answer;
 use crate::client::RunClient;
+use crate::form_prompt::{FormPrompt, answer_command};
 use crate::gate_card::short_gate_card;
 use crate::output;
 
@@ -35,13 +36,16 @@ pub(crate) struct TerminalPrompt {
     shown_gate: Option<GateId>,
     /// True if the shown gate is a question, so that plain text is the answer to it.
     is_question: bool,
+    /// Form of the shown gate, as far as it is filled in. `None` if the gate has no form.
+    form: Option<FormPrompt>,
 }
 
 impl TerminalPrompt {
     /// Creates a prompt. The prompt is inactive if there is no terminal or `unattended` is set.
     pub(crate) fn new(unattended: bool) -> Self {
         let is_attended = !unattended && output::is_interactive();
-        Self { lines: is_attended.then(spawn_stdin_reader), shown_gate: None, is_question: false }
+        let lines = is_attended.then(spawn_stdin_reader);
+        Self { lines, shown_gate: None, is_question: false, form: None }
     }
 
     /// Returns whether a person can be asked at the terminal.
@@ -63,6 +67,7 @@ impl TerminalPrompt {
         }
         self.shown_gate = Some(gate.id);
         self.is_question = matches!(gate.kind, GateKind::Question | GateKind::Blocked);
+        self.form = FormPrompt::for_gate(&gate);
         for line in short_gate_card(&gate) {
             output::eprint_line(&format!("          {line}"));
         }
@@ -80,10 +85,10 @@ impl TerminalPrompt {
             } else {
                 "          a approve · r [note] reject · s TEXT steer · w why · d detach"
             });
+            self.print_form_question();
         } else if self.is_question {
-            output::eprint_line(&format!(
-                "          answer the question:  longhaul answer {id} TEXT"
-            ));
+            let command = answer_command(&gate);
+            output::eprint_line(&format!("          answer the question:  {command}"));
         } else {
             output::eprint_line(&format!(
                 "          decide:  longhaul approve {id}    or  longhaul reject {id}"
@@ -99,16 +104,43 @@ impl TerminalPrompt {
 
     /// Returns what the person types next. Never returns if the prompt is inactive.
     pub(crate) async fn next_input(&mut self) -> PromptInput {
-        let Some(lines) = &mut self.lines else {
-            return std::future::pending().await;
-        };
-        match lines.recv().await {
-            Some(line) => parse_prompt_line(line.trim(), self.is_question),
-            // The terminal is closed, but the run continues.
-            None => {
+        loop {
+            let Some(lines) = &mut self.lines else {
+                return std::future::pending().await;
+            };
+            let Some(line) = lines.recv().await else {
+                // The terminal is closed, but the run continues.
                 self.lines = None;
-                PromptInput::Detach
+                return PromptInput::Detach;
+            };
+            match parse_prompt_line(line.trim(), self.is_question) {
+                PromptInput::Text(_) | PromptInput::Empty if self.form.is_some() => {
+                    if let Some(answer) = self.enter_form_line(&line) {
+                        return PromptInput::Text(answer);
+                    }
+                }
+                input => return input,
             }
+        }
+    }
+
+    /// Enters a line into the form of the shown gate. Returns the answer when the form is filled
+    /// in.
+    fn enter_form_line(&mut self, line: &str) -> Option<String> {
+        let form = self.form.as_mut()?;
+        if let Err(why) = form.enter_line(line) {
+            output::eprint_line(&format!("          {why}"));
+        }
+        if form.next_question().is_none() {
+            return self.form.take().map(|form| form.answer());
+        }
+        self.print_form_question();
+        None
+    }
+
+    fn print_form_question(&self) {
+        if let Some(question) = self.form.as_ref().and_then(FormPrompt::next_question) {
+            output::eprint_line(&format!("          {question}"));
         }
     }
 

@@ -9,6 +9,7 @@ pub mod change;
 pub mod duration;
 pub mod event;
 pub mod failure;
+pub mod form;
 pub mod id;
 pub mod image;
 pub mod message;

@@ -162,8 +162,7 @@ pub struct RunOutput {
     /// Artifacts created by the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<RawJson>,
-    /// Answer with which a person approved the result. `None` means that no person was asked or
-    /// answered in time.
+    /// Answer with which a person approved the result, if it has a note or a payload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<ResultAnswer>,
 }

@@ -56,7 +56,13 @@ fn ask_human_tool_def() -> ControlToolDef {
                 "type": "array",
                 "maxItems": 20,
                 "items": { "type": "string", "maxLength": 400 },
-                "description": "Answers to choose from, if there are only a few",
+                "description": "Answers to choose from, if there are only a few. No other answer is \
+                    accepted",
+            },
+            "schema": {
+                "type": "object",
+                "description": "A form instead of `options`: a flat JSON Schema whose properties \
+                    are strings, numbers, integers, booleans or enums. The answer is a JSON object",
             },
         }),
         required: &["question"],

@@ -8,7 +8,7 @@ use longhaul_core::change::NewRun;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::run::CancelCause;
 use longhaul_core::id::{Epoch, Seq};
-use longhaul_core::policy::gate::{GateDecision, GateRow};
+use longhaul_core::policy::gate::{GateDecision, GateRow, GateSpec, RecordedAnswer};
 use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunError, RunOutcome, RunOutput, Status};
@@ -214,6 +214,19 @@ fn last_input_editor(gate: &GateRow) -> Option<String> {
         .map(|answer| answer.by.clone())
 }
 
+/// Returns the API view of an answer. The payload of an answer to a form is the completed form.
+fn answer_view(gate: &GateSpec, given: &RecordedAnswer) -> AnswerView {
+    let view = AnswerView::from(given);
+    match (&gate.schema, &given.answer.decision) {
+        (Some(_), GateDecision::Answer(form)) => AnswerView {
+            note: given.answer.note.clone(),
+            payload: RawJson::parse(form.as_str()).ok(),
+            ..view
+        },
+        _ => view,
+    }
+}
+
 /// Returns the API view of a gate.
 pub fn gate_view(gate: &GateRow) -> GateView {
     let spec = &gate.spec;
@@ -238,11 +251,12 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         deadline: gate.deadline,
         on_timeout: spec.on_timeout,
         options: spec.options.clone(),
+        schema: spec.schema.clone(),
         approvers: spec.approvers.count,
         edited_by: last_input_editor(gate),
         raised_at: gate.raised_at,
         tags: spec.tags.clone(),
-        answers: gate.answers.iter().map(AnswerView::from).collect(),
+        answers: gate.answers.iter().map(|given| answer_view(spec, given)).collect(),
     }
 }
 

@@ -7,4 +7,5 @@ pub(crate) mod digest;
 pub(crate) mod final_output;
 pub(crate) mod in_doubt;
 pub(crate) mod legacy_output;
+pub(crate) mod question;
 pub(crate) mod rules;

@@ -47,6 +47,9 @@ pub enum Rejection {
         /// Decisions that are valid for this kind of gate.
         allowed: &'static str,
     },
+    /// The answer is none of the question's options, or does not fill in its form.
+    #[error("{0}")]
+    InvalidAnswer(String),
     /// The approval does not include the digest of the content that was shown.
     #[error("an approval must include the digest of the content that was shown")]
     DigestMissing,
@@ -104,6 +107,7 @@ impl Rejection {
             Self::GateClosed { .. } => "already_answered",
             Self::GateExpired(_) => "gate_expired",
             Self::InvalidDecision { .. } => "invalid_decision",
+            Self::InvalidAnswer(_) => "invalid_answer",
             Self::DigestMissing => "digest_missing",
             Self::DigestChanged => "digest_changed",
             Self::ScopeNotOffered => "scope_not_offered",

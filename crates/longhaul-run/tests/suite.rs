@@ -20,6 +20,7 @@ mod suite {
     mod lifecycle;
     mod policies;
     mod properties;
+    mod questions;
     mod refusals;
     mod steers;
     mod strictness;

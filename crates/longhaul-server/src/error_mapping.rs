@@ -128,6 +128,10 @@ const fn rejection_status(refusal: &Rejection) -> (StatusCode, &'static str) {
         Rejection::InvalidDecision { .. } => {
             (StatusCode::UNPROCESSABLE_ENTITY, "the gate's `decisions` lists the allowed decisions")
         }
+        Rejection::InvalidAnswer(_) => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "GET the gate: `options` or `schema` says which answers are valid",
+        ),
         Rejection::ScopeNotOffered => (
             StatusCode::UNPROCESSABLE_ENTITY,
             "send `scope: once`; a gate without `pattern` offers no other scope",

@@ -101,6 +101,15 @@ impl Answer {
         Self::new(GateDecision::Answer(text.into()))
     }
 
+    /// Creates an answer to a question with a form, with these fields.
+    pub fn form(fields: impl Serialize) -> Self {
+        let mut bad_value = None;
+        let fields = json_or_record_error("the fields of the form", &fields, &mut bad_value);
+        let mut answer = Self::new(GateDecision::Answer(fields.as_str().to_owned()));
+        answer.serialize_error = bad_value;
+        answer
+    }
+
     /// Creates an answer which reports that the awaited event has happened.
     pub fn complete() -> Self {
         Self::new(GateDecision::Complete)

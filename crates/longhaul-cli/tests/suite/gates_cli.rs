@@ -27,6 +27,7 @@ const GATE_FIELDS: &[&str] = &[
     "tags",
     "answers",
     "options",
+    "schema",
     "approvers",
     "edited_by",
     "raised_at",
@@ -223,14 +224,42 @@ fn questions_are_answered_with_text() {
         let output = project.run(&["approve", &run, "--yes"], 2);
         assert!(output.err.contains("longhaul answer gate_"), "{output:?}");
         project.run(&["answer", &run, " "], 2);
-        let output = project.run(&["answer", &run, "to", "the", "left"], 0);
+        let output = project.run(&["answer", &run], 2);
+        assert!(output.err.contains("longhaul answer gate_"), "{output:?}");
+        let output = project.run(&["answer", &run, "left"], 0);
         assert!(output.out.starts_with("Answered: "), "{output:?}");
         let output = project.run(&["watch", &run], 0);
-        assert!(output.out.contains("to the left"), "{output:?}");
+        assert!(output.out.contains("left"), "{output:?}");
     }
+    let run = project.run_until_gate("ask");
+    let output = project.run(&["answer", &run, "to", "the", "left"], 2);
+    assert!(output.err.contains("the answer must be one of `left`, `right`"), "{output:?}");
     let run = project.run_until_gate("tidy");
     let output = project.run(&["answer", &run, "yes"], 2);
     assert!(output.err.contains("valid decisions: approve, edit or reject"), "{output:?}");
+}
+
+#[test]
+fn forms_are_answered_with_json() {
+    let project = Project::new();
+    let run = project.run_until_gate("form");
+    let gate = gate_for_run(&project, &run)["id"].as_str().unwrap().to_owned();
+    let output = project.run(&["gates", "show", &gate], 0);
+    for expected in ["- city (a text)", "- people (a whole number, default 2)", "--answer '{...}'"]
+    {
+        assert!(output.out.contains(expected), "{expected}: {output:?}");
+    }
+    for (answer, why) in [
+        ("{", "--answer is not valid JSON"),
+        (r#"{"people": 1}"#, "`city` is missing"),
+        (r#"{"city": 7}"#, "`city` must be a text"),
+    ] {
+        let output = project.run(&["answer", &run, "--answer", answer], 2);
+        assert!(output.err.contains(why), "{output:?}");
+    }
+    project.run(&["answer", &run, "--answer", r#"{"city": "Bern"}"#], 0);
+    let output = project.run(&["watch", &run], 0);
+    assert!(output.out.contains(r#"Going: {"city":"Bern","people":2}"#), "{output:?}");
 }
 
 #[test]

@@ -151,9 +151,12 @@ pub struct GateSpec {
     /// such as the recipient of a message. The digest covers them too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub injected_subjects: Vec<String>,
-    /// Answers that are suggested to the person.
+    /// Answers that the person can choose from. Empty means that any answer is valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
+    /// Schema of the form that the person fills in. `None` means that the answer is a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<RawJson>,
     /// Digest of the content to approve. An approval repeats it to prove what was shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Hash>,
@@ -194,6 +197,7 @@ impl GateSpec {
             input: None,
             injected_subjects: Vec::new(),
             options: Vec::new(),
+            schema: None,
             digest: None,
             pattern: None,
             approvers: ApprovalRequirement::default(),
@@ -248,7 +252,7 @@ pub enum GateDecision {
     Edit(RawJson),
     /// Reject the call or the result.
     Reject,
-    /// Answer the agent's question with this text.
+    /// Answer the agent's question with this text. The answer to a form is a JSON object as text.
     Answer(String),
     /// Report that the awaited event has happened.
     Complete,

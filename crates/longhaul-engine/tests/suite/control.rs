@@ -18,10 +18,13 @@ async fn a_question_waits_for_an_answer_that_the_model_reads() {
     let gate = engine.gate(run).await;
     assert_eq!((&gate.spec.kind, gate.spec.ask.as_str()), (&GateKind::Question, "Which?"));
     assert_eq!(gate.spec.options, ["a", "b"]);
-    let gate_answer = answer(&gate, GateDecision::Answer("the blue one".into()));
+    let invalid = answer(&gate, GateDecision::Answer("the blue one".into()));
+    let refused = engine.longhaul.answer_gate(gate.spec.id, invalid).await.unwrap_err();
+    assert_eq!(refused.code(), "invalid_answer");
+    let gate_answer = answer(&gate, GateDecision::Answer("B".into()));
     engine.longhaul.answer_gate(gate.spec.id, gate_answer).await.unwrap();
     let journal = engine.ended(run).await;
-    assert_eq!(engine.results(), [("the blue one".to_owned(), false)]);
+    assert_eq!(engine.results(), [("b".to_owned(), false)]);
     assert_eq!(count(&journal, "run.claimed"), 2, "the run was released while it waited");
 }
 

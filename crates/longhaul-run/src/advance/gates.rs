@@ -47,10 +47,9 @@ fn carry_out_control_call(
     control_call: ControlToolCall,
 ) -> Result<(), Rejection> {
     match control_call {
-        ControlToolCall::Question { ask, options } => {
-            let gate =
-                GateSpec { options, ..new_call_gate(decision, call, GateKind::Question, ask) };
-            decision.raise_gate(gate)
+        ControlToolCall::Question { ask, options, schema } => {
+            let gate = new_call_gate(decision, call, GateKind::Question, ask);
+            decision.raise_gate(GateSpec { options, schema, ..gate })
         }
         ControlToolCall::Blocked(reason) => {
             let gate = new_call_gate(decision, call, GateKind::Blocked, reason);

@@ -8,12 +8,13 @@ use longhaul_core::id::SteerId;
 
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
+use crate::state::control::QueuedSteer;
 
 /// Delivers every queued message that matches `predicate` to the model. Returns whether a message
 /// matched.
 pub(super) fn deliver_steers(
     decision: &mut DecisionBuilder<'_>,
-    predicate: impl Fn(&crate::state::control::QueuedSteer) -> bool,
+    predicate: impl Fn(&QueuedSteer) -> bool,
 ) -> Result<bool, Rejection> {
     let due: Vec<SteerId> = decision
         .control
@@ -33,8 +34,9 @@ pub(super) fn deliver_steers(
 pub(super) fn answer_question_with_steer(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<bool, Rejection> {
-    let mut steers = decision.control.steers.iter();
-    match steers.find(|steer| steer.answers).map(|steer| steer.id) {
+    let control = &decision.control;
+    let answers = |steer: &&QueuedSteer| steer.answers && control.is_valid_answer(&steer.text);
+    match control.steers.iter().find(answers).map(|steer| steer.id) {
         Some(steer) => record_steer_delivery(decision, steer, true).map(|()| true),
         None => Ok(false),
     }

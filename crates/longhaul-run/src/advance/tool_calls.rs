@@ -121,7 +121,9 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
                 decision.withdraw_gate(gate, "a person sent a message")?;
                 record_call_result(decision, call.id, ToolOutput::text(WITHDRAWN), true)?;
             }
-            ToolCallState::AwaitingAnswer(gate) if interrupt && is_signal_gate(decision, gate) => {
+            ToolCallState::AwaitingAnswer(gate)
+                if interrupt && is_withdrawable_gate(decision, gate) =>
+            {
                 decision.withdraw_gate(gate, "a person sent a message")?;
                 record_call_result(decision, call.id, ToolOutput::text(WITHDRAWN), true)?;
             }
@@ -157,9 +159,11 @@ fn answer_questions_with_steers(decision: &mut DecisionBuilder<'_>) -> Result<()
     Ok(())
 }
 
-fn is_signal_gate(decision: &DecisionBuilder<'_>, gate: GateId) -> bool {
+/// Returns whether an interrupting message withdraws the gate: a wait for a signal, or a question
+/// that the message does not answer.
+fn is_withdrawable_gate(decision: &DecisionBuilder<'_>, gate: GateId) -> bool {
     let open = decision.control.find_open_gate(gate);
-    open.is_some_and(|open| open.kind == GateKind::Signal)
+    open.is_some_and(|open| matches!(open.kind, GateKind::Signal | GateKind::Question))
 }
 
 /// Records the known results of tool calls and withdraws the gates that are no longer needed.

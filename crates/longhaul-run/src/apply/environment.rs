@@ -7,10 +7,11 @@ use longhaul_core::event::environment::{
 use longhaul_core::id::CallId;
 use longhaul_core::message::Message;
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::policy::gate::GateKind;
+use longhaul_core::policy::gate::{GateKind, GateSpec};
 use longhaul_core::status::RunOutcome;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
+use crate::policy::question::check_question_answer;
 use crate::state::call::ToolCallState;
 use crate::state::control::ControlState;
 use crate::state::stage::{PendingModelCall, PendingTimer, RunStage};
@@ -119,14 +120,23 @@ impl ControlState {
     }
 
     /// Returns the first call that asks a person a question. A message to the run answers that
-    /// question.
+    /// question if it is a valid answer.
     pub(crate) fn first_question_call(&self) -> Option<CallId> {
-        let is_question = |gate| {
-            self.find_open_gate(gate)
-                .is_some_and(|open| matches!(open.kind, GateKind::Question | GateKind::Blocked))
-        };
-        let mut calls = self.calls().iter();
-        let call = calls.find(|call| call.gate().is_some_and(is_question))?;
-        Some(call.id)
+        self.first_question().map(|(call, _)| call)
+    }
+
+    /// Returns the first call that asks a person a question, with the gate of the question.
+    pub(crate) fn first_question(&self) -> Option<(CallId, &GateSpec)> {
+        self.calls().iter().find_map(|call| {
+            let open = self.find_open_gate(call.gate()?)?;
+            let is_question = matches!(open.kind, GateKind::Question | GateKind::Blocked);
+            is_question.then_some((call.id, open))
+        })
+    }
+
+    /// Returns whether this text is a valid answer to the first open question.
+    pub(crate) fn is_valid_answer(&self, text: &str) -> bool {
+        let question = self.first_question();
+        question.is_some_and(|(_, question)| check_question_answer(question, text).is_ok())
     }
 }

@@ -88,12 +88,13 @@ impl ControlState {
             return self.apply_result_rejection(answer);
         }
         concluding.approved = true;
-        concluding.answer = Some(answer.into());
+        let note = answer_note(answer);
+        concluding.answer = note.as_ref().map(|_| answer.into());
         if let GateDecision::Edit(edited) = &answer.decision {
             concluding.output = output_from_human_edit(edited);
         }
         // A run that stays open may continue, so the model must learn what the person answered.
-        match answer_note(answer).filter(|_| self.policy.keep_open.is_some()) {
+        match note.filter(|_| self.policy.keep_open.is_some()) {
             Some(note) => {
                 Ok(vec![Message::user(format!("A person approved the result.\n\n{note}"))])
             }

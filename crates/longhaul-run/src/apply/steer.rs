@@ -9,13 +9,13 @@ use longhaul_core::id::SteerId;
 use longhaul_core::message::Message;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
+use crate::policy::question::check_question_answer;
 use crate::state::call::ToolCallState;
 use crate::state::control::{ControlState, QueuedSteer};
 
 impl ControlState {
     pub(super) fn apply_steer_queued(&mut self, data: &SteerMessage) -> ApplyResult {
-        let answers =
-            data.delivery != SteerDelivery::FollowUp && self.first_question_call().is_some();
+        let answers = data.delivery != SteerDelivery::FollowUp && self.is_valid_answer(&data.text);
         self.steers.push(QueuedSteer {
             id: data.steer,
             text: data.text.as_str().into(),
@@ -33,12 +33,12 @@ impl ControlState {
     }
 
     pub(super) fn apply_steer_changed(&mut self, data: &SteerMessage) -> ApplyResult {
-        let has_question = self.first_question_call().is_some();
+        let is_answer = self.first_question_call().map(|_| self.is_valid_answer(&data.text));
         if let Some(steer) = self.steers.iter_mut().find(|steer| steer.id == data.steer) {
             steer.text = data.text.as_str().into();
             steer.delivery = data.delivery;
             steer.answers =
-                data.delivery != SteerDelivery::FollowUp && (steer.answers || has_question);
+                data.delivery != SteerDelivery::FollowUp && is_answer.unwrap_or(steer.answers);
         }
         NO_MESSAGES
     }
@@ -57,9 +57,10 @@ impl ControlState {
         if !data.as_answer {
             return self.add_message_between_turns(Message::user(steer.text));
         }
-        let question = self.first_question_call();
-        if let Some(id) = question {
-            self.call_mut(id)?.state = ToolCallState::from_result_text(steer.text, false);
+        if let Some((call, question)) = self.first_question() {
+            let checked = check_question_answer(question, &steer.text);
+            let text = checked.unwrap_or_else(|_| steer.text.to_string());
+            self.call_mut(call)?.state = ToolCallState::from_result_text(text, false);
         }
         NO_MESSAGES
     }

@@ -16,6 +16,7 @@ use longhaul_core::raw::{Hash, RawJson};
 
 use crate::context::DecideContext;
 use crate::policy::digest::edited_content_digest;
+use crate::policy::question::check_question_answer;
 use crate::rejection::Rejection;
 
 /// Decides the effect of an answer to a gate: it is recorded as one of several votes, or it closes
@@ -29,6 +30,7 @@ pub(super) fn decide_gate_answer(
     check_decision_allowed(&gate.spec.kind, &answer.decision)?;
     check_answer_digest(gate, &answer)?;
     check_answer_permission(gate, &answer)?;
+    let answer = check_answer_content(gate, answer)?;
     let id = gate.spec.id;
     let close =
         |event: fn(GateAnswer) -> Event, end: fn(Answer) -> GateTransition, answer: Answer| {
@@ -74,6 +76,15 @@ fn check_decision_allowed(kind: &GateKind, decision: &GateDecision) -> Result<()
         GateKind::Signal => "complete, answer or reject",
     };
     Err(Rejection::InvalidDecision { decision: decision.as_str(), allowed: takes })
+}
+
+/// Returns the answer with the text to record: a valid option or a completed form.
+fn check_answer_content(gate: &GateRow, mut answer: Answer) -> Result<Answer, Rejection> {
+    if let (GateKind::Question, GateDecision::Answer(text)) = (&gate.spec.kind, &answer.decision) {
+        let checked = check_question_answer(&gate.spec, text).map_err(Rejection::InvalidAnswer)?;
+        answer.decision = GateDecision::Answer(checked);
+    }
+    Ok(answer)
 }
 
 /// Returns the digest that an approval of this gate must include. It is computed from the content

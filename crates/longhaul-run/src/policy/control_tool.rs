@@ -3,6 +3,8 @@
 //! Control tools are never executed as tools: a tool that waits for an answer would lose it in a
 //! crash, but a gate or a timer is durable.
 
+use longhaul_core::form::Form;
+use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunOutput;
 use longhaul_core::time::{Millis, Timestamp};
 use serde_json::Value;
@@ -20,6 +22,8 @@ pub(crate) enum ControlToolCall {
         ask: String,
         /// Answers that the person can choose from.
         options: Vec<String>,
+        /// Schema of the form that the person fills in.
+        schema: Option<RawJson>,
     },
     /// Reports that the agent is blocked, with this reason.
     Blocked(String),
@@ -66,7 +70,18 @@ fn parse_question(input: &Value) -> ControlToolCall {
     };
     let options = input.get("options").and_then(Value::as_array);
     let options = options.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
-    ControlToolCall::Question { ask, options: options.collect() }
+    let options: Vec<String> = options.collect();
+    let Some(schema) = input.get("schema") else {
+        return ControlToolCall::Question { ask, options, schema: None };
+    };
+    match Form::from_schema(schema) {
+        Ok(_) if options.is_empty() => {
+            let schema = Some(RawJson::from_serialize(schema));
+            ControlToolCall::Question { ask, options, schema }
+        }
+        Ok(_) => ControlToolCall::Invalid("set `options` or `schema`, not both".into()),
+        Err(why) => ControlToolCall::Invalid(format!("`schema` can't be shown as a form: {why}")),
+    }
 }
 
 fn parse_blocked_report(input: &Value) -> ControlToolCall {

@@ -311,7 +311,7 @@ fn a_result_gate_approves_or_rejects_the_output() {
         yes                 => gate.answered | running
         claim               => run.claimed
         go                  => run.completed(Poem.) | completed
-        ? outcome           => {"text":"Poem.","answer":{"by":"cli:anna","decision":"approve"}}
+        ? outcome           => {"text":"Poem."}
     "#,
     );
     check(
@@ -368,11 +368,10 @@ fn a_result_gate_approves_or_rejects_the_output() {
 #[test]
 fn an_edited_result_replaces_the_output() {
     for (edit, outcome) in [
-        (r#""Roses.""#, r#"{"text":"Roses.""#),
-        (r#"{"text": "Roses."}"#, r#"{"text":"Roses.""#),
-        (r#"{"lines": 2}"#, r#"{"text":"{\"lines\": 2}","data":{"lines": 2}"#),
+        (r#""Roses.""#, r#"{"text":"Roses."}"#),
+        (r#"{"text": "Roses."}"#, r#"{"text":"Roses."}"#),
+        (r#"{"lines": 2}"#, r#"{"text":"{\"lines\": 2}","data":{"lines": 2}}"#),
     ] {
-        let outcome = format!(r#"{outcome},"answer":{{"by":"cli:anna","decision":"edit"}}}}"#);
         let mut world = super::harness::TestRun::new(result_gate(GateTimeoutAction::Reject));
         for line in ["claim", "see", r#"say {"lines": 4}"#] {
             world.play(line);
@@ -398,7 +397,7 @@ fn the_answer_that_approves_a_result_is_part_of_the_output() {
         // An edit can't claim that somebody else has answered.
         (
             r#"edit {"text": "Roses.", "answer": {"by": "cli:eve", "decision": "approve"}}"#,
-            r#"{"text":"Roses.","answer":{"by":"cli:anna","decision":"edit"}}"#,
+            r#"{"text":"Roses."}"#,
         ),
     ] {
         let mut test_run = super::harness::TestRun::new(result_gate(GateTimeoutAction::Reject));

@@ -110,10 +110,10 @@ fn control_calls_never_run() {
         call ask_human/pure {"question": "Which colour?", "options": ["red", "blue"]} => turn.completed gate.raised(question) run.waiting(question) | waiting question
         ? gates                                       => Which colour?
         ? why                                         => The run waits for an answer: Which colour?
-        answer Blue.                                  => gate.answered | running
+        answer Blue                                   => gate.answered | running
         claim                                         => run.claimed
         go                                            => tool.completed(t1.1) turn.started
-        ? said                                        => t1.1: Blue.
+        ? said                                        => t1.1: blue
         call report_progress/pure {"percent": 50, "message": "half"} => turn.completed progress.reported tool.completed(t2.1) turn.started
         ? said                                        => t2.1: noted
         call report_progress/pure {"percent": 101}    => turn.completed tool.failed(t3.1) turn.started

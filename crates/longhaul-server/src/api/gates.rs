@@ -102,11 +102,11 @@ fn answer_from_body(body: AnswerBody, by: &str) -> Result<Answer, Problem> {
             })?)
         }
         DecisionKind::Answer => {
-            let text = payload.take().map(answer_payload_text).transpose()?;
+            let text = payload.take().and_then(|payload| answer_payload_text(&payload));
             let text = text.or_else(|| note.take());
-            GateDecision::Answer(
-                text.ok_or_else(|| Problem::unprocessable("`answer` needs a text in `payload`"))?,
-            )
+            GateDecision::Answer(text.ok_or_else(|| {
+                Problem::unprocessable("`answer` needs a text or the fields of a form in `payload`")
+            })?)
         }
     };
     if body.edited.is_some() && !matches!(decision, GateDecision::Edit(_)) {
@@ -122,16 +122,16 @@ fn answer_from_body(body: AnswerBody, by: &str) -> Result<Answer, Problem> {
     })
 }
 
-fn answer_payload_text(payload: RawJson) -> Result<String, Problem> {
+/// Returns the text of an answer: a JSON string, or other JSON as text, such as the fields of a
+/// form. `None` means that the payload is `null`.
+fn answer_payload_text(payload: &RawJson) -> Option<String> {
     match payload.to_value() {
-        serde_json::Value::String(text) => Ok(text),
-        serde_json::Value::Null
-        | serde_json::Value::Bool(_)
+        serde_json::Value::String(text) => Some(text),
+        serde_json::Value::Null => None,
+        serde_json::Value::Bool(_)
         | serde_json::Value::Number(_)
         | serde_json::Value::Array(_)
-        | serde_json::Value::Object(_) => {
-            Err(Problem::unprocessable("the `payload` of an `answer` must be a string"))
-        }
+        | serde_json::Value::Object(_) => Some(payload.as_str().to_owned()),
     }
 }
 

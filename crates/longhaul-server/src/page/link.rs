@@ -3,6 +3,8 @@
 //! Invariant: a GET never answers the gate. A POST answers it only with the nonce of the page that
 //! showed the current input.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use axum::body::Body;
 use axum::extract::{FromRequestParts as _, Request, State};
@@ -11,6 +13,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::Response;
 use longhaul_api::gate::GateView;
+use longhaul_core::form::{Form, FormFieldKind, TextFormat};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateStatus, GateTimeoutAction,
     has_unanswerable_tag,
@@ -53,6 +56,8 @@ struct GateLinkPage {
     digest_short: String,
     is_question: bool,
     options: Vec<String>,
+    /// Fields of the form that the answer fills in. Empty if the answer is a text.
+    fields: Vec<FormInput>,
     nonce: String,
     /// Sentence that says how the gate ended or why it can't be answered here. `None` means that
     /// the person can answer.
@@ -93,7 +98,14 @@ pub(crate) async fn answer_gate_from_form(
             .to_owned()];
         return render_message_page(&app, StatusCode::CONFLICT, "Please review again", &lines);
     }
-    let decision = form.decision()?;
+    let view = gate_view(&link.gate);
+    let decision = match form.decision(question_form(&view).as_ref())? {
+        Ok(decision) => decision,
+        Err(problems) => {
+            let title = "Please go back and correct your answer";
+            return render_message_page(&app, StatusCode::UNPROCESSABLE_ENTITY, title, &problems);
+        }
+    };
     let answer = Answer {
         note: match decision {
             GateDecision::Answer(_) => None,
@@ -169,6 +181,7 @@ async fn render_link_page(
         digest,
         is_question,
         options: view.options.clone(),
+        fields: question_form(&view).as_ref().map(form_inputs).unwrap_or_default(),
         nonce: answer_form_nonce(secret, link),
         outcome,
     };
@@ -257,6 +270,57 @@ fn gate_outcome_text(link: &ResolvedGateLink, view: &GateView) -> Option<String>
     }
 }
 
+/// One field of a question's form on the page.
+#[derive(Debug)]
+struct FormInput {
+    name: String,
+    title: String,
+    description: String,
+    /// Type of the HTML input element.
+    input_type: &'static str,
+    /// Values and titles to choose from. Empty if the field is no choice.
+    choices: Vec<(String, String)>,
+    default: String,
+    required: bool,
+}
+
+/// Returns the form of a question. `None` means that the answer is a text.
+fn question_form(view: &GateView) -> Option<Form> {
+    Form::from_schema(&view.schema.as_ref()?.to_value()).ok()
+}
+
+fn form_inputs(form: &Form) -> Vec<FormInput> {
+    let pair = |value: &str, title: &str| (value.to_owned(), title.to_owned());
+    let inputs = form.fields.iter().map(|field| FormInput {
+        name: format!("{FIELD_PREFIX}{}", field.name),
+        title: field.title.clone(),
+        description: field.description.clone(),
+        input_type: match field.kind {
+            FormFieldKind::Text { format: Some(TextFormat::Email), .. } => "email",
+            FormFieldKind::Text { format: Some(TextFormat::Uri), .. } => "url",
+            FormFieldKind::Text { format: Some(TextFormat::Date), .. } => "date",
+            FormFieldKind::Text { .. }
+            | FormFieldKind::Number { .. }
+            | FormFieldKind::Boolean
+            | FormFieldKind::Choice(_) => "text",
+        },
+        choices: match &field.kind {
+            FormFieldKind::Boolean => vec![pair("true", "yes"), pair("false", "no")],
+            FormFieldKind::Choice(choices) => {
+                choices.iter().map(|choice| pair(&choice.value, &choice.title)).collect()
+            }
+            FormFieldKind::Text { .. } | FormFieldKind::Number { .. } => Vec::new(),
+        },
+        default: match &field.default {
+            Some(Value::String(text)) => text.clone(),
+            Some(value) => value.to_string(),
+            None => String::new(),
+        },
+        required: field.required,
+    });
+    inputs.collect()
+}
+
 /// Fields of the submitted answer form.
 #[derive(Debug, Default)]
 struct AnswerForm {
@@ -264,7 +328,12 @@ struct AnswerForm {
     decision: String,
     choice: String,
     note: String,
+    /// Texts of the form's fields, by name.
+    fields: BTreeMap<String, String>,
 }
+
+/// Prefix of the names of a form's fields on the page.
+const FIELD_PREFIX: &str = "field.";
 
 impl AnswerForm {
     async fn from_body(parts: Parts, body: Body, app: &App) -> Result<Self, Problem> {
@@ -286,27 +355,50 @@ impl AnswerForm {
                 "decision" => form.decision = value.into_owned(),
                 "choice" => form.choice = value.into_owned(),
                 "note" => form.note = value.into_owned(),
-                _ => return Err(Problem::unprocessable("the form has an unknown field")),
+                other => match other.strip_prefix(FIELD_PREFIX) {
+                    Some(field) => _ = form.fields.insert(field.to_owned(), value.into_owned()),
+                    None => return Err(Problem::unprocessable("the form has an unknown field")),
+                },
             }
         }
         Ok(form)
     }
 
-    fn decision(&self) -> Result<GateDecision, Problem> {
-        match self.decision.as_str() {
-            "approve" => Ok(GateDecision::Approve),
-            "reject" => Ok(GateDecision::Reject),
-            "answer" => {
+    /// Returns the decision that was submitted, or the problems with the fields of the form.
+    fn decision(&self, form: Option<&Form>) -> Result<Result<GateDecision, Vec<String>>, Problem> {
+        match (self.decision.as_str(), form) {
+            ("approve", _) => Ok(Ok(GateDecision::Approve)),
+            ("reject", _) => Ok(Ok(GateDecision::Reject)),
+            ("answer", Some(form)) => Ok(self.form_answer(form).map(GateDecision::Answer)),
+            ("answer", None) => {
                 let text = match self.note.trim() {
                     "" => self.choice.trim(),
                     note => note,
                 };
                 match text {
                     "" => Err(Problem::unprocessable("the answer must not be empty")),
-                    text => Ok(GateDecision::Answer(text.to_owned())),
+                    text => Ok(Ok(GateDecision::Answer(text.to_owned()))),
                 }
             }
             _ => Err(Problem::unprocessable("the form has no valid decision")),
+        }
+    }
+
+    /// Returns the answer to a form as JSON, or a problem for each invalid field.
+    fn form_answer(&self, form: &Form) -> Result<String, Vec<String>> {
+        let mut problems = Vec::new();
+        let mut answer = serde_json::Map::new();
+        for field in &form.fields {
+            let text = self.fields.get(&field.name).map_or("", String::as_str);
+            match field.parse_input(text) {
+                Ok(Some(value)) => _ = answer.insert(field.name.clone(), value),
+                Ok(None) => {}
+                Err(why) => problems.push(format!("{} {why}.", field.title)),
+            }
+        }
+        match problems.is_empty() {
+            true => Ok(Value::Object(answer).to_string()),
+            false => Err(problems),
         }
     }
 }

@@ -225,9 +225,7 @@ async fn a_question_is_answered_by_its_page() {
     use crate::suite::harness::model::FakeReply;
     let question = json!({ "question": "Which <i>one</i>?", "options": ["left", "<right>"] });
     let server = server_with([FakeReply::Call("ask_human", question)]).start().await;
-    for (body, answer_text) in
-        [("choice=%3Cright%3E", "<right>"), ("choice=left&note=neither", "neither")]
-    {
+    for (body, answer_text) in [("choice=%3Cright%3E", "<right>"), ("note=Left", "left")] {
         let (_, gate) = server.at_gate().await;
         let path = create_link(&server, &gate, "anna").await;
         let page = show(&server, &path).await;
@@ -240,6 +238,49 @@ async fn a_question_is_answered_by_its_page() {
             (&json!(answer_text), &json!("link:anna"))
         );
     }
+}
+
+#[tokio::test]
+async fn a_form_is_shown_and_checked_by_its_page() {
+    use crate::suite::harness::model::FakeReply;
+    let question = json!({ "question": "Where to?", "schema": {
+        "properties": {
+            "city": { "type": "string", "title": "<b>Destination" },
+            "people": { "type": "integer", "default": 2, "minimum": 1 },
+            "window": { "type": "boolean" },
+            "class": { "enum": ["1", "2"], "enumNames": ["first", "second"] },
+        },
+        "required": ["city"],
+    }});
+    let server = server_with([FakeReply::Call("ask_human", question)]).start().await;
+    let (_, gate) = server.at_gate().await;
+    let path = create_link(&server, &gate, "anna").await;
+    let page = show(&server, &path).await;
+    let text = page.text();
+    for expected in [
+        r#"<input type="text" name="field.city" value="" required>"#,
+        r#"<input type="text" name="field.people" value="2">"#,
+        r#"<option value="true">yes</option>"#,
+        r#"<option value="1">first</option>"#,
+    ] {
+        assert!(text.contains(expected), "{expected} in {text}");
+    }
+    assert!(!text.contains("<b>Destination") && !text.contains("<textarea"), "{text}");
+    let start = format!("nonce={}&decision=answer", nonce(&page));
+    for (fields, problem) in [
+        ("", "Destination is missing."),
+        ("&field.city=Bern&field.people=0", "people must be at least 1."),
+        ("&field.city=Bern&field.class=3", "class must be one of 1, 2."),
+    ] {
+        let refused = server.send(form(&path, &format!("{start}{fields}"))).await;
+        assert_eq!(refused.status, 422, "{fields}");
+        assert!(refused.text().contains(problem), "{fields}: {}", refused.text());
+    }
+    assert_eq!(answers(&server, &gate).await, json!([]));
+    let filled = format!("{start}&field.city=Bern&field.people=&field.window=false&field.class=2");
+    assert_eq!(server.send(form(&path, &filled)).await.status, 200);
+    let expected = json!({ "city": "Bern", "people": 2, "window": false, "class": "2" });
+    assert_eq!(answers(&server, &gate).await[0]["payload"], expected);
 }
 
 #[tokio::test]

@@ -219,6 +219,24 @@ async fn a_question_is_answered_with_text() {
 }
 
 #[tokio::test]
+async fn a_form_is_answered_with_its_fields() {
+    let schema = json!({ "properties": { "city": { "type": "string", "minLength": 2 } } });
+    let question = json!({ "question": "Where?", "schema": schema });
+    let server = server_with([FakeReply::Call("ask_human", question)]).start().await;
+    let (run, gate) = server.at_gate().await;
+    assert_eq!(gate["schema"], schema);
+    let path = format!("/v1/gates/{}/answer", gate["id"].as_str().unwrap());
+    for payload in [json!("Bern"), json!({ "city": "B" }), json!({ "town": "Bern" }), json!([])] {
+        let body = json!({ "decision": "answer", "payload": payload });
+        check(&server, post(&path, &body), 422, &[("/code", json!("invalid_answer"))]).await;
+    }
+    let body = json!({ "decision": "answer", "payload": { "city": "Bern" } });
+    let closed = [("/gate/answers/0/payload", json!({ "city": "Bern" }))];
+    check(&server, post(&path, &body), 200, &closed).await;
+    assert_eq!(server.ended(&run).await["status"], "completed");
+}
+
+#[tokio::test]
 async fn a_batch_is_submitted_and_shown() {
     let server = server_with([]).start().await;
     let task = |input: &str| json!({ "agent": "tester", "input": input });

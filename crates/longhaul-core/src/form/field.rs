@@ -1,0 +1,315 @@
+//! The fields of a form: their schemas, their values, and the values that a person types.
+
+use serde_json::{Map, Number, Value};
+
+use crate::time::Timestamp;
+
+/// Maximum length of a text in an answer in bytes.
+const TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// One field of a form.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FormField {
+    /// Name of the field in the answer.
+    pub name: String,
+    /// Title of the field for people. It is the name if the schema has no title.
+    pub title: String,
+    /// Description of the field for people. It may be empty.
+    pub description: String,
+    /// Type of the field's value, with its limits.
+    pub kind: FormFieldKind,
+    /// Value of the field if the person gives none.
+    pub default: Option<Value>,
+    /// Whether the answer must contain the field.
+    pub required: bool,
+}
+
+/// Type of a form field's value, with its limits.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FormFieldKind {
+    /// A text.
+    Text {
+        /// Minimum number of characters.
+        min_length: Option<u64>,
+        /// Maximum number of characters.
+        max_length: Option<u64>,
+        /// Format that the text must have.
+        format: Option<TextFormat>,
+    },
+    /// A number.
+    Number {
+        /// Whether the number must be an integer.
+        integer: bool,
+        /// Lowest valid number.
+        minimum: Option<f64>,
+        /// Highest valid number.
+        maximum: Option<f64>,
+    },
+    /// Yes or no.
+    Boolean,
+    /// One of these values.
+    Choice(Vec<FormChoice>),
+}
+
+/// One of the values that a field can have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormChoice {
+    /// Value in the answer.
+    pub value: String,
+    /// Title of the value for people. It is the value itself if the schema has no title.
+    pub title: String,
+}
+
+/// Format of a text in a form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextFormat {
+    /// An email address.
+    Email,
+    /// A URI, such as `https://example.com`.
+    Uri,
+    /// A date, such as `2026-01-31`.
+    Date,
+    /// A time with a date, such as `2026-01-31T09:00:00Z`.
+    DateTime,
+}
+
+impl FormField {
+    pub(super) fn from_schema(name: &str, schema: &Value, required: bool) -> Result<Self, String> {
+        let object = schema.as_object().ok_or("it must be an object")?;
+        let valid_name = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+        if name.is_empty() || name.len() > 64 || !valid_name {
+            return Err("a name has 1 to 64 letters, digits, `_` and `-`".to_owned());
+        }
+        let kind = FormFieldKind::from_schema(object)?;
+        let text = |key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
+        let field = Self {
+            name: name.to_owned(),
+            title: text("title").unwrap_or_else(|| name.to_owned()),
+            description: text("description").unwrap_or_default(),
+            kind,
+            default: object.get("default").cloned(),
+            required,
+        };
+        if let Some(default) = &field.default {
+            field.check_value(default).map_err(|why| format!("its default {why}"))?;
+        }
+        Ok(field)
+    }
+
+    /// Checks a value of the field. The error continues a sentence that starts with the field.
+    pub(super) fn check_value(&self, value: &Value) -> Result<(), String> {
+        match (&self.kind, value) {
+            (FormFieldKind::Text { min_length, max_length, format }, Value::String(text)) => {
+                check_text_length(text, *min_length, *max_length)?;
+                format.map_or(Ok(()), |format| format.check_text(text))
+            }
+            (FormFieldKind::Number { integer, minimum, maximum }, Value::Number(number)) => {
+                check_number(number, *integer, (*minimum, *maximum))
+            }
+            (FormFieldKind::Boolean, Value::Bool(_)) => Ok(()),
+            (FormFieldKind::Choice(choices), Value::String(text))
+                if choices.iter().any(|choice| choice.value == *text) =>
+            {
+                Ok(())
+            }
+            (kind, _) => Err(format!("must be {}", kind.description())),
+        }
+    }
+
+    /// Parses what a person typed or selected for the field. `None` means that the field is left
+    /// out, because nothing was typed and it is not required. A default takes the place of an empty
+    /// input.
+    pub fn parse_input(&self, input: &str) -> Result<Option<Value>, String> {
+        let input = input.trim();
+        if input.is_empty() {
+            return match (&self.default, self.required) {
+                (Some(default), _) => Ok(Some(default.clone())),
+                (None, true) => Err("is missing".to_owned()),
+                (None, false) => Ok(None),
+            };
+        }
+        let value = match &self.kind {
+            FormFieldKind::Text { .. } => Value::String(input.to_owned()),
+            FormFieldKind::Number { .. } => {
+                let number = input.parse::<Number>();
+                Value::Number(number.map_err(|_| format!("must be {}", self.kind.description()))?)
+            }
+            FormFieldKind::Boolean => match input.to_ascii_lowercase().as_str() {
+                "y" | "yes" | "true" => Value::Bool(true),
+                "n" | "no" | "false" => Value::Bool(false),
+                _ => return Err("must be yes or no".to_owned()),
+            },
+            FormFieldKind::Choice(choices) => {
+                let is_chosen = |choice: &&FormChoice| {
+                    choice.value == input || choice.title.eq_ignore_ascii_case(input)
+                };
+                let chosen = choices.iter().find(is_chosen);
+                Value::String(chosen.map_or_else(|| input.to_owned(), |one| one.value.clone()))
+            }
+        };
+        self.check_value(&value).map(|()| Some(value))
+    }
+}
+
+impl FormFieldKind {
+    fn from_schema(schema: &Map<String, Value>) -> Result<Self, String> {
+        let common = ["type", "title", "description", "default"];
+        let allow =
+            |keys: &[&str]| check_schema_keys(schema, &[&common[..], keys].concat(), "the field");
+        let kind = schema.get("type").and_then(Value::as_str);
+        if schema.contains_key("enum") || schema.contains_key("oneOf") {
+            allow(&["enum", "enumNames", "oneOf"])?;
+            return match kind {
+                None | Some("string") => parse_choices(schema).map(Self::Choice),
+                Some(_) => Err("the values of a choice must be texts".to_owned()),
+            };
+        }
+        let length = |key: &str| schema.get(key).and_then(Value::as_u64);
+        let limit = |key: &str| schema.get(key).and_then(Value::as_f64);
+        match kind {
+            Some("string") => {
+                allow(&["minLength", "maxLength", "format"])?;
+                let format = schema.get("format").map(TextFormat::from_schema).transpose()?;
+                let (min_length, max_length) = (length("minLength"), length("maxLength"));
+                Ok(Self::Text { min_length, max_length, format })
+            }
+            Some(kind @ ("number" | "integer")) => {
+                allow(&["minimum", "maximum"])?;
+                let (minimum, maximum) = (limit("minimum"), limit("maximum"));
+                Ok(Self::Number { integer: kind == "integer", minimum, maximum })
+            }
+            Some("boolean") => allow(&[]).map(|()| Self::Boolean),
+            Some(_) | None => Err("its `type` must be string, number, integer or boolean; nested \
+                                   values are not supported"
+                .to_owned()),
+        }
+    }
+
+    /// Describes the valid values for people, such as `a whole number`.
+    pub fn description(&self) -> String {
+        match self {
+            Self::Text { format: Some(format), .. } => format.description().to_owned(),
+            Self::Text { .. } => "a text".to_owned(),
+            Self::Number { integer: true, .. } => "a whole number".to_owned(),
+            Self::Number { integer: false, .. } => "a number".to_owned(),
+            Self::Boolean => "true or false".to_owned(),
+            Self::Choice(choices) => {
+                let values: Vec<&str> = choices.iter().map(|choice| &*choice.value).collect();
+                format!("one of {}", values.join(", "))
+            }
+        }
+    }
+}
+
+impl TextFormat {
+    fn from_schema(format: &Value) -> Result<Self, String> {
+        match format.as_str() {
+            Some("email") => Ok(Self::Email),
+            Some("uri") => Ok(Self::Uri),
+            Some("date") => Ok(Self::Date),
+            Some("date-time") => Ok(Self::DateTime),
+            Some(_) | None => Err("its `format` must be email, uri, date or date-time".to_owned()),
+        }
+    }
+
+    const fn description(self) -> &'static str {
+        match self {
+            Self::Email => "an email address",
+            Self::Uri => "a URI such as https://example.com",
+            Self::Date => "a date such as 2026-01-31",
+            Self::DateTime => "a time such as 2026-01-31T09:00:00Z",
+        }
+    }
+
+    fn check_text(self, text: &str) -> Result<(), String> {
+        let is_valid = match self {
+            Self::Email => {
+                let parts = text.split_once('@');
+                let is_part = |part: &str| !part.is_empty() && !part.contains(['@', ' ', '\n']);
+                parts.is_some_and(|(name, host)| is_part(name) && is_part(host))
+            }
+            Self::Uri => text.split_once(':').is_some_and(|(scheme, rest)| {
+                let of_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+                scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                    && scheme.chars().all(of_scheme)
+                    && !rest.is_empty()
+                    && !rest.contains(char::is_whitespace)
+            }),
+            Self::Date => text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10,
+            Self::DateTime => text.parse::<Timestamp>().is_ok(),
+        };
+        match is_valid {
+            true => Ok(()),
+            false => Err(format!("must be {}", self.description())),
+        }
+    }
+}
+
+/// Returns an error if a schema has a key that is not supported.
+pub(super) fn check_schema_keys(
+    object: &Map<String, Value>,
+    valid: &[&str],
+    what: &str,
+) -> Result<(), String> {
+    match object.keys().find(|key| !valid.contains(&key.as_str())) {
+        Some(key) => Err(format!("`{key}` is not supported in {what}")),
+        None => Ok(()),
+    }
+}
+
+fn parse_choices(schema: &Map<String, Value>) -> Result<Vec<FormChoice>, String> {
+    let list = |key: &str| schema.get(key).and_then(Value::as_array);
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let titles = list("enumNames");
+    let choices: Option<Vec<FormChoice>> = match (list("enum"), list("oneOf")) {
+        (Some(values), None) => values
+            .iter()
+            .enumerate()
+            .map(|(index, value)| {
+                let value = text(Some(value))?;
+                let title = text(titles.and_then(|titles| titles.get(index)));
+                Some(FormChoice { title: title.unwrap_or_else(|| value.clone()), value })
+            })
+            .collect(),
+        (None, Some(choices)) => choices
+            .iter()
+            .map(|choice| {
+                let value = text(choice.get("const"))?;
+                let title = text(choice.get("title")).unwrap_or_else(|| value.clone());
+                Some(FormChoice { value, title })
+            })
+            .collect(),
+        (Some(_), Some(_)) | (None, None) => None,
+    };
+    choices.filter(|choices| !choices.is_empty()).ok_or_else(|| {
+        "a choice needs `enum` with a list of texts, or `oneOf` with `const` and `title`".to_owned()
+    })
+}
+
+fn check_text_length(text: &str, min: Option<u64>, max: Option<u64>) -> Result<(), String> {
+    let length = text.chars().count() as u64;
+    match (min, max) {
+        (Some(min), _) if length < min => Err(format!("must have at least {min} characters")),
+        (_, Some(max)) if length > max => Err(format!("must have at most {max} characters")),
+        _ if text.len() > TEXT_BYTES_MAX => {
+            Err(format!("must have at most {TEXT_BYTES_MAX} bytes"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_number(
+    number: &Number,
+    integer: bool,
+    (minimum, maximum): (Option<f64>, Option<f64>),
+) -> Result<(), String> {
+    let value = number.as_f64().unwrap_or(f64::NAN);
+    if !value.is_finite() || integer && value.fract() != 0.0 {
+        return Err(format!("must be a {} number", if integer { "whole" } else { "finite" }));
+    }
+    match (minimum, maximum) {
+        (Some(minimum), _) if value < minimum => Err(format!("must be at least {minimum}")),
+        (_, Some(maximum)) if value > maximum => Err(format!("must be at most {maximum}")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,24 @@
+//! Checks answers to questions: an answer must be one of the options, or fill in the form.
+
+use longhaul_core::form::{Form, find_option};
+use longhaul_core::policy::gate::GateSpec;
+
+/// Returns the answer to record for this answer to a question: the option that it names, the
+/// completed form, or the unchanged text. The error says which answers are valid.
+pub(crate) fn check_question_answer(question: &GateSpec, text: &str) -> Result<String, String> {
+    if let Some(schema) = &question.schema {
+        let form = Form::from_schema(&schema.to_value())?;
+        let answer = serde_json::from_str(text)
+            .map_err(|error| format!("the answer must be a JSON object: {error}"))?;
+        return Ok(form.check_answer(&answer)?.to_string());
+    }
+    if question.options.is_empty() {
+        return Ok(text.to_owned());
+    }
+    let option = find_option(&question.options, text);
+    option.map(str::to_owned).ok_or_else(|| {
+        let options: Vec<String> =
+            question.options.iter().map(|option| format!("`{option}`")).collect();
+        format!("the answer must be one of {}", options.join(", "))
+    })
+}
