@@ -72,7 +72,7 @@ async fn a_signal_ends_a_wait() {
     done.payload = Some(RawJson::from_serialize(&json!({ "version": 7 })));
     engine.longhaul.answer_gate(gate.spec.id, done).await.unwrap();
     engine.ended(run).await;
-    assert_eq!(engine.results(), [("it has happened\n{\"version\":7}".to_owned(), false)]);
+    assert_eq!(engine.results(), [("it has happened\n\n{\"version\":7}".to_owned(), false)]);
 }
 
 #[tokio::test]
