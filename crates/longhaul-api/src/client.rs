@@ -10,7 +10,9 @@ use std::sync::Arc;
 use longhaul_core::duration;
 use longhaul_core::event::entry::{Entry, EntryEnvelope};
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::id::{AgentName, BatchId, GateId, InboxName, KeyName, LaneKey, RunId, Seq};
+use longhaul_core::id::{
+    AgentName, BatchId, GateId, InboxName, KeyName, LaneKey, RunId, Seq, SteerId,
+};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
 use longhaul_core::port::store::{GateFilter, RunFilter};
@@ -34,7 +36,7 @@ use crate::list::List;
 use crate::problem::Problem;
 use crate::run::{CancelBody, ResumeBody, RunBriefView, RunView};
 use crate::schedule::{NewScheduleBody, ScheduleView};
-use crate::steer::{SteerBody, SteerReceipt, SteerView};
+use crate::steer::{SteerBody, SteerChange, SteerReceipt, SteerView};
 use crate::submit::NewRunBody;
 use crate::transcript::TranscriptView;
 use crate::why::RunExplanation;
@@ -211,6 +213,23 @@ impl Client {
         let path = ["v1", "runs", &run.to_string(), "steer"];
         let list: List<SteerView> = self.get_and_parse(&path).await?;
         Ok(list.data)
+    }
+
+    /// Changes a message that the run has not read yet.
+    pub async fn update_steer(
+        &self,
+        run: RunId,
+        steer: SteerId,
+        change: &SteerChange,
+    ) -> Result<SteerView, Problem> {
+        let path = ["v1", "runs", &run.to_string(), "steer", &steer.to_string()];
+        self.connection.send_and_parse(&ApiRequest::patch(&path, change)).await
+    }
+
+    /// Withdraws a message that the run has not read yet.
+    pub async fn withdraw_steer(&self, run: RunId, steer: SteerId) -> Result<SteerView, Problem> {
+        let path = ["v1", "runs", &run.to_string(), "steer", &steer.to_string()];
+        self.connection.send_and_parse(&ApiRequest::delete(&path)).await
     }
 
     /// Cancels a run. The reason is recorded in the journal.

@@ -14,12 +14,12 @@ use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
 use longhaul_api::key::{KeyView, NewKeyBody};
 use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView};
-use longhaul_api::steer::SteerView;
+use longhaul_api::steer::{SteerChange, SteerView};
 use longhaul_api::submit::NewRunBody;
 use longhaul_api::transcript::TranscriptView;
 use longhaul_api::why::RunExplanation;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::event::steer::SteerDelivery;
+use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{BatchId, GateId, InboxName, KeyName, LaneKey, RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
@@ -294,6 +294,42 @@ impl RunClient {
     pub(crate) async fn list_steers(&self, run: RunId) -> anyhow::Result<Vec<SteerView>> {
         either!(RunClient::self, client => client.list_steers(run))
             .fill_hint_placeholder("RUN", run)
+    }
+
+    /// Replaces the text of a message that the run has not read yet, and its delivery if that is
+    /// given.
+    pub(crate) async fn update_steer(
+        &self,
+        run: RunId,
+        steer: &SteerView,
+        (text, delivery): (String, Option<SteerDelivery>),
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Local(longhaul) => {
+                let delivery = delivery.unwrap_or(steer.delivery);
+                let message = SteerMessage { steer: steer.id, text, delivery, by: caller_name() };
+                longhaul.update_steer(run, message).await.fill_hint_placeholder("RUN", run)
+            }
+            Self::Remote(client) => {
+                let change = SteerChange { text: Some(text), delivery };
+                let updated = client.update_steer(run, steer.id, &change).await;
+                updated.map(drop).fill_hint_placeholder("RUN", run)
+            }
+        }
+    }
+
+    /// Withdraws a message that the run has not read yet.
+    pub(crate) async fn withdraw_steer(&self, run: RunId, steer: SteerId) -> anyhow::Result<()> {
+        match self {
+            Self::Local(longhaul) => longhaul
+                .withdraw_steer(run, steer, &caller_name())
+                .await
+                .fill_hint_placeholder("RUN", run),
+            Self::Remote(client) => {
+                let withdrawn = client.withdraw_steer(run, steer).await;
+                withdrawn.map(drop).fill_hint_placeholder("RUN", run)
+            }
+        }
     }
 
     /// Cancels a run and returns the updated run.

@@ -1,14 +1,16 @@
-//! `longhaul steer`: sends a message to a run, and shows whether messages were delivered.
+//! `longhaul steer`: sends a message to a run, changes or withdraws a message that is not delivered
+//! yet, and shows whether messages were delivered.
 
 use clap::{Args, ValueEnum};
 use longhaul_api::run::RunView;
 use longhaul_api::steer::{SteerState, SteerView};
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::id::RunId;
+use longhaul_core::id::{RunId, SteerId};
 use longhaul_core::time::Timestamp;
 use serde_json::json;
 
 use crate::client::RunClient;
+use crate::error::CliError;
 use crate::event_printer::first_line;
 use crate::format::format_duration;
 use crate::{output, resolve};
@@ -20,11 +22,18 @@ const TEXT_BYTES_MAX: u64 = 1024 * 1024;
 /// other field that shows this.
 const MODEL_CALL_PHRASE: &str = "calling the model, turn";
 
+/// Minimum number of characters at the end of an id that identify it.
+const ID_CHARS_MIN: usize = 6;
+
 const EXAMPLES: &str = "Examples:
   longhaul steer @last \"Keep the old cookie name for one more release\"
   longhaul steer run_01k3qv9 --interrupt \"Stop, wrong file\"
   git diff | longhaul steer run_01k3qv9 -        the message from stdin
-  longhaul steer run_01k3qv9 --status            status of the messages sent";
+  longhaul steer run_01k3qv9 --status            status of the messages sent
+  longhaul steer run_01k3qv9 --edit steer_01k3r2 \"Keep both names\"
+  longhaul steer run_01k3qv9 --withdraw steer_01k3r2
+
+A message can be changed and withdrawn until it is delivered.";
 
 /// Arguments of `longhaul steer`.
 #[derive(Debug, Args)]
@@ -33,16 +42,22 @@ pub(crate) struct SteerCommand {
     /// Run to send the message to: its id, the last six characters of the id, or @last
     run: String,
     /// Text of the message; `-` reads it from stdin
-    #[arg(required_unless_present = "status")]
+    #[arg(required_unless_present_any = ["status", "withdraw"])]
     text: Vec<String>,
-    /// When to deliver the message
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
-    delivery: DeliveryArg,
+    /// When to deliver the message; without this option after the calls of the current turn
+    #[arg(long, value_enum, value_name = "WHEN")]
+    delivery: Option<DeliveryArg>,
     /// Deliver the message now and abort running calls: the same as --delivery interrupt
     #[arg(long, conflicts_with = "delivery")]
     interrupt: bool,
+    /// Replace the text of a message that is not delivered yet, and its delivery if that is given
+    #[arg(long, value_name = "ID")]
+    edit: Option<String>,
+    /// Withdraw a message that is not delivered yet
+    #[arg(long, value_name = "ID", conflicts_with_all = ["text", "delivery", "interrupt", "edit"])]
+    withdraw: Option<String>,
     /// Show the delivery status of messages sent before
-    #[arg(long, conflicts_with_all = ["text", "delivery", "interrupt"])]
+    #[arg(long, conflicts_with_all = ["text", "delivery", "interrupt", "edit", "withdraw"])]
     status: bool,
     /// Print the result as one JSON object
     #[arg(long)]
@@ -50,11 +65,10 @@ pub(crate) struct SteerCommand {
 }
 
 /// When a message to a run is delivered.
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum DeliveryArg {
     /// Deliver when the calls of this turn are done
-    #[default]
     AfterBatch,
     /// Deliver before the next call starts; calls that have not started are skipped
     BeforeNextTool,
@@ -77,18 +91,62 @@ impl From<DeliveryArg> for SteerDelivery {
 
 impl SteerCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        resolve::with_resolved_run(&self.run, async |client, run| match self.status {
-            true => self.print_delivery_status(client, run).await,
-            false => self.send_message(client, run).await,
+        resolve::with_resolved_run(&self.run, async |client, run| {
+            if self.status {
+                return self.print_delivery_status(client, run).await;
+            }
+            match (&self.edit, &self.withdraw) {
+                (Some(id), _) => self.edit_message(client, run, id).await,
+                (None, Some(id)) => self.withdraw_message(client, run, id).await,
+                (None, None) => self.send_message(client, run).await,
+            }
         })
     }
 
-    async fn send_message(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+    /// Returns the text of the message, and its delivery if an option sets it.
+    fn read_message(&self) -> anyhow::Result<(String, Option<SteerDelivery>)> {
         let text = output::join_args_or_read_stdin(&self.text, TEXT_BYTES_MAX, "the message")?;
         let delivery = match self.interrupt {
-            true => SteerDelivery::Interrupt,
-            false => self.delivery.into(),
+            true => Some(SteerDelivery::Interrupt),
+            false => self.delivery.map(Into::into),
         };
+        Ok((text, delivery))
+    }
+
+    async fn edit_message(&self, client: &RunClient, run: RunId, id: &str) -> anyhow::Result<()> {
+        let message = self.read_message()?;
+        let steer = find_message(client, run, id).await?;
+        client.update_steer(run, &steer, message).await?;
+        self.print_changed_message(client, run, steer.id).await
+    }
+
+    async fn withdraw_message(
+        &self,
+        client: &RunClient,
+        run: RunId,
+        id: &str,
+    ) -> anyhow::Result<()> {
+        let steer = find_message(client, run, id).await?.id;
+        client.withdraw_steer(run, steer).await?;
+        self.print_changed_message(client, run, steer).await
+    }
+
+    async fn print_changed_message(
+        &self,
+        client: &RunClient,
+        run: RunId,
+        id: SteerId,
+    ) -> anyhow::Result<()> {
+        let steer = find_message(client, run, &id.to_string()).await?;
+        match self.json {
+            true => output::print_json(&steer),
+            false => output::print_text(&delivery_status_text(&steer, client.store_time().await?)),
+        }
+    }
+
+    async fn send_message(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+        let (text, delivery) = self.read_message()?;
+        let delivery = delivery.unwrap_or_default();
         let steer = client.steer_run(run, text, delivery).await?;
         if self.json {
             let receipt = json!({
@@ -122,6 +180,22 @@ impl SteerCommand {
         let now = client.store_time().await?;
         let tell = |steer| output::print_text(&delivery_status_text(steer, now));
         steers.iter().try_for_each(tell)
+    }
+}
+
+/// Finds the message to a run with this id, or whose id ends with this text.
+async fn find_message(client: &RunClient, run: RunId, id: &str) -> anyhow::Result<SteerView> {
+    let mut steers = client.list_steers(run).await?;
+    steers.retain(|steer| id.len() >= ID_CHARS_MIN && steer.id.to_string().ends_with(id));
+    match (steers.pop(), steers.is_empty()) {
+        (Some(steer), true) => Ok(steer),
+        (found, _) => {
+            let which = if found.is_none() { "no message" } else { "more than one message" };
+            let message = format!("{run} has {which} with the id `{id}`");
+            Err(CliError::usage_error(message)
+                .with_hint("list the messages", format!("longhaul steer {run} --status"))
+                .into())
+        }
     }
 }
 

@@ -43,6 +43,11 @@ impl ApiRequest {
         }
     }
 
+    /// Creates a PATCH request for this path with a JSON body.
+    pub(super) fn patch(path: &[&str], body: &impl Serialize) -> Self {
+        Self { method: Method::PATCH, ..Self::post(path, body) }
+    }
+
     /// Creates a DELETE request for this path.
     pub(super) fn delete(path: &[&str]) -> Self {
         Self::new(Method::DELETE, path)

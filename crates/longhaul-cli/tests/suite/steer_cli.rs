@@ -74,6 +74,40 @@ fn a_steer_message_has_a_receipt_and_a_delivery_status() {
 }
 
 #[test]
+fn a_queued_message_is_changed_and_withdrawn() {
+    let project = Project::new();
+    let run = project.submit("plain", "milk");
+    let send = |text: &str| {
+        let receipt = project.json(&["steer", &run, text, "--json"]);
+        receipt["id"].as_str().unwrap().to_owned()
+    };
+    let (kept, dropped) = (send("keep the old name"), send("and the colour"));
+    let edit = ["steer", &run, "--edit", &kept, "--delivery", "follow_up", "keep", "both"];
+    let output = project.run(&edit, 0);
+    assert!(output.out.starts_with(&format!("{kept}  queued")), "{output:?}");
+    assert!(output.out.contains("keep both"), "{output:?}");
+    let withdrawn = ["steer", &run, "--withdraw", &dropped[dropped.len() - 8..], "--json"];
+    assert_eq!(project.json(&withdrawn)["status"], "withdrawn");
+    let steers = project.json(&["steer", &run, "--status", "--json"]);
+    assert_eq!(steers["data"][0]["text"], "keep both");
+    assert_eq!(steers["data"][0]["delivery"], "follow_up");
+    for (args, expected) in [
+        (&["--withdraw", &dropped][..], "already delivered, dropped or withdrawn"),
+        (&["--edit", "steer_nothing", "x"], "no message with the id `steer_nothing`"),
+        (&["--edit", &kept], "required"),
+        (&["--withdraw", &kept, "x"], "cannot be used with"),
+    ] {
+        let output = project.run(&[&["steer", &run], args].concat(), 2);
+        assert!(output.err.contains(expected), "{args:?}: {output:?}");
+    }
+    project.run(&["watch", &run], 0);
+    let transcript = project.run(&["show", &run, "--transcript"], 0).out;
+    assert!(transcript.contains("keep both"), "{transcript}");
+    assert!(!transcript.contains("the colour"), "{transcript}");
+    project.run(&["steer", &run, "--edit", &kept, "too late"], 2);
+}
+
+#[test]
 fn an_interrupting_message_aborts_the_model_call() {
     let project = Project::new();
     let _worker = project.start_worker();
