@@ -277,6 +277,10 @@ fn invalid_values_are_refused() {
         &["2:8: `tools` is \"read_file\": write a list such as `tools: [...]`"],
     );
     assert_problems(
+        "budget: { usd: 0 }",
+        &["2:16: `usd` is 0: expected a number from 0.000001 to 1000000000"],
+    );
+    assert_problems(
         "budget: 5",
         &["2:9: `budget` is 5: write a table such as `budget: { usd: ... }`"],
     );

@@ -313,6 +313,10 @@ fn an_invalid_value_gets_an_example() {
         "longhaul.toml:2:7: `budget.usd`: -1 is not valid here",
     );
     assert_error_starts_with(
+        "[budget]\nusd = 0",
+        "longhaul.toml:2:7: `budget.usd`: 0 is not valid here",
+    );
+    assert_error_starts_with(
         "[budget]\nusd = inf",
         "longhaul.toml:2:7: `inf` is not a finite number",
     );

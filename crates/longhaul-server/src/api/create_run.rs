@@ -22,20 +22,23 @@ use crate::response::{created_response, ok_response};
 /// Maximum amount of money in US dollars and maximum number of turns that a requested budget may
 /// have. A larger value is treated as a typing error.
 const USD_MAX: f64 = 1_000_000_000.0;
+
+/// Minimum budget in dollars: one millionth, the smallest amount that is counted.
+const USD_MIN: f64 = 0.000_001;
 const TURNS_MAX: u32 = 1_000_000_000;
 
 /// Largest integer that every JSON parser can represent exactly (2^53 - 1).
 const JSON_INTEGER_MAX: u64 = 9_007_199_254_740_991;
 
-/// Returns an error if the value of a budget field is above its maximum.
-fn check_budget_field_max<T: PartialOrd + std::fmt::Display>(
+/// Returns an error if the value of a budget field is zero or above its maximum.
+fn check_budget_field<T: PartialOrd + From<u8> + std::fmt::Display>(
     name: &str,
     value: Option<T>,
     max: T,
 ) -> Result<Option<T>, Problem> {
     match value {
-        Some(value) if value > max => {
-            Err(Problem::unprocessable(format!("`budget.{name}` must be between 0 and {max}")))
+        Some(value) if value < T::from(1) || value > max => {
+            Err(Problem::unprocessable(format!("`budget.{name}` must be between 1 and {max}")))
         }
         fits => Ok(fits),
     }
@@ -43,9 +46,11 @@ fn check_budget_field_max<T: PartialOrd + std::fmt::Display>(
 
 /// Validates the budget in a request body.
 pub(crate) fn parse_budget(body: BudgetBody) -> Result<BudgetPatch, Problem> {
-    let usd = body.usd.map(|usd| match (0.0..=USD_MAX).contains(&usd) {
+    let usd = body.usd.map(|usd| match (USD_MIN..=USD_MAX).contains(&usd) {
         true => Ok(MicroUsd((usd * 1_000_000.0).round() as u64)),
-        false => Err(Problem::unprocessable("`budget.usd` must be between 0 and 1,000,000,000")),
+        false => Err(Problem::unprocessable(
+            "`budget.usd` must be greater than 0 and at most 1,000,000,000",
+        )),
     });
     let warn = body.warn_at.map(|share| match (0.0..=1.0).contains(&share) {
         true => Ok((share * 100.0).round() as u8),
@@ -54,10 +59,9 @@ pub(crate) fn parse_budget(body: BudgetBody) -> Result<BudgetPatch, Problem> {
     Ok(BudgetPatch {
         caps: BudgetRaise {
             micro_usd: usd.transpose()?,
-            tokens: check_budget_field_max("tokens", body.tokens, JSON_INTEGER_MAX)?,
-            turns: check_budget_field_max("turns", body.turns, TURNS_MAX)?,
-            active: check_budget_field_max("active_ms", body.active_ms, JSON_INTEGER_MAX)?
-                .map(Millis),
+            tokens: check_budget_field("tokens", body.tokens, JSON_INTEGER_MAX)?,
+            turns: check_budget_field("turns", body.turns, TURNS_MAX)?,
+            active: check_budget_field("active_ms", body.active_ms, JSON_INTEGER_MAX)?.map(Millis),
         },
         warn_percent: warn.transpose()?,
     })

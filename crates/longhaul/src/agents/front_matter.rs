@@ -17,6 +17,7 @@ use crate::agents::template::{self, AllowedVariables, LANE_NAMES, prompt_variabl
 use crate::agents::tools;
 use crate::agents::{output, runtime_fields};
 use crate::config::settings::{factor_to_percent, fraction_to_percent, usd_to_micros};
+use crate::config::value_kind::USD_MIN;
 use crate::spanned::{Node, NodeValue, Position, TableEntry, yaml};
 
 const LANE_BUSY: &[(&str, LaneBusyPolicy)] = &[
@@ -145,8 +146,9 @@ fn parse_limit_fields(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
 
 fn parse_budget(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<BudgetPatch> {
     let mut fields = FieldReader::new(diagnostics, entry, "usd")?;
-    let usd = fields
-        .parse_field_with("usd", |diagnostics, entry| diagnostics.parse_number(entry, 0.0, 1e9));
+    let usd = fields.parse_field_with("usd", |diagnostics, entry| {
+        diagnostics.parse_number(entry, USD_MIN, 1e9)
+    });
     let active = fields.parse_field_with("active_time", Diagnostics::parse_duration);
     let turns =
         fields.parse_field_with("turns", |diagnostics, entry| diagnostics.parse_integer(entry, 1));

@@ -11,6 +11,9 @@ use crate::config::value::{SecretText, SettingValue, redact_password};
 use crate::duration::{self, DURATION_EXAMPLES};
 use crate::spanned::{Node, NodeValue, Position, toml};
 
+/// Minimum amount of a budget in dollars: one millionth, the smallest amount that is counted.
+pub(crate) const USD_MIN: f64 = 0.000_001;
+
 /// Kind of a setting's value, which decides how it is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingValueKind {
@@ -24,7 +27,7 @@ pub enum SettingValueKind {
     UnsignedInt,
     /// An integer of 1 or more.
     PositiveInt,
-    /// An amount in dollars, not negative.
+    /// An amount in dollars, greater than zero.
     Usd,
     /// Dollars per million tokens, with at most six decimals.
     Price,
@@ -66,7 +69,7 @@ impl SettingValueKind {
             Self::Boolean => "true or false",
             Self::UnsignedInt => "a whole number, 0 or more",
             Self::PositiveInt => "a whole number, 1 or more",
-            Self::Usd => "dollars as a number, such as 2.5",
+            Self::Usd => "dollars as a number greater than 0, such as 2.5",
             Self::Price => "dollars for a million tokens, such as 0.075",
             Self::Factor => "a factor of 1 or more, such as 2.0",
             Self::Fraction => "a fraction from 0 to 1, such as 0.9",
@@ -172,7 +175,7 @@ impl SettingValueKind {
             Self::Boolean => parse_boolean(node),
             Self::UnsignedInt => parse_integer(node, 0),
             Self::PositiveInt => parse_integer(node, 1),
-            Self::Usd => parse_number(node, 0.0..=1e9),
+            Self::Usd => parse_number(node, USD_MIN..=1e9),
             Self::Price => parse_number(node, 0.0..=1e6)
                 .filter(|_| node.as_number().and_then(exact_micro_usd).is_some()),
             Self::Factor => parse_number(node, 1.0..=1_000.0),
