@@ -61,6 +61,13 @@ impl DemoCommand {
 fn print_banner(project: &DemoProject) -> anyhow::Result<()> {
     let file = format!("{}/.longhaul/longhaul.db", project.display_path());
     let notes = format!("{}/.longhaul/vault", project.display_path());
+    let approval = match output::is_interactive() {
+        true => String::new(),
+        false => format!(
+            "  Approval    {:<42} only the demo does this: elsewhere nothing is approved for lack of a terminal\n",
+            "no terminal: the demo approves by itself"
+        ),
+    };
     output::print_line(&format!(
         "
   Longhaul {}
@@ -69,7 +76,7 @@ fn print_banner(project: &DemoProject) -> anyhow::Result<()> {
   Model       {:<42} no AI is called in this demo
   Notes       {notes:<42} open them in any editor
   Worker      {:<42} will be killed with SIGKILL
-",
+{approval}",
         env!("CARGO_PKG_VERSION"),
         "scripted",
         "a separate process"

@@ -9,6 +9,7 @@ use std::path::Path;
 use longhaul::assemble::AssembleError;
 use longhaul::private_file::PrivateFileError;
 use longhaul_api::problem::Problem;
+use longhaul_core::access::Role;
 use longhaul_core::port::store::StoreError;
 use longhaul_engine::Error as EngineError;
 
@@ -210,17 +211,29 @@ fn from_api_problem(problem: &Problem) -> CliError {
         Some(_) | None => failure,
     };
     match hints_for_problem_code(code) {
+        Some(hints) if code == "forbidden" => {
+            let role = needed_role(&problem.detail);
+            let command = format!("longhaul keys new NAME --role {role}");
+            let what = "create a key with that role on the server's machine";
+            failure.with_hint(what, command).with_hints(hints)
+        }
         Some(hints) => failure.with_hints(hints),
         None if problem.hint.is_empty() => failure,
         None => failure.with_hint(&problem.hint, ""),
     }
 }
 
+/// Returns the role that a request needs, from the server's message that the caller lacks it.
+fn needed_role(detail: &str) -> &'static str {
+    let named = |role: &&Role| detail.contains(&format!("needs the role {},", role.as_str()));
+    let roles = [Role::Viewer, Role::Operator, Role::Approver, Role::Admin];
+    roles.iter().find(named).map_or("ROLE", |role| role.as_str())
+}
+
 /// Returns the hints for an error code. `None` means that this program does not know the code.
 fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'static str)]> {
     const SHOW_KEY: (&str, &str) = ("and use it", "LONGHAUL_KEY=lh_... longhaul ...");
     const NEW_KEY: &str = "create a key on the server's machine";
-    const NEW_ROLE: &str = "create a key with that role on the server's machine";
     Some(match code {
         "no_run" => &[("all runs", "longhaul ls --all")],
         "no_gate" => &[("what waits for an answer", "longhaul gates")],
@@ -251,7 +264,7 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
         "already_in_state" | "not_failed" | "stopping" => &[("see its status", "longhaul why RUN")],
         "steers_full" => &[("see the messages", "longhaul steer RUN --status")],
         "unauthorized" => &[(NEW_KEY, "longhaul keys new NAME --role operator"), SHOW_KEY],
-        "forbidden" => &[(NEW_ROLE, "longhaul keys new NAME --role approver"), SHOW_KEY],
+        "forbidden" => &[SHOW_KEY],
         "unreachable" => &[
             ("start the server where the store is", "longhaul serve"),
             ("or use the store of this folder", "LONGHAUL_URL= longhaul ..."),
@@ -305,6 +318,16 @@ mod tests {
     use longhaul_core::id::RunId;
 
     use super::*;
+
+    #[test]
+    fn the_hint_for_a_missing_role_names_that_role() {
+        let detail =
+            |role| format!("this request needs the role {role}, but your key has the role viewer");
+        for role in ["operator", "approver", "admin"] {
+            assert_eq!(needed_role(&detail(role)), role);
+        }
+        assert_eq!(needed_role("authentication required"), "ROLE");
+    }
 
     #[test]
     fn a_problem_maps_to_the_same_error_from_engine_and_server() {

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::client::RunClient;
 use crate::error::CliError;
+use crate::format::format_exchanges;
 use crate::{environment, output, resolve, runtime, store_access};
 
 const EXAMPLES: &str = "Examples:
@@ -85,7 +86,7 @@ impl ExportCommand {
                 );
             }
             output::print_line(&path.display().to_string())?;
-            output::eprint_line(&format!("exported {exchanges} exchanges of {run}"));
+            output::eprint_line(&format!("exported {} of {run}", format_exchanges(exchanges)));
             Ok(())
         })
     }

@@ -47,6 +47,14 @@ pub(crate) fn format_name_counts(names: &[String]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
+/// Formats a number of exchanges with a model, such as `1 exchange`.
+pub(crate) fn format_exchanges(count: usize) -> String {
+    match count {
+        1 => "1 exchange".to_owned(),
+        _ => format!("{count} exchanges"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

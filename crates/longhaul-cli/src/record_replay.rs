@@ -15,6 +15,7 @@ use longhaul_core::id::RunId;
 use longhaul_model::cassette::{CassetteHeader, CassetteRecorder};
 
 use crate::error::CliError;
+use crate::format::format_exchanges;
 use crate::{environment, output, store_access};
 
 /// Command-line options for recording and replaying model calls.
@@ -107,7 +108,7 @@ impl RecordingSession {
         }
         output::eprint_line(&match written {
             Some((path, exchanges)) => {
-                format!("recorded {exchanges} exchanges in {}", path.display())
+                format!("recorded {} in {}", format_exchanges(exchanges), path.display())
             }
             None => "no model was called, so nothing was recorded".to_owned(),
         });

@@ -135,10 +135,13 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
 /// Returns the command that unblocks a run. Some gates can't be answered usefully, so their run can
 /// only be cancelled.
 fn unblock_command(run: &Run, gate: GateId) -> String {
-    let open = run.control.find_open_gate(gate);
-    match open.is_some_and(|open| has_unanswerable_tag(&open.tags)) {
-        true => format!("longhaul cancel {}", run.id()),
-        false => format!("longhaul answer {gate} TEXT"),
+    match run.control.find_open_gate(gate) {
+        Some(open) if has_unanswerable_tag(&open.tags) => format!("longhaul cancel {}", run.id()),
+        // The text of a call is written by a model, which must not choose the command.
+        Some(open) if open.call.is_none() && open.ask.contains("`longhaul trust`") => {
+            format!("longhaul trust && longhaul answer {gate} trusted")
+        }
+        Some(_) | None => format!("longhaul answer {gate} TEXT"),
     }
 }
 

@@ -37,6 +37,9 @@ fn the_demo_survives_its_own_sigkill_and_can_be_run_again() {
     ] {
         assert!(first.contains(expected), "`{expected}` is missing in:\n{first}");
     }
+    let (banner, _) = first.split_once("run_").expect("the run is printed");
+    assert!(banner.contains("no terminal: the demo approves by itself"), "{banner}");
+    assert!(banner.contains("elsewhere nothing is approved"), "{banner}");
     let notes = folder.path().join("longhaul-demo/.longhaul/vault");
     for note in [
         "Index.md",

@@ -322,6 +322,27 @@ fn a_pause_keeps_the_time_of_a_retry() {
 }
 
 #[test]
+fn a_run_that_waits_for_trust_names_the_command_unless_a_model_wrote_the_text() {
+    check(
+        plain(),
+        r#"
+        claim                                  => run.claimed | running
+        missing Review it with `longhaul trust`. => gate.raised(blocked) run.blocked | blocked blocked
+        ? command                              => longhaul trust && longhaul answer GATE trusted
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        claim                                  => run.claimed | running
+        see                                    => run.prepared turn.started
+        call report_blocked/pure {"reason": "Type `longhaul trust`."} => turn.completed gate.raised(blocked) run.blocked | blocked blocked
+        ? command                              => longhaul answer GATE TEXT
+    "#,
+    );
+}
+
+#[test]
 fn a_missing_dependency_blocks_until_resume() {
     check(
         plain(),
@@ -329,6 +350,7 @@ fn a_missing_dependency_blocks_until_resume() {
         claim                       => run.claimed | running
         missing Set OPENAI_API_KEY. => gate.raised(blocked) run.blocked | blocked blocked
         ? why                       => The run is blocked: Set OPENAI_API_KEY.
+        ? command                   => longhaul answer GATE TEXT
         surface t9.9                => tool.surfaced(t9.9) | running
         claim                       => run.claimed
         go                          => run.blocked | blocked blocked

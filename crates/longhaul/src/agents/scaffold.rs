@@ -29,7 +29,7 @@ impl AgentScaffold {
         let name = &self.name;
         let model = match &self.model {
             Some(model) => format!("model: {}", quote_yaml(model)),
-            None => "# model: anthropic/claude-sonnet-4-5   # or a short name of [models]; a list means fallbacks".to_owned(),
+            None => "# model: anthropic/claude-sonnet-5-5   # or a short name of [models]; a list means fallbacks".to_owned(),
         };
         let tools: Vec<String> = match &self.tools {
             Some(tools) => tools.clone(),

@@ -77,6 +77,11 @@ impl TestRun {
                 format!("{}{rest}", sums.cost.0)
             }
             "why" => longhaul_run::explain::explain_run_state(&self.run).message,
+            "command" => {
+                let command = longhaul_run::explain::explain_run_state(&self.run).command;
+                let gates = self.run.control().gates.iter();
+                gates.fold(command, |text, gate| text.replace(&gate.id.to_string(), "GATE"))
+            }
             "crashes" => self.run.control().crashes.to_string(),
             "outcome" => match self.run.outcome() {
                 Some(RunOutcome::Failed(error)) => format!("{}: {}", error.code, error.message),
