@@ -307,7 +307,8 @@ impl RunClient {
         match self {
             Self::Local(longhaul) => {
                 let delivery = delivery.unwrap_or(steer.delivery);
-                let message = SteerMessage { steer: steer.id, text, delivery, by: caller_name() };
+                let (steer, by) = (steer.id, caller_name());
+                let message = SteerMessage { steer, text, delivery, by, is_task: false };
                 longhaul.update_steer(run, message).await.fill_hint_placeholder("RUN", run)
             }
             Self::Remote(client) => {

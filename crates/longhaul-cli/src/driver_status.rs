@@ -28,9 +28,12 @@ pub(crate) async fn explain_run_status_with_label(
     let mut label = status_label(run.status, run.reason.as_deref());
     if needs_driver(run.status) && !client.has_driver().await? {
         label = no_driver_label(run.status);
-        explanation.message =
-            format!("No worker drives the run now. Last known status: {}", explanation.message);
-        explanation.command = format!("longhaul watch {}", run.id);
+        // A run behind another one needs a driver of that other run first.
+        if !matches!(run.reason.as_deref(), Some("lane" | "batch")) {
+            explanation.message =
+                format!("No worker drives the run now. Last known status: {}", explanation.message);
+            explanation.command = format!("longhaul watch {}", run.id);
+        }
     }
     Ok((explanation, label))
 }

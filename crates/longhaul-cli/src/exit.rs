@@ -1,6 +1,7 @@
 //! Exit codes of every command, which scripts depend on.
 //!
-//! Invariant: a command that follows a run exits with 0 only if the run completed.
+//! Invariant: a command that follows a run exits with 0 only if the run completed, or has a result
+//! and stays open for messages.
 
 use std::process::ExitCode;
 

@@ -3,11 +3,13 @@
 //!
 //! Invariant: without a terminal nobody is prompted and no gate is answered.
 
+use longhaul_api::gate::GateView;
+use longhaul_api::run::RunView;
 use longhaul_api::why::RunExplanation;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::policy::gate::has_unanswerable_tag;
+use longhaul_core::policy::gate::{GateStatus, has_unanswerable_tag};
 use longhaul_core::status::{Status, WaitReason};
 
 use crate::client::{EventStream, RunClient};
@@ -51,6 +53,8 @@ pub(crate) enum FollowOutcome {
     Ended,
     /// The run waits for a person, but nobody at this terminal can be asked, or no answer can help.
     NeedsPerson,
+    /// The run has a result and stays open for messages, but nobody at this terminal sends one.
+    OpenForMessages,
     /// The user detached from the run, which continues.
     Detached,
 }
@@ -60,7 +64,7 @@ pub(crate) struct RunFollower<'a> {
     client: &'a RunClient,
     run: RunId,
     entries: EventStream,
-    options: FollowOptions,
+    pub(crate) options: FollowOptions,
     printer: EventPrinter,
     prompt: TerminalPrompt,
     /// Sequence number of the last event that was read.
@@ -69,6 +73,9 @@ pub(crate) struct RunFollower<'a> {
     needs_person: bool,
     /// The explanation of the run's status that was printed last.
     last_reason: Option<RunExplanation>,
+    /// The result that was printed last, of a run that is open for messages, and the last event
+    /// before it.
+    printed_result: Option<(Seq, String)>,
 }
 
 impl<'a> RunFollower<'a> {
@@ -82,8 +89,9 @@ impl<'a> RunFollower<'a> {
         // Events up to `after` are not read, so the run's status tells whether it waits for a
         // person.
         let view = client.get_run(run).await?;
+        let label = status_label(view.status, view.reason.as_deref());
         let needs_person = after > Seq::START
-            && status_label(view.status, view.reason.as_deref()).tone == Tone::NeedsPerson
+            && (label.tone == Tone::NeedsPerson || is_open_for_messages(&view))
             && is_last_event(client, run, after).await?;
         Ok(Self {
             client,
@@ -97,6 +105,7 @@ impl<'a> RunFollower<'a> {
             last_seq: after,
             needs_person,
             last_reason: None,
+            printed_result: None,
         })
     }
 
@@ -105,16 +114,11 @@ impl<'a> RunFollower<'a> {
         loop {
             // A wait in the middle of the journal is over. Only a wait at its end counts, however
             // many pages the journal has.
-            if self.needs_person && self.is_run_still_waiting().await? {
-                if self.options.stop_at_person || self.is_wait_unanswerable().await? {
-                    return Ok(FollowOutcome::NeedsPerson);
-                }
-                if !self.options.silent && !self.options.as_json {
-                    self.prompt.show_oldest_gate(self.client, self.run).await?;
-                }
-                if !self.prompt.is_interactive() {
-                    self.print_wait_reason().await?;
-                }
+            if self.needs_person
+                && let Some(view) = self.load_waiting_run().await?
+                && let Some(outcome) = self.ask_person(&view).await?
+            {
+                return Ok(outcome);
             }
             tokio::select! {
                 biased;
@@ -134,6 +138,48 @@ impl<'a> RunFollower<'a> {
                 },
             }
         }
+    }
+
+    /// Prints what the run needs from a person. Returns an outcome if following stops here.
+    async fn ask_person(&mut self, view: &RunView) -> anyhow::Result<Option<FollowOutcome>> {
+        let gates = self.client.list_open_gates(self.run).await?;
+        // A gate whose deadline has passed is closed without a person, and the run continues.
+        if gates.iter().any(|gate| gate.status == GateStatus::Expired) {
+            return Ok(None);
+        }
+        let is_session = is_open_for_messages(view);
+        if self.options.stop_at_person || self.is_wait_unanswerable(&gates) {
+            return Ok(Some(match is_session {
+                true => FollowOutcome::OpenForMessages,
+                false => FollowOutcome::NeedsPerson,
+            }));
+        }
+        if self.prompt.is_interactive() && is_session {
+            self.print_session_result(view)?;
+        } else if !self.options.silent && !self.options.as_json {
+            self.prompt.show_oldest_gate(self.client, self.run).await?;
+        }
+        if !self.prompt.is_interactive() {
+            self.print_wait_reason().await?;
+        }
+        Ok(None)
+    }
+
+    /// Prints the result of a run that is open for messages, once, and asks for a message.
+    fn print_session_result(&mut self, view: &RunView) -> anyhow::Result<()> {
+        if self.printed_result.as_ref().is_some_and(|(seq, _)| *seq == self.last_seq) {
+            return Ok(());
+        }
+        let text = view.output.as_ref().map_or("", |result| &result.text);
+        output::print_untrusted_text(text)?;
+        self.printed_result = Some((self.last_seq, text.to_owned()));
+        self.prompt.show_message_prompt();
+        Ok(())
+    }
+
+    /// Returns whether the last result that was printed at the prompt has this text.
+    pub(crate) fn has_printed(&self, text: &str) -> bool {
+        self.printed_result.as_ref().is_some_and(|(_, printed)| printed == text)
     }
 
     fn print_and_track_entries(&mut self, entries: &[Entry]) -> anyhow::Result<()> {
@@ -177,22 +223,24 @@ impl<'a> RunFollower<'a> {
 
     /// Returns whether nobody can end the run's wait: nobody at this terminal can be asked, and no
     /// other client can reach the run or no answer can help.
-    async fn is_wait_unanswerable(&self) -> anyhow::Result<bool> {
-        if self.prompt.is_interactive() {
-            return Ok(false);
-        }
-        let gates = self.client.list_open_gates(self.run);
-        let gates = gates.await?;
+    fn is_wait_unanswerable(&self, gates: &[GateView]) -> bool {
         let all_unanswerable =
             !gates.is_empty() && gates.iter().all(|gate| has_unanswerable_tag(&gate.tags));
-        Ok(self.options.is_only_client || all_unanswerable)
+        !self.prompt.is_interactive() && (self.options.is_only_client || all_unanswerable)
     }
 
-    async fn is_run_still_waiting(&self) -> anyhow::Result<bool> {
+    /// Returns the run if it still waits after the last event that was read.
+    async fn load_waiting_run(&self) -> anyhow::Result<Option<RunView>> {
         let view = self.client.get_run(self.run).await?;
         let rests = matches!(view.status, Status::Waiting | Status::Blocked | Status::Paused);
-        Ok(rests && is_last_event(self.client, self.run, self.last_seq).await?)
+        let still_waits = rests && is_last_event(self.client, self.run, self.last_seq).await?;
+        Ok(still_waits.then_some(view))
     }
+}
+
+/// Returns whether the run has a result and stays open for messages.
+fn is_open_for_messages(view: &RunView) -> bool {
+    view.status == Status::Waiting && view.reason.as_deref() == Some("message")
 }
 
 /// Returns whether the event with this sequence number is the last one in the journal. If this is
@@ -214,9 +262,10 @@ fn needs_person_after_event(event: &Event, is_only_client: bool) -> Option<bool>
             WaitReason::Approval(_)
             | WaitReason::Question(_)
             | WaitReason::Blocked(_)
-            | WaitReason::Budget(_) => true,
+            | WaitReason::Budget(_)
+            | WaitReason::Message(_) => true,
             // Another client has to send it. Without other clients the run would wait forever.
-            WaitReason::Signal(_) | WaitReason::Message(_) => is_only_client,
+            WaitReason::Signal(_) => is_only_client,
             WaitReason::Timer(_)
             | WaitReason::Child(_)
             | WaitReason::RateLimit(_)

@@ -144,7 +144,6 @@ impl ListGatesCommand {
 fn gate_row(gate: &GateView, now: Timestamp) -> Vec<TableCell> {
     let expires = match (gate.status, gate.deadline) {
         (GateStatus::Open, None) => "never".to_owned(),
-        (GateStatus::Open, Some(deadline)) if deadline <= now => "now".to_owned(),
         (GateStatus::Open, Some(deadline)) => format_duration(deadline.duration_since(now)),
         (GateStatus::Answered, _) => "answered".to_owned(),
         (GateStatus::Expired, _) => "expired".to_owned(),

@@ -1,7 +1,7 @@
-//! A worker inside the process of a command, which drives runs while the command does its other
-//! work.
+//! A worker inside the process of a command, which drives the command's run while the command does
+//! its other work.
 //!
-//! Invariant: the worker is always stopped and awaited.
+//! Invariants: the worker is always stopped and awaited; it drives one run and its tree, no others.
 
 use std::sync::Arc;
 
@@ -34,17 +34,16 @@ pub(crate) struct LocalWorker {
 }
 
 impl LocalWorker {
-    /// Starts a worker on the project's store. The worker also serves the inbox of this run if the
-    /// settings do not list that inbox.
+    /// Starts a worker on the project's store that drives only the tree of this run: the run, its
+    /// root and all runs that the root has started.
     pub(crate) async fn start(runtime: &ProjectRuntime, run: RunId) -> anyhow::Result<Self> {
         let mut options = worker_options(&runtime.config).map_err(|bad| {
             CliError::usage_error(format!("[worker] inboxes is invalid: {bad}"))
                 .with_hint("see where it is set", "longhaul config show --origin")
         })?;
-        let row = runtime.longhaul.run_row(run).await?;
-        if !options.inboxes.contains(&row.inbox) {
-            options.inboxes.insert(0, row.inbox);
-        }
+        // Without inboxes, nobody takes this worker for one that drives other runs.
+        options.inboxes.clear();
+        options.only_tree = Some(runtime.longhaul.run_row(run).await?.root);
         let stop = Shutdown::new();
         let worker = Worker::new(runtime.longhaul.services(), options);
         #[expect(clippy::disallowed_methods, reason = "owned here and awaited in `stop`")]

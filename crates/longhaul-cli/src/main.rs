@@ -26,6 +26,7 @@ mod parent_watch;
 mod caller_name;
 mod environment;
 mod follow;
+mod followed_run;
 mod form_prompt;
 mod format;
 mod gates;

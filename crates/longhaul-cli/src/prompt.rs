@@ -6,7 +6,9 @@ use std::io::BufRead as _;
 use longhaul_api::gate::GateView;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::gate::{Answer, GateDecision, GateKind, has_unanswerable_tag};
+use longhaul_core::policy::gate::{
+    Answer, GateDecision, GateKind, GateStatus, has_unanswerable_tag,
+};
 use tokio::sync::mpsc;
 
 use crate::answer::new_answer;
@@ -27,6 +29,17 @@ pub(crate) enum PromptInput {
     Empty,
 }
 
+/// What the prompt asks for, which decides the meaning of plain text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PromptMode {
+    /// A decision about a gate. Plain text means nothing.
+    Decision,
+    /// The answer to a question.
+    Question,
+    /// A message to a run that is open for messages.
+    Message,
+}
+
 /// The prompt at the terminal of a followed run.
 #[derive(Debug)]
 pub(crate) struct TerminalPrompt {
@@ -34,8 +47,7 @@ pub(crate) struct TerminalPrompt {
     lines: Option<mpsc::Receiver<String>>,
     /// Id of the gate that was printed last.
     shown_gate: Option<GateId>,
-    /// True if the shown gate is a question, so that plain text is the answer to it.
-    is_question: bool,
+    mode: PromptMode,
     /// Form of the shown gate, as far as it is filled in. `None` if the gate has no form.
     form: Option<FormPrompt>,
 }
@@ -45,7 +57,7 @@ impl TerminalPrompt {
     pub(crate) fn new(unattended: bool) -> Self {
         let is_attended = !unattended && output::is_interactive();
         let lines = is_attended.then(spawn_stdin_reader);
-        Self { lines, shown_gate: None, is_question: false, form: None }
+        Self { lines, shown_gate: None, mode: PromptMode::Decision, form: None }
     }
 
     /// Returns whether a person can be asked at the terminal.
@@ -66,7 +78,8 @@ impl TerminalPrompt {
             return Ok(());
         }
         self.shown_gate = Some(gate.id);
-        self.is_question = matches!(gate.kind, GateKind::Question | GateKind::Blocked);
+        let is_question = matches!(gate.kind, GateKind::Question | GateKind::Blocked);
+        self.mode = if is_question { PromptMode::Question } else { PromptMode::Decision };
         self.form = FormPrompt::for_gate(&gate);
         for line in short_gate_card(&gate) {
             output::eprint_line(&format!("          {line}"));
@@ -80,13 +93,13 @@ impl TerminalPrompt {
                 output::eprint_line("          w why · d detach");
             }
         } else if self.is_interactive() {
-            output::eprint_line(if self.is_question {
+            output::eprint_line(if is_question {
                 "          type the answer, or: r reject · w why · d detach"
             } else {
                 "          a approve · r [note] reject · s TEXT steer · w why · d detach"
             });
             self.print_form_question();
-        } else if self.is_question {
+        } else if is_question {
             let command = answer_command(&gate);
             output::eprint_line(&format!("          answer the question:  {command}"));
         } else {
@@ -95,6 +108,12 @@ impl TerminalPrompt {
             ));
         }
         Ok(())
+    }
+
+    /// Asks for a message to a run that is open for messages.
+    pub(crate) fn show_message_prompt(&mut self) {
+        self.mode = PromptMode::Message;
+        output::eprint_line("          type a message · w why · d detach");
     }
 
     /// Forgets which gate was printed last, so that the gate is printed again.
@@ -113,7 +132,7 @@ impl TerminalPrompt {
                 self.lines = None;
                 return PromptInput::Detach;
             };
-            match parse_prompt_line(line.trim(), self.is_question) {
+            match parse_prompt_line(line.trim(), self.mode) {
                 PromptInput::Text(_) | PromptInput::Empty if self.form.is_some() => {
                     if let Some(answer) = self.enter_form_line(&line) {
                         return PromptInput::Text(answer);
@@ -155,13 +174,17 @@ impl TerminalPrompt {
         let (decision, note) = match (input, &gate) {
             (PromptInput::Approve, Some(_)) => (GateDecision::Approve, None),
             (PromptInput::Reject(note), Some(_)) => (GateDecision::Reject, note),
-            (PromptInput::Text(text), Some(_)) if self.is_question => {
+            (PromptInput::Text(text), Some(_)) if self.mode == PromptMode::Question => {
                 (GateDecision::Answer(text), None)
             }
             (PromptInput::Text(text), _) => {
                 let steered = client.steer_run(run, text, SteerDelivery::AfterBatch);
                 steered.await?;
-                output::eprint_line("          message queued; delivered when the run continues");
+                if self.mode != PromptMode::Message {
+                    output::eprint_line(
+                        "          message queued; delivered when the run continues",
+                    );
+                }
                 return Ok(());
             }
             (PromptInput::Why, _) => {
@@ -189,23 +212,26 @@ pub(crate) async fn oldest_open_gate(
     client: &RunClient,
     run: RunId,
 ) -> anyhow::Result<Option<GateView>> {
-    Ok(client.list_open_gates(run).await?.pop())
+    let mut gates = client.list_open_gates(run).await?;
+    gates.retain(|gate| gate.status == GateStatus::Open);
+    Ok(gates.pop())
 }
 
-fn parse_prompt_line(line: &str, is_question: bool) -> PromptInput {
+fn parse_prompt_line(line: &str, mode: PromptMode) -> PromptInput {
+    use PromptMode::{Decision, Message, Question};
     let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
     let rest = rest.trim();
     let note = (!rest.is_empty()).then(|| rest.to_owned());
-    match (command, is_question) {
+    match (command, mode) {
         ("", _) => PromptInput::Empty,
-        ("a" | "approve" | "y" | "yes", false) => PromptInput::Approve,
-        ("r" | "reject", _) => PromptInput::Reject(note),
-        ("n" | "no", false) => PromptInput::Reject(note),
-        ("s" | "steer", false) if note.is_some() => PromptInput::Text(rest.to_owned()),
+        ("a" | "approve" | "y" | "yes", Decision) => PromptInput::Approve,
+        ("r" | "reject", Decision | Question) => PromptInput::Reject(note),
+        ("n" | "no", Decision) => PromptInput::Reject(note),
+        ("s" | "steer", Decision) if note.is_some() => PromptInput::Text(rest.to_owned()),
         ("w" | "why", _) if note.is_none() => PromptInput::Why,
         ("d" | "detach", _) if note.is_none() => PromptInput::Detach,
-        (_, true) => PromptInput::Text(line.to_owned()),
-        (_, false) => PromptInput::Empty,
+        (_, Question | Message) => PromptInput::Text(line.to_owned()),
+        (_, Decision) => PromptInput::Empty,
     }
 }
 
@@ -230,17 +256,21 @@ mod tests {
     #[test]
     fn prompt_lines_parse_to_commands_or_text() {
         let text_input = |text: &str| PromptInput::Text(text.to_owned());
-        for (line, question, expected) in [
-            ("a", false, PromptInput::Approve),
-            ("r not now", false, PromptInput::Reject(Some("not now".into()))),
-            ("s keep the old name", false, text_input("keep the old name")),
-            ("go left", true, text_input("go left")),
-            ("a", true, text_input("a")),
-            ("w", true, PromptInput::Why),
-            ("what?", false, PromptInput::Empty),
-            ("", true, PromptInput::Empty),
+        use PromptMode::{Decision, Message, Question};
+        for (line, mode, expected) in [
+            ("a", Decision, PromptInput::Approve),
+            ("r not now", Decision, PromptInput::Reject(Some("not now".into()))),
+            ("r not now", Message, text_input("r not now")),
+            ("s keep the old name", Decision, text_input("keep the old name")),
+            ("go left", Question, text_input("go left")),
+            ("go left", Message, text_input("go left")),
+            ("a", Question, text_input("a")),
+            ("w", Question, PromptInput::Why),
+            ("d", Message, PromptInput::Detach),
+            ("what?", Decision, PromptInput::Empty),
+            ("", Message, PromptInput::Empty),
         ] {
-            assert_eq!(parse_prompt_line(line, question), expected, "{line} {question}");
+            assert_eq!(parse_prompt_line(line, mode), expected, "{line} {mode:?}");
         }
     }
 }

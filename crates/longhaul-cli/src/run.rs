@@ -1,25 +1,23 @@
 //! `longhaul run`: submits a task and follows its run to the end; drives the run if no worker is
 //! running.
 //!
-//! Invariant: the exit code is 0 only if the run completed.
+//! Invariant: the exit code is 0 only if the run completed, or has a result and stays open for
+//! messages.
 
 use clap::Args;
 use longhaul::agents::loaded_agents::LoadedAgents;
-use longhaul::assemble::ProjectRuntime;
 use longhaul::config::process_env::ProcessEnv;
-use longhaul_core::id::{RunId, Seq};
-use longhaul_core::time::{Clock as _, Millis};
-use longhaul_engine::clock::SystemClock;
+use longhaul_core::id::Seq;
+use longhaul_core::time::Millis;
 
 use crate::client::RunClient;
 use crate::client::connect::{connect_or_create_store, find_named_or_local_server};
-use crate::ephemeral::{self, EphemeralArgs};
-use crate::event_printer::format_time_of_day;
+use crate::ephemeral::EphemeralArgs;
 use crate::exit::Exit;
-use crate::follow::{FinalOutputFormat, FollowOptions, FollowOutcome, RunFollower};
+use crate::follow::{FinalOutputFormat, FollowOptions};
+use crate::followed_run::FollowedRun;
 use crate::format::parse_duration;
 use crate::interrupts::InterruptListener;
-use crate::local_worker::LocalWorker;
 use crate::record_replay::{CassetteArgs, record_without_driving_error};
 use crate::store_access::open_as_driver_or_observer;
 use crate::submit::prepare_task;
@@ -36,6 +34,9 @@ const EXAMPLES: &str = "Examples:
   longhaul run writer \"...\" --ephemeral         keep nothing: no store, no journal, no lock
   longhaul run writer \"...\" --no-input --json   for scripts: one JSON object, exit 3 if a person is needed
 
+The command drives its own run, with the runs that it starts, and no others: `longhaul worker`,
+`dev` and `serve` drive all. Without a terminal it exits with 3 when a person is needed.
+
 Exit codes: 0 completed, 1 failed, 2 usage, 3 waits for a person, 4 stopped by a limit,
 5 busy, 6 not allowed, 7 cancelled, 124 --timeout passed, 130 detached";
 
@@ -47,6 +48,10 @@ pub(crate) struct RunTaskCommand {
     task: TaskArgs,
     #[command(flatten)]
     follow: FollowArgs,
+    /// If nobody can be asked at a terminal, wait until a person answers elsewhere, instead of
+    /// exiting with 3
+    #[arg(long, conflicts_with_all = ["no_input", "ephemeral"])]
+    wait: bool,
     #[command(flatten)]
     record_replay: CassetteArgs,
     #[command(flatten)]
@@ -99,6 +104,15 @@ impl FollowArgs {
 }
 
 impl RunTaskCommand {
+    /// Returns the options for following the run. If nobody can be asked, following stops when a
+    /// person is needed, unless `--wait` is set.
+    fn follow_options(&self) -> FollowOptions {
+        let mut options = self.follow.follow_options();
+        let can_ask = !options.silent && output::is_interactive();
+        options.stop_at_person |= !can_ask && !self.wait;
+        options
+    }
+
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let timeout = self.follow.timeout;
         if self.ephemeral.is_enabled() {
@@ -121,7 +135,7 @@ impl RunTaskCommand {
         let mut prepared = prepare_task(&task_args, server.as_ref(), &process_env)?;
         let agents = prepared.agents.take();
         let task = prepared.into_task_printing_notes(self.follow.quiet);
-        let options = self.follow.follow_options();
+        let options = self.follow_options();
         if let (None, Some(agents)) = (&server, &agents) {
             let unattended = options.silent || options.stop_at_person;
             self.ask_for_trust(agents, &process_env, unattended)?;
@@ -185,7 +199,7 @@ impl RunTaskCommand {
 impl RunTaskCommand {
     /// Runs the task on an in-memory store, which is lost when this command ends.
     fn run_ephemeral(&self, timeout: Option<Millis>) -> anyhow::Result<Exit> {
-        let options = FollowOptions { is_only_client: true, ..self.follow.follow_options() };
+        let options = FollowOptions { is_only_client: true, ..self.follow_options() };
         let quiet = self.follow.quiet;
         let opened = self.ephemeral.prepare_run(&self.task, &self.record_replay, quiet);
         let (runtime, task) = opened?;
@@ -207,227 +221,5 @@ impl RunTaskCommand {
             };
             followed.follow_to_end(options, interrupts).await
         })
-    }
-}
-
-/// A run that this command follows, and how the run is driven.
-pub(crate) struct FollowedRun<'a> {
-    pub(crate) client: &'a RunClient,
-    pub(crate) run: RunId,
-    pub(crate) after: Seq,
-    /// The project, if this process drives its runs. `None` means that another process drives them.
-    pub(crate) driven_runtime: Option<&'a ProjectRuntime>,
-    /// Lets this command drive the run when its driver is gone. `None` if this command drives
-    /// already or must not drive.
-    pub(crate) takeover: Option<DriverTakeover<'a>>,
-    pub(crate) timeout: Option<Millis>,
-}
-
-/// Prints the name of an MCP server whenever the run waits long for that server.
-fn print_slow_server_names(runtime: &ProjectRuntime, options: FollowOptions) {
-    if options.silent || options.as_json {
-        return;
-    }
-    runtime.mcp_tools.set_slow_server_callback(|server| {
-        let now = format_time_of_day(SystemClock.now());
-        output::eprint_line(&format!("{now}  waiting   for the MCP server `{server}` to answer"));
-    });
-}
-
-/// Why this command stopped following the run.
-enum FollowEndReason {
-    Followed(FollowOutcome),
-    /// No process drives the run any more.
-    DriverGone,
-    TimedOut,
-    Interrupted,
-}
-
-impl FollowEndReason {
-    /// Returns the exit code if this command stopped following a run that continues.
-    const fn detached_exit(&self) -> Option<Exit> {
-        match self {
-            Self::TimedOut => Some(Exit::TimedOut),
-            Self::Interrupted | Self::Followed(FollowOutcome::Detached) => Some(Exit::Interrupted),
-            Self::Followed(FollowOutcome::Ended | FollowOutcome::NeedsPerson)
-            | Self::DriverGone => None,
-        }
-    }
-}
-
-impl FollowedRun<'_> {
-    /// Follows the run, drives it if necessary, and returns the exit code.
-    pub(crate) async fn follow_to_end(
-        &self,
-        options: FollowOptions,
-        mut interrupts: InterruptListener,
-    ) -> anyhow::Result<Exit> {
-        let mut worker = None;
-        if let Some(runtime) = self.driven_runtime {
-            worker = Some(LocalWorker::start(runtime, self.run).await?);
-            print_slow_server_names(runtime, options);
-        }
-        let mut follower = RunFollower::new(self.client, self.run, self.after, options).await?;
-        let mut inherited = None;
-        let end = loop {
-            let end = tokio::select! {
-                biased;
-                end = self.wait_for_follow_end(&mut follower, &mut worker) => end,
-                () = interrupts.next_signal() => Ok(FollowEndReason::Interrupted),
-            };
-            let (Ok(FollowEndReason::DriverGone), Some(takeover)) = (&end, self.takeover) else {
-                break end;
-            };
-            if let Some(runtime) = takeover.try_take_over_driving(options.silent)? {
-                print_slow_server_names(&runtime, options);
-                worker = Some(LocalWorker::start(&runtime, self.run).await?);
-                inherited = Some(runtime);
-            }
-        };
-        let drives = inherited.as_ref().or(self.driven_runtime);
-        // The result is printed before the worker stops, because stopping may wait for other runs.
-        let is_over = matches!(end, Ok(FollowEndReason::Followed(FollowOutcome::Ended)));
-        if is_over {
-            self.print_final_output(options.final_output).await?;
-        }
-        match worker {
-            Some(worker) if options.is_only_client => worker.abort().await?,
-            Some(worker) => worker.stop(&mut interrupts).await?,
-            None => {}
-        }
-        let end = end?;
-        if !is_over {
-            let printed = self.print_final_output(options.final_output).await;
-            // When detaching, an unreachable server is only reported.
-            match (printed, end.detached_exit()) {
-                (Err(error), Some(exit)) => {
-                    output::print_error(&error);
-                    return Ok(exit);
-                }
-                (printed, _) => printed?,
-            }
-        }
-        self.report_follow_end(end, options, drives).await
-    }
-
-    /// Prints the run's final output to stdout, in the given format.
-    async fn print_final_output(&self, format: FinalOutputFormat) -> anyhow::Result<()> {
-        let view = self.client.get_run(self.run).await?;
-        match (format, &view.output) {
-            (FinalOutputFormat::Json, _) => output::print_json(&view),
-            (FinalOutputFormat::Text, Some(output)) => output::print_untrusted_text(&output.text),
-            (FinalOutputFormat::Text, None) | (FinalOutputFormat::Nothing, _) => Ok(()),
-        }
-    }
-
-    /// Prints why following the run ended, and returns the exit code.
-    async fn report_follow_end(
-        &self,
-        end: FollowEndReason,
-        options: FollowOptions,
-        driven_runtime: Option<&ProjectRuntime>,
-    ) -> anyhow::Result<Exit> {
-        let view = self.client.get_run(self.run).await?;
-        let run = self.run;
-        let notify = |message: String| {
-            if !options.silent {
-                output::eprint_line(&message);
-            }
-        };
-        Ok(match end {
-            FollowEndReason::Followed(FollowOutcome::Ended) | FollowEndReason::DriverGone => {
-                Exit::from_run(&view)
-            }
-            FollowEndReason::Followed(FollowOutcome::NeedsPerson) if options.is_only_client => {
-                let why = self.client.explain_run(run).await?;
-                output::eprint_line(&ephemeral::cannot_wait_message(&why.message));
-                Exit::from_run(&view)
-            }
-            FollowEndReason::Followed(FollowOutcome::NeedsPerson) => {
-                let why = self.client.explain_run(run).await?;
-                let message = format!("{run}: {}   {}", why.message, why.command);
-                match options.stop_at_person {
-                    true => notify(message),
-                    // Printed even if silent: the user did not ask to stop here.
-                    false => output::eprint_line(&message),
-                }
-                Exit::from_run(&view)
-            }
-            // The run ended while the worker stopped.
-            FollowEndReason::TimedOut
-            | FollowEndReason::Interrupted
-            | FollowEndReason::Followed(FollowOutcome::Detached)
-                if view.status.is_terminal() =>
-            {
-                Exit::from_run(&view)
-            }
-            FollowEndReason::TimedOut
-            | FollowEndReason::Followed(FollowOutcome::Detached)
-            | FollowEndReason::Interrupted
-                if options.is_only_client =>
-            {
-                notify(ephemeral::STOPPED_MESSAGE.to_owned());
-                end.detached_exit().unwrap_or(Exit::Interrupted)
-            }
-            FollowEndReason::TimedOut => {
-                notify(self.detached_message(view.status.as_str(), driven_runtime).await?);
-                Exit::TimedOut
-            }
-            FollowEndReason::Followed(FollowOutcome::Detached) | FollowEndReason::Interrupted => {
-                notify(self.detached_message(view.status.as_str(), driven_runtime).await?);
-                Exit::Interrupted
-            }
-        })
-    }
-
-    async fn wait_for_follow_end(
-        &self,
-        follower: &mut RunFollower<'_>,
-        worker: &mut Option<LocalWorker>,
-    ) -> anyhow::Result<FollowEndReason> {
-        let over = async {
-            match self.timeout {
-                Some(timeout) => SystemClock.sleep(timeout).await,
-                None => std::future::pending().await,
-            }
-        };
-        // A driver has no other driver to take over from.
-        let takeover = self.takeover.filter(|_| worker.is_none());
-        let orphaned = async {
-            match takeover {
-                Some(takeover) => takeover.wait_until_no_driver().await,
-                None => std::future::pending().await,
-            }
-        };
-        let worker_error = async {
-            match worker {
-                Some(worker) => worker.wait_for_failure().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            followed = follower.follow() => followed.map(FollowEndReason::Followed),
-            error = worker_error => Err(error),
-            left = orphaned => left.map(|()| FollowEndReason::DriverGone),
-            () = over => Ok(FollowEndReason::TimedOut),
-        }
-    }
-
-    /// Describes what happens to a run after this command has stopped following it.
-    async fn detached_message(
-        &self,
-        status: &str,
-        driven_runtime: Option<&ProjectRuntime>,
-    ) -> anyhow::Result<String> {
-        let run = self.run;
-        let Some(runtime) = driven_runtime else {
-            return Ok(format!(
-                "Detached. The run continues ({status}).   Follow again: longhaul watch {run}   Stop it: longhaul cancel {run}"
-            ));
-        };
-        let row = runtime.longhaul.run_row(run).await?;
-        let last = row.last_seq;
-        Ok(format!("The run is saved at event {last}. Continue it: longhaul watch {run}"))
     }
 }

@@ -7,8 +7,9 @@ use longhaul_core::id::Seq;
 use crate::client::RunClient;
 use crate::client::connect::{connect_or_open_store, find_named_or_local_server};
 use crate::exit::Exit;
+use crate::followed_run::FollowedRun;
 use crate::interrupts::InterruptListener;
-use crate::run::{FollowArgs, FollowedRun};
+use crate::run::FollowArgs;
 use crate::store_access::open_as_driver_or_observer;
 use crate::takeover::DriverTakeover;
 use crate::trust::confirm;
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "Examples:
   longhaul watch run_01k3qv9 --json --no-input     one line of JSON per event
   longhaul watch run_01k3qv9 --after 31            from event 32 on
 
+If no worker is running, the command drives this run, with the runs that it starts, and no others.
 The exit codes are those of `longhaul run`.";
 
 /// Arguments of `longhaul watch`.

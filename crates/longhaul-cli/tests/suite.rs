@@ -46,6 +46,7 @@ mod suite {
     mod multi_process;
     mod normalize;
     mod ollama;
+    mod own_run;
     mod parity;
     mod perception_e2e;
     mod project;
@@ -55,6 +56,7 @@ mod suite {
     mod server_harness;
     mod server_lifecycle;
     mod server_log;
+    mod sessions_cli;
     mod settings_have_effect;
     mod single_process;
     mod skills;

@@ -43,7 +43,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         context: task.context.clone(),
         turns: row.turns,
         tools_called: run.tools_called().to_vec(),
-        output: completed_run_output(run, row.usage),
+        output: output_view(run, row.usage),
         error: error_of_ended_run(run),
         usage: row.usage.into(),
         cost_usd: row.cost.map(micro_usd_to_usd),
@@ -177,12 +177,8 @@ fn min_cap(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     }
 }
 
-fn completed_run_output(run: &Run, usage: Usage) -> Option<OutputView> {
-    let Some(RunOutcome::Completed(RunOutput { text, data, confidence, artifacts, answer })) =
-        run.outcome().cloned()
-    else {
-        return None;
-    };
+fn output_view(run: &Run, usage: Usage) -> Option<OutputView> {
+    let RunOutput { text, data, confidence, artifacts, answer } = run.output()?.clone();
     Some(OutputView {
         text,
         data,

@@ -18,7 +18,7 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::run::CancelCause;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::message::Message;
-use longhaul_core::status::{RunOutcome, Status, WaitReason};
+use longhaul_core::status::{RunOutcome, RunOutput, Status, WaitReason};
 use longhaul_core::task::TaskSpec;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -194,6 +194,19 @@ impl Run {
             return Some(outcome);
         }
         None
+    }
+
+    /// Returns the output of a run that completed, or that stays open for messages. `None` means that
+    /// the run has no output.
+    pub const fn output(&self) -> Option<&RunOutput> {
+        match (&self.control.stage, &self.control.idle) {
+            (RunStage::Ended(RunOutcome::Completed(output)), _) => Some(output),
+            (
+                RunStage::Concluding(concluding),
+                Some(IdleReason::Parked { wait: WaitReason::Message(_), .. }),
+            ) => Some(&concluding.output),
+            _ => None,
+        }
     }
 
     /// Returns the number of the current attempt of the task, from 1. The attempts of the runs that

@@ -45,7 +45,8 @@ impl Gates<'_> {
             ..GateFilter::default()
         };
         let rows = self.0.list_gates(filter).await?;
-        Ok(rows.iter().map(gate_view).collect())
+        let open = rows.iter().filter(|gate| gate.status == GateStatus::Open);
+        Ok(open.map(gate_view).collect())
     }
 
     /// Returns the gate with this id, open or closed.

@@ -38,18 +38,25 @@ fn a_killed_driver_is_detected_at_once() {
 }
 
 #[test]
-fn without_a_terminal_a_wait_is_printed_with_the_command_that_helps() {
+fn without_a_terminal_a_command_ends_or_waits_with_the_command_that_helps() {
     let project = Project::new();
-    for (args, expected) in [
-        (&["run", "tidy", "milk", "--json"][..], "longhaul approve"),
-        (&["run", "tidy", "milk", "-q"], "longhaul approve"),
-        (&["run", "poor", "milk"], "longhaul resume"),
-        (&["run", "stuck", "milk", "-q"], "longhaul answer"),
+    for (args, code, expected) in [
+        (&["run", "tidy", "milk", "--json"][..], 3, "longhaul approve"),
+        (&["run", "tidy", "milk", "-q"], 3, "longhaul approve"),
+        (&["run", "poor", "milk"], 4, "longhaul resume"),
+        (&["run", "stuck", "milk", "-q"], 3, "longhaul answer"),
     ] {
-        let output = project.run_and_interrupt(args, &["--no-input would exit here"]);
-        assert_eq!(output.code, 130, "{output:?}");
+        let output = project.run(args, code);
         assert!(output.err.contains(expected), "{args:?}: {output:?}");
+        let waiting = [&[args[0], "--wait"], &args[1..]].concat();
+        for waiting in [&waiting[..], &["watch", "@last"]] {
+            let output = project.run_and_interrupt(waiting, &["--no-input would exit here"]);
+            assert_eq!(output.code, 130, "{output:?}");
+            assert!(output.err.contains(expected), "{args:?}: {output:?}");
+        }
     }
+    let both = project.run(&["run", "tidy", "milk", "--wait", "--no-input"], 2);
+    assert!(both.err.contains("cannot be used with"), "{both:?}");
 }
 
 #[test]
@@ -86,19 +93,4 @@ fn invalid_flags_are_refused_before_anything_is_created() {
         assert!(output.err.contains(expected), "{output:?}");
     }
     assert!(!project.store().exists());
-}
-
-#[test]
-fn driving_one_run_serves_only_its_inbox() {
-    let project = Project::new();
-    let within = ["--timeout", "60s"];
-    let run = ["run", "plain", "it", "--inbox", "mail"];
-    let output = project.run(&[&run[..], &within].concat(), 0);
-    assert_eq!(output.out, "Done: it\n");
-    let sent = project.json(&["submit", "plain", "it", "--inbox", "mail", "--json"]);
-    let other = project.json(&["submit", "plain", "it", "--inbox", "other", "--json"]);
-    let [sent, other] = [&sent, &other].map(|run| run["id"].as_str().unwrap());
-    project.run(&[&["watch", sent][..], &within].concat(), 0);
-    // A run in another inbox is not driven.
-    assert_eq!(project.json(&["show", other, "--json"])["status"], "pending");
 }

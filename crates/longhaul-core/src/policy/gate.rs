@@ -315,6 +315,15 @@ pub struct GateRow {
     pub answers: Vec<RecordedAnswer>,
 }
 
+impl GateRow {
+    /// Returns whether the gate is open although its deadline has passed. Such a gate takes no
+    /// answer, and a worker closes it as soon as one runs.
+    pub fn is_overdue(&self, now: Timestamp) -> bool {
+        let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
+        is_late && self.status == GateStatus::Open
+    }
+}
+
 /// An answer to a gate, with the time at which it was given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedAnswer {

@@ -117,15 +117,24 @@ pub struct ClaimRequest {
     pub inboxes: Vec<InboxName>,
     /// Task types to claim. Empty means all types.
     pub types: Vec<String>,
-    /// Runs to claim, whatever their inbox and type. Those that are no longer ready are skipped.
-    /// `None` means the first runs of the inboxes.
-    pub only: Option<Vec<RunId>>,
+    /// Runs to claim, whatever their inbox and type. Those that are not ready are skipped. `None`
+    /// means the first runs of the inboxes.
+    pub only: Option<ClaimSelection>,
     /// Maximum number of runs to claim.
     pub limit: usize,
     /// Highest event format that the worker can read.
     pub format: u32,
     /// Machine that the worker runs on, for runs that are bound to one machine.
     pub host: Option<String>,
+}
+
+/// The runs to which a claim is limited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimSelection {
+    /// The runs with these ids.
+    Runs(Vec<RunId>),
+    /// The run with this id and all its descendants.
+    Tree(RunId),
 }
 
 /// A claim, i.e. a worker's exclusive right to drive a run.

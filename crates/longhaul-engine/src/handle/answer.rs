@@ -39,15 +39,23 @@ pub enum GateAnswerOutcome {
 }
 
 impl Longhaul {
-    /// Lists the gates that match the filter, newest first.
+    /// Lists the gates that match the filter, newest first. Gates whose deadline has passed are
+    /// expired, even if no worker has closed them yet and the filter selects open gates.
     pub async fn list_gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, Error> {
-        Ok(self.services.store.list_gates(filter).await?)
+        let mut gates = self.services.store.list_gates(filter).await?;
+        if gates.iter().any(|gate| gate.status == GateStatus::Open && gate.deadline.is_some()) {
+            let now = self.store_time().await?;
+            for gate in gates.iter_mut().filter(|gate| gate.is_overdue(now)) {
+                gate.status = GateStatus::Expired;
+            }
+        }
+        Ok(gates)
     }
 
-    /// Returns the gate with this id.
+    /// Returns the gate with this id. A gate whose deadline has passed is expired.
     pub async fn get_gate(&self, gate: GateId) -> Result<GateRow, Error> {
         let filter = GateFilter { gate: Some(gate), limit: 1, ..GateFilter::default() };
-        let found = self.services.store.list_gates(filter).await?;
+        let found = self.list_gates(filter).await?;
         found.into_iter().next().ok_or(Error::GateNotFound(gate))
     }
 

@@ -41,13 +41,16 @@ impl Longhaul {
         let (folded, now) = replay_without_transcript(&self.services, run).await?;
         let mut view = run_view(&row, &folded, now);
         if start_time_reason(&row, &folded, now).is_none()
-            && let Some(reason) = self.unserved_reason(&row, workers).await?
+            && let Some(unserved) = self.unserved_reason(&row, workers).await?
         {
-            view.now = reason;
+            view.now = unserved.message;
         }
         let paused = self.paused_lanes(std::slice::from_ref(&row)).await?;
         if let Some(reason) = paused_lane_reason(&row, &paused) {
             view.now = reason;
+        }
+        if let Some(overdue) = self.explain_overdue_gate(&row).await? {
+            view.now = overdue.message;
         }
         Ok(view)
     }
@@ -68,7 +71,7 @@ impl Longhaul {
                 limit: GATES_MAX,
                 ..GateFilter::default()
             };
-            let open = self.services.store.list_gates(filter).await?;
+            let open = self.list_gates(filter).await?;
             // Gates come newest first and later ones overwrite earlier ones, so each run gets its
             // oldest open gate.
             gates.extend(open.into_iter().map(|gate| (gate.run, gate)));
@@ -78,7 +81,9 @@ impl Longhaul {
         let mut runs = Vec::with_capacity(rows.len());
         for row in &rows {
             let unserved = self.unserved_reason(row, &mut workers).await?;
-            let reason = unserved.or_else(|| paused_lane_reason(row, &paused));
+            let reason = unserved
+                .map(|unserved| unserved.message)
+                .or_else(|| paused_lane_reason(row, &paused));
             let now = reason.unwrap_or_else(|| current_activity_text(row, gates.get(&row.id)));
             runs.push(RunBriefView::new(row, now));
         }
@@ -147,22 +152,45 @@ impl Longhaul {
     /// Explains why a run has its current status, and what to do next.
     pub async fn explain_run(&self, run: RunId) -> Result<RunExplanation, Error> {
         let (folded, now) = replay_without_transcript(&self.services, run).await?;
-        let mut explanation = explain_run_state(&folded);
         let row = self.run_row(run).await?;
-        if let Some(message) = self.unserved_reason(&row, &mut None).await? {
-            // Only the settings of the worker help, and no command changes them.
-            explanation = StateExplanation { message, command: String::new() };
+        let start_time = start_time_reason(&row, &folded, now);
+        let mut special = None;
+        if start_time.is_none() {
+            special = self.explain_unstarted_run(&row).await?;
         }
-        // Waiting for a lane, a batch or a start time is recorded only in the row.
-        let queued = start_time_reason(&row, &folded, now).or_else(|| queue_reason(&row));
-        let mut message = queued.unwrap_or(explanation.message);
-        let mut command = explanation.command;
-        let paused = self.paused_lanes(std::slice::from_ref(&row)).await?;
-        if let (Some(reason), Some(lane)) = (paused_lane_reason(&row, &paused), &row.lane) {
-            message = reason;
-            command = format!("longhaul lanes resume {lane}");
+        if special.is_none() {
+            special = self.explain_overdue_gate(&row).await?;
         }
+        let StateExplanation { message, command } = match special {
+            Some(special) => special,
+            None => {
+                let explanation = explain_run_state(&folded);
+                // Waiting for a lane, a batch or a start time is recorded only in the row.
+                let queued = start_time.or_else(|| queue_reason(&row));
+                let message = queued.unwrap_or(explanation.message);
+                StateExplanation { message, command: explanation.command }
+            }
+        };
         Ok(RunExplanation { run, status: row.status, reason: row.reason, message, command })
+    }
+
+    /// Explains that a run waits at a gate whose deadline has passed. Returns `None` if it does not.
+    async fn explain_overdue_gate(&self, row: &RunRow) -> Result<Option<StateExplanation>, Error> {
+        if !matches!(row.status, Status::Waiting | Status::Blocked) {
+            return Ok(None);
+        }
+        let filter = GateFilter {
+            run: Some(row.id),
+            status: Some(GateStatus::Open),
+            limit: GATES_MAX,
+            ..GateFilter::default()
+        };
+        let gates = self.list_gates(filter).await?;
+        let overdue = gates.iter().find(|gate| gate.status == GateStatus::Expired);
+        Ok(overdue.map(|gate| StateExplanation {
+            message: format!("{} has expired; a worker closes it and continues.", gate.spec.id),
+            command: format!("longhaul watch {}", row.id),
+        }))
     }
 
     /// Reads at most `limit` entries of a run's journal after a sequence number.
@@ -196,6 +224,9 @@ fn paused_lane_reason(row: &RunRow, paused: &BTreeSet<LaneKey>) -> Option<String
 /// Returns a few words about what a run does now, for lists of runs.
 fn current_activity_text(row: &RunRow, gate: Option<&GateRow>) -> String {
     match (row.status, gate) {
+        (Status::Waiting | Status::Blocked, Some(gate)) if gate.status == GateStatus::Expired => {
+            "its gate has expired".to_owned()
+        }
         (Status::Waiting | Status::Blocked, Some(gate)) => gate.spec.ask.clone(),
         (Status::Pending | Status::Waiting, None) => {
             queue_reason(row).unwrap_or_else(|| match row.reason.as_deref() {

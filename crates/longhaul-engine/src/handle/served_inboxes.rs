@@ -1,11 +1,13 @@
-//! Which inboxes the live workers serve, and explanations of runs whose inbox no worker serves.
+//! Which inboxes the live workers serve, and explanations of queued runs that no worker starts.
 
-use longhaul_core::id::InboxName;
+use longhaul_core::id::{InboxName, LaneKey, RunId};
 use longhaul_core::port::records::WorkerRow;
 use longhaul_core::port::store::{RunRow, WorkerLiveness};
+use longhaul_run::explain::StateExplanation;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
+use crate::run_session::replay_without_transcript;
 
 /// The live workers of a store, each with the inboxes and types that it serves.
 #[derive(Debug)]
@@ -23,13 +25,58 @@ impl Longhaul {
         Ok(LiveWorkers(workers))
     }
 
+    /// Explains why no worker will start a queued run: no live worker takes the run or the run
+    /// before it in its lane or batch, or its lane is paused. `None` if nothing prevents the start,
+    /// or the run is not queued.
+    pub async fn explain_unstarted_run(
+        &self,
+        row: &RunRow,
+    ) -> Result<Option<StateExplanation>, Error> {
+        let (before, place) = match (row.reason.as_deref(), &row.lane) {
+            (Some("lane"), Some(lane)) => {
+                let state = self.lane(lane).await?;
+                if state.paused {
+                    return Ok(Some(paused_lane_explanation(lane)));
+                }
+                (state.head, format!("the lane `{lane}`"))
+            }
+            (Some("batch"), _) => (self.run_before_in_batch(row.id).await?, "its batch".to_owned()),
+            _ => return self.unserved_reason(row, &mut None).await,
+        };
+        let Some(before) = before else { return Ok(None) };
+        let before = self.run_row(before).await?;
+        if before.status.is_terminal() || self.is_driven(&before).await? {
+            return Ok(None);
+        }
+        let before = before.id;
+        Ok(Some(StateExplanation {
+            message: format!(
+                "The run waits for {before}, which is before it in {place} and which no worker \
+                 drives."
+            ),
+            command: format!("longhaul watch {before}"),
+        }))
+    }
+
+    async fn run_before_in_batch(&self, run: RunId) -> Result<Option<RunId>, Error> {
+        let (folded, _) = replay_without_transcript(&self.services, run).await?;
+        let Some(batch) = folded.task().batch else { return Ok(None) };
+        let runs = self.services.records.batch_runs(batch.id).await?;
+        Ok(runs.into_iter().take_while(|other| *other != run).last())
+    }
+
+    /// Returns whether a worker has claimed the run, or will claim it when it is ready.
+    async fn is_driven(&self, row: &RunRow) -> Result<bool, Error> {
+        Ok(row.worker.is_some() || self.live_workers().await?.take(row))
+    }
+
     /// Explains that workers run, but none of them takes this run. Returns `None` if one does.
     /// `workers` are the live workers, if they were read before.
     pub(super) async fn unserved_reason(
         &self,
         row: &RunRow,
         workers: &mut Option<LiveWorkers>,
-    ) -> Result<Option<String>, Error> {
+    ) -> Result<Option<StateExplanation>, Error> {
         // Whether a run is in the queue, for the first time or again.
         if row.reason.as_deref() != Some("worker") {
             return Ok(None);
@@ -58,32 +105,58 @@ impl LiveWorkers {
         self.0.iter().filter(move |worker| worker.inboxes.iter().any(serves))
     }
 
-    fn unserved_reason(&self, row: &RunRow) -> Option<String> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let inbox = &row.inbox;
-        let mut serving = self.serving(inbox.as_str()).peekable();
-        if serving.peek().is_none() {
-            return Some(format!(
-                "No worker serves the inbox `{inbox}`: add it to `[worker] inboxes` in \
-                 longhaul.toml, or to the `--inbox` options of the worker, and restart the worker."
-            ));
-        }
-        let takes = |worker: &WorkerRow| {
+    /// Returns whether a worker claims this run from its inbox.
+    fn take(&self, row: &RunRow) -> bool {
+        self.serving(row.inbox.as_str()).any(|worker| {
             worker.types.is_empty()
                 || row.kind.as_ref().is_some_and(|kind| worker.types.contains(kind))
-        };
-        if serving.any(takes) {
+        })
+    }
+
+    fn unserved_reason(&self, row: &RunRow) -> Option<StateExplanation> {
+        if self.0.is_empty() || self.take(row) {
             return None;
         }
-        let what = match &row.kind {
-            Some(kind) => format!("tasks of the type `{kind}`"),
-            None => "tasks without a type".to_owned(),
+        // Only `run` and `watch` start workers without an inbox.
+        if self.0.iter().all(|worker| worker.inboxes.is_empty()) {
+            return Some(StateExplanation {
+                message: "The store is driven by a command that drives only its own run. This run \
+                          can start when that command ends."
+                    .to_owned(),
+                command: format!("longhaul watch {}", row.id),
+            });
+        }
+        let inbox = &row.inbox;
+        let message = match (self.serve(inbox.as_str()), &row.kind) {
+            (false, _) => format!(
+                "No worker serves the inbox `{inbox}`: add it to `[worker] inboxes` in \
+                 longhaul.toml, or to the `--inbox` options of the worker, and restart the worker."
+            ),
+            (true, Some(kind)) => format!(
+                "The workers of the inbox `{inbox}` do not take tasks of the type `{kind}`: restart \
+                 one with another `--type`, or without it."
+            ),
+            (true, None) => format!(
+                "The workers of the inbox `{inbox}` do not take tasks without a type: restart one \
+                 without `--type`."
+            ),
         };
-        Some(format!(
-            "The workers of the inbox `{inbox}` do not take {what}: restart one with another \
-             `--type`, or without it."
-        ))
+        Some(StateExplanation { message, command: worker_command(row) })
     }
+}
+
+fn paused_lane_explanation(lane: &LaneKey) -> StateExplanation {
+    StateExplanation {
+        message: format!("The lane `{lane}` is paused."),
+        command: format!("longhaul lanes resume {lane}"),
+    }
+}
+
+/// Returns the command that starts a worker for this run. A name that a shell would interpret is
+/// left to the reader.
+fn worker_command(row: &RunRow) -> String {
+    let inbox = row.inbox.as_str();
+    let is_plain =
+        inbox.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
+    format!("longhaul worker --inbox {}", if is_plain { inbox } else { "NAME" })
 }

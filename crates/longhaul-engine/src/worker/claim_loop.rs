@@ -2,7 +2,7 @@
 
 use longhaul_core::event::EVENT_FORMAT;
 use longhaul_core::port::queue::PeekRequest;
-use longhaul_core::port::store::{Claim, ClaimRequest, StoreError};
+use longhaul_core::port::store::{Claim, ClaimRequest, ClaimSelection, StoreError};
 use longhaul_core::port::tool::ClaimId;
 use longhaul_core::time::Millis;
 
@@ -140,7 +140,7 @@ impl ClaimLoop<'_> {
             Ok::<_, Error>((may_begin, accepted))
         };
         // Only this wait may be cancelled: a claim that was sent must be completed.
-        let (may_begin, only) = tokio::select! {
+        let (may_begin, accepted_runs) = tokio::select! {
             biased;
             () = self.shutdown.wait_for_drain() => (false, None),
             prepared = prepare => prepared?,
@@ -148,7 +148,7 @@ impl ClaimLoop<'_> {
         if !may_begin {
             return Ok(ClaimOutcome::Nothing);
         }
-        let accepted = only.as_ref().map(Vec::len);
+        let accepted = accepted_runs.as_ref().map(Vec::len);
         if let Some(filtered) = &self.filtered {
             self.heartbeats.set_claiming(!filtered.is_blocked());
             if accepted == Some(0) {
@@ -156,6 +156,10 @@ impl ClaimLoop<'_> {
                 return Ok(if is_blocked { ClaimOutcome::Nothing } else { ClaimOutcome::Empty });
             }
         }
+        let only = match accepted_runs {
+            Some(runs) => Some(ClaimSelection::Runs(runs)),
+            None => self.options.only_tree.map(ClaimSelection::Tree),
+        };
         let request = ClaimRequest {
             worker: identity.worker,
             inboxes,

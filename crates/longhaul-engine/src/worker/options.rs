@@ -1,6 +1,6 @@
 //! Options with which a worker is started.
 
-use longhaul_core::id::InboxName;
+use longhaul_core::id::{InboxName, RunId};
 use longhaul_core::time::Millis;
 
 use crate::sweep::Retention;
@@ -13,6 +13,9 @@ const CRASH_LIMIT: u32 = 3;
 pub struct WorkerOptions {
     /// Inboxes from which the worker claims runs, in this order.
     pub inboxes: Vec<InboxName>,
+    /// Root of the only tree of runs that the worker claims, whatever their inbox and type. `None`
+    /// means all runs of the inboxes.
+    pub only_tree: Option<RunId>,
     /// Types of the tasks whose runs the worker claims. An empty list means all types.
     pub types: Vec<String>,
     /// Maximum number of runs that the worker drives concurrently.
@@ -39,6 +42,7 @@ impl WorkerOptions {
     pub fn new(inbox: InboxName) -> Self {
         Self {
             inboxes: vec![inbox],
+            only_tree: None,
             types: Vec::new(),
             concurrency: 256,
             lease: Millis::from_secs(15),

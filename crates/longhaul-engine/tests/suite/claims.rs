@@ -123,6 +123,26 @@ async fn a_worker_claims_only_its_types() {
 }
 
 #[tokio::test]
+async fn a_worker_of_one_tree_claims_no_other_run() {
+    let mut engine = engine_with([FakeReply::Text("done")]).build();
+    let other = submit(&engine, |_| {}).await;
+    let own = submit(&engine, |task| task.inbox = Some(inbox("mail"))).await;
+    let log = Arc::<ClaimLog>::default();
+    start(&mut engine, &log, None, |options| {
+        options.inboxes.clear();
+        options.only_tree = Some(own);
+    });
+    engine.ended(own).await;
+    log.emptied(1).await;
+    assert_eq!(log.claimed(), [own]);
+    let why = engine.longhaul.explain_run(other).await.unwrap();
+    assert!(why.message.contains("drives only its own run"), "{}", why.message);
+    assert_eq!(why.command, format!("longhaul watch {other}"));
+    let row = engine.longhaul.run_row(other).await.unwrap();
+    assert!(engine.longhaul.explain_unstarted_run(&row).await.unwrap().is_some());
+}
+
+#[tokio::test]
 async fn a_filter_finds_the_accepted_run_behind_many_refused_ones() {
     let mut engine = engine_with([FakeReply::Text("done")]).build();
     let mut refused = Vec::new();

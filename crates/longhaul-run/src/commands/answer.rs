@@ -53,9 +53,8 @@ pub(super) fn decide_gate_answer(
 
 fn check_gate_open(gate: &GateRow, ctx: DecideContext) -> Result<(), Rejection> {
     let id = gate.spec.id;
-    let is_late = gate.deadline.is_some_and(|deadline| deadline <= ctx.now);
     match gate.status {
-        GateStatus::Open if !is_late => Ok(()),
+        GateStatus::Open if !gate.is_overdue(ctx.now) => Ok(()),
         GateStatus::Open | GateStatus::Expired => Err(Rejection::GateExpired(id)),
         status @ (GateStatus::Answered | GateStatus::Withdrawn) => {
             let by = gate.answers.last();

@@ -104,7 +104,8 @@ async fn overview_page(app: &App, caller: &str, headers: &HeaderMap) -> Result<R
         limit: COUNTED_MAX,
         ..RunFilter::default()
     };
-    let open = longhaul.list_gates(open).await?.len();
+    let open = longhaul.list_gates(open).await?;
+    let open = open.iter().filter(|gate| gate.status == GateStatus::Open).count();
     let working = longhaul.list_brief_runs(working).await?.len();
     let base = request_base_url(headers);
     let lines = [

@@ -10,7 +10,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::run::RunClaimed;
 use longhaul_core::id::{Epoch, InboxName, RunId, Seq};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
-use longhaul_core::port::store::{Claim, ClaimRequest, WorkerLiveness};
+use longhaul_core::port::store::{Claim, ClaimRequest, ClaimSelection, WorkerLiveness};
 use rusqlite::{Row, params};
 
 use crate::sqlite::column::{LEASED, count_to_column, get_u64, limit_to_column, liveness_code};
@@ -42,6 +42,13 @@ pub(crate) const SELECT_READY_RUN: &str =
        FROM ready q CROSS JOIN run_head h ON h.run = q.run
       WHERE q.run = ?1 AND h.state = 0 AND h.format <= ?2 AND (q.host IS NULL OR q.host = ?3)";
 
+/// Selects the ready runs of a tree, the oldest first.
+pub(crate) const SELECT_READY_IN_TREE: &str =
+    "SELECT q.run, q.inbox, q.rank, q.sort_key, h.epoch, h.last_seq
+       FROM run t CROSS JOIN ready q ON q.run = t.id CROSS JOIN run_head h ON h.run = q.run
+      WHERE t.root = ?1 AND h.state = 0 AND h.format <= ?2 AND (q.host IS NULL OR q.host = ?3)
+      ORDER BY t.id LIMIT ?4";
+
 /// Claims ready runs for a worker, from each inbox the same number, and returns the claims.
 pub(crate) fn claim_runs(
     tx: &Tx<'_>,
@@ -51,7 +58,8 @@ pub(crate) fn claim_runs(
         return Ok(CommandOutcome::Silent(Vec::new()));
     }
     let claimed = match &request.only {
-        Some(runs) => claim_given_runs(tx, request, runs)?,
+        Some(ClaimSelection::Runs(runs)) => claim_given_runs(tx, request, runs)?,
+        Some(ClaimSelection::Tree(root)) => claim_tree(tx, request, *root)?,
         None => claim_from_inboxes(tx, request)?,
     };
     Ok(if claimed.is_empty() {
@@ -77,6 +85,17 @@ fn claim_given_runs(
         }
     }
     Ok(claimed)
+}
+
+fn claim_tree(
+    tx: &Tx<'_>,
+    request: &ClaimRequest,
+    root: RunId,
+) -> Result<Vec<Claim>, CommandError> {
+    let limit = limit_to_column(request.limit);
+    let wanted = params![root.bytes(), request.format, request.host, limit];
+    let ready = tx.query_all(SELECT_READY_IN_TREE, wanted, ready_run_from_row)?;
+    ready.into_iter().map(|ready| claim_run(tx, request, ready)).collect()
 }
 
 /// Claims an equal share from each inbox, until the limit is reached or all inboxes are exhausted.

@@ -8,7 +8,9 @@ use rusqlite::Connection;
 
 use crate::sqlite::api_key::SELECT_KEY;
 use crate::sqlite::append::UPDATE_HEAD_AS_DRIVER;
-use crate::sqlite::claim::{SELECT_READY, SELECT_READY_OF_TYPE, SELECT_READY_RUN};
+use crate::sqlite::claim::{
+    SELECT_READY, SELECT_READY_IN_TREE, SELECT_READY_OF_TYPE, SELECT_READY_RUN,
+};
 use crate::sqlite::global_log::{
     SELECT_ALL_AFTER, SELECT_CHANGED_AFTER, SELECT_LAST_GLOBAL_SEQ, SELECT_LAST_WRITTEN_RUN,
 };
@@ -48,7 +50,10 @@ fn a_claim_uses_the_queue_index() {
     let of_type =
         "SEARCH q USING INDEX ready_kind (inbox=? AND kind=? AND (rank,sort_key,run)>(?,?,?))";
     check_query_plan(SELECT_READY_OF_TYPE, &[of_type, head]);
-    check_query_plan(SELECT_READY_RUN, &["SEARCH q USING INDEX ready_run (run=?)", head]);
+    let ready_run = "SEARCH q USING INDEX ready_run (run=?)";
+    check_query_plan(SELECT_READY_RUN, &[ready_run, head]);
+    let tree = "SEARCH t USING COVERING INDEX run_tree (root=?)";
+    check_query_plan(SELECT_READY_IN_TREE, &[tree, ready_run, head]);
 }
 
 #[test]

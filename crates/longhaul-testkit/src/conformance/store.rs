@@ -82,6 +82,7 @@ macro_rules! each_store_check {
                 several_types_are_claimed_in_queue_order
                 a_peek_lists_ready_runs_in_pages
                 given_runs_are_claimed_if_they_are_ready
+                a_tree_is_claimed_without_other_runs
                 claims_filter_by_type
                 claims_filter_by_format
                 workers_that_are_not_live_claim_nothing

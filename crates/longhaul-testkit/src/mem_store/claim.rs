@@ -9,7 +9,7 @@ use longhaul_core::event::run::RunClaimed;
 use longhaul_core::id::{Epoch, InboxName, RunId, WorkerId};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::store::{
-    Claim, ClaimRequest, Heartbeat, HeartbeatAck, StoreError, WorkerLiveness,
+    Claim, ClaimRequest, ClaimSelection, Heartbeat, HeartbeatAck, StoreError, WorkerLiveness,
 };
 use longhaul_core::time::Timestamp;
 
@@ -25,12 +25,8 @@ impl Tx<'_> {
         if !is_live {
             return Ok(Vec::new());
         }
-        if let Some(runs) = &request.only {
-            let is_ready = |run: &RunId| {
-                let head = self.tables.heads.get(run);
-                head.is_some_and(|head| head.state == State::Ready && head.format <= request.format)
-            };
-            let ready: BTreeSet<RunId> = runs.iter().copied().filter(is_ready).collect();
+        if let Some(selection) = &request.only {
+            let ready = self.ready_runs_of_selection(selection, request.format);
             return self.claim_all(ready.into_iter().take(request.limit), request.worker);
         }
         let mut claimed = Vec::new();
@@ -58,6 +54,21 @@ impl Tx<'_> {
             inboxes = not_exhausted;
         }
         Ok(claimed)
+    }
+
+    fn ready_runs_of_selection(&self, selection: &ClaimSelection, format: u32) -> BTreeSet<RunId> {
+        let heads = &self.tables.heads;
+        let is_ready = |run: &RunId| {
+            let head = heads.get(run);
+            head.is_some_and(|head| head.state == State::Ready && head.format <= format)
+        };
+        match selection {
+            ClaimSelection::Runs(runs) => runs.iter().copied().filter(is_ready).collect(),
+            ClaimSelection::Tree(root) => {
+                let of_tree = heads.iter().filter(|(_, head)| head.task.root == *root);
+                of_tree.map(|(run, _)| *run).filter(is_ready).collect()
+            }
+        }
     }
 
     /// Lists ready runs of an inbox, in queue order.

@@ -8,7 +8,7 @@ use longhaul_core::event::run::RunClaimed;
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
-use longhaul_core::port::store::{Claim, ClaimRequest, Heartbeat};
+use longhaul_core::port::store::{Claim, ClaimRequest, ClaimSelection, Heartbeat};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 
@@ -151,7 +151,8 @@ pub async fn given_runs_are_claimed_if_they_are_ready(fixture: StoreFixture) {
     }
     let worker = fixture.worker().await;
     let claim = async |runs: Vec<RunId>, limit| {
-        let request = ClaimRequest { only: Some(runs), limit, ..claim_request(worker) };
+        let only = Some(ClaimSelection::Runs(runs));
+        let request = ClaimRequest { only, limit, ..claim_request(worker) };
         run_ids(&fixture.claim_with(request).await)
     };
     assert_eq!(claim(vec![runs[2]], 9).await, [runs[2]]);
@@ -160,6 +161,30 @@ pub async fn given_runs_are_claimed_if_they_are_ready(fixture: StoreFixture) {
     assert_eq!(claim(vec![runs[0], runs[3]], 1).await, [runs[0]]);
     assert_eq!(claim(Vec::new(), 9).await, []);
     fixture.assert_status(runs[3], Status::Pending, "worker").await;
+}
+
+/// A claim of a tree takes the root and its descendants, whatever their inbox, and no other run.
+pub async fn a_tree_is_claimed_without_other_runs(fixture: StoreFixture) {
+    let other = fixture.open(|_| {}).await;
+    let root = fixture.open(|task| task.inbox = inbox("mail")).await;
+    let worker = fixture.worker().await;
+    let claim = async |limit| {
+        let only = Some(ClaimSelection::Tree(root));
+        run_ids(&fixture.claim_with(ClaimRequest { only, limit, ..claim_request(worker) }).await)
+    };
+    assert_eq!(claim(9).await, [root]);
+    let mut children = Vec::new();
+    for _ in 0..2 {
+        let child = fixture.open(|task| {
+            task.root = root;
+            task.parent = Some(root);
+        });
+        children.push(child.await);
+    }
+    assert_eq!(claim(1).await, children[..1]);
+    assert_eq!(claim(9).await, children[1..]);
+    assert_eq!(claim(9).await, []);
+    fixture.assert_status(other, Status::Pending, "worker").await;
 }
 
 /// Runs of other types are skipped and stay in the queue.

@@ -1,0 +1,307 @@
+//! Follows a run to its end for `run` and `watch`, and drives the run if no other process does.
+
+use longhaul::assemble::ProjectRuntime;
+use longhaul_core::id::{RunId, Seq};
+use longhaul_core::time::{Clock as _, Millis};
+use longhaul_engine::clock::SystemClock;
+use longhaul_run::explain::StateExplanation;
+
+use crate::client::RunClient;
+use crate::event_printer::format_time_of_day;
+use crate::exit::Exit;
+use crate::follow::{FinalOutputFormat, FollowOptions, FollowOutcome, RunFollower};
+use crate::interrupts::InterruptListener;
+use crate::local_worker::LocalWorker;
+use crate::takeover::DriverTakeover;
+use crate::{ephemeral, output};
+
+/// Interval between checks whether a worker will start a queued run.
+const QUEUE_CHECK_INTERVAL: Millis = Millis::from_secs(1);
+
+/// A run that this command follows, and how the run is driven.
+pub(crate) struct FollowedRun<'a> {
+    pub(crate) client: &'a RunClient,
+    pub(crate) run: RunId,
+    pub(crate) after: Seq,
+    /// The project, if this process drives its runs. `None` means that another process drives them.
+    pub(crate) driven_runtime: Option<&'a ProjectRuntime>,
+    /// Lets this command drive the run when its driver is gone. `None` if this command drives
+    /// already or must not drive.
+    pub(crate) takeover: Option<DriverTakeover<'a>>,
+    pub(crate) timeout: Option<Millis>,
+}
+
+/// Prints the name of an MCP server whenever the run waits long for that server.
+fn print_slow_server_names(runtime: &ProjectRuntime, options: FollowOptions) {
+    if options.silent || options.as_json {
+        return;
+    }
+    runtime.mcp_tools.set_slow_server_callback(|server| {
+        let now = format_time_of_day(SystemClock.now());
+        output::eprint_line(&format!("{now}  waiting   for the MCP server `{server}` to answer"));
+    });
+}
+
+/// The worker of this process, if this process drives the run.
+#[derive(Default)]
+struct LocalDriver {
+    worker: Option<LocalWorker>,
+    /// The project, if this process took over from another one.
+    runtime: Option<ProjectRuntime>,
+}
+
+/// Why this command stopped following the run.
+enum FollowEndReason {
+    Followed(FollowOutcome),
+    /// No process drives the run any more.
+    DriverGone,
+    /// No worker will start the run.
+    NotStarted(StateExplanation),
+    TimedOut,
+    Interrupted,
+}
+
+impl FollowEndReason {
+    /// Returns the exit code if this command stopped following a run that continues.
+    const fn detached_exit(&self) -> Option<Exit> {
+        match self {
+            Self::TimedOut => Some(Exit::TimedOut),
+            Self::Interrupted | Self::Followed(FollowOutcome::Detached) => Some(Exit::Interrupted),
+            Self::Followed(
+                FollowOutcome::Ended | FollowOutcome::NeedsPerson | FollowOutcome::OpenForMessages,
+            )
+            | Self::DriverGone
+            | Self::NotStarted(_) => None,
+        }
+    }
+}
+
+impl FollowedRun<'_> {
+    /// Follows the run, drives it if necessary, and returns the exit code.
+    pub(crate) async fn follow_to_end(
+        &self,
+        options: FollowOptions,
+        mut interrupts: InterruptListener,
+    ) -> anyhow::Result<Exit> {
+        let mut driver = LocalDriver::default();
+        if let Some(runtime) = self.driven_runtime {
+            driver.worker = Some(LocalWorker::start(runtime, self.run).await?);
+            print_slow_server_names(runtime, options);
+        }
+        let mut follower = RunFollower::new(self.client, self.run, self.after, options).await?;
+        let end = self.follow_and_take_over(&mut follower, &mut driver, &mut interrupts).await;
+        let drives = driver.runtime.as_ref().or(self.driven_runtime);
+        // The result is printed before the worker stops, because stopping may wait for other runs.
+        let is_over = matches!(end, Ok(FollowEndReason::Followed(FollowOutcome::Ended)));
+        if is_over {
+            self.print_final_output(&follower).await?;
+        }
+        match driver.worker {
+            Some(worker) if options.is_only_client => worker.abort().await?,
+            Some(worker) => worker.stop(&mut interrupts).await?,
+            None => {}
+        }
+        let end = end?;
+        if !is_over {
+            let printed = self.print_final_output(&follower).await;
+            // When detaching, an unreachable server is only reported.
+            match (printed, end.detached_exit()) {
+                (Err(error), Some(exit)) => {
+                    output::print_error(&error);
+                    return Ok(exit);
+                }
+                (printed, _) => printed?,
+            }
+        }
+        self.report_follow_end(end, options, drives).await
+    }
+
+    /// Follows the run until following ends. Drives the run when the process that drove it is gone.
+    async fn follow_and_take_over(
+        &self,
+        follower: &mut RunFollower<'_>,
+        driver: &mut LocalDriver,
+        interrupts: &mut InterruptListener,
+    ) -> anyhow::Result<FollowEndReason> {
+        let options = follower.options;
+        let mut is_reason_printed = false;
+        loop {
+            let drives = driver.worker.is_some();
+            let not_started = self.wait_until_not_startable(drives, is_reason_printed);
+            let end = tokio::select! {
+                biased;
+                end = self.wait_for_follow_end(follower, &mut driver.worker) => end?,
+                () = interrupts.next_signal() => FollowEndReason::Interrupted,
+                why = not_started => FollowEndReason::NotStarted(why?),
+            };
+            match (&end, self.takeover) {
+                // Another process drives now; this one can take over when that process ends.
+                (FollowEndReason::NotStarted(why), Some(_)) if !drives => {
+                    is_reason_printed = true;
+                    if !options.silent {
+                        output::eprint_line(&format!("{}: {}", self.run, why.message));
+                    }
+                }
+                (FollowEndReason::DriverGone, Some(takeover)) => {
+                    if let Some(runtime) = takeover.try_take_over_driving(options.silent)? {
+                        print_slow_server_names(&runtime, options);
+                        driver.worker = Some(LocalWorker::start(&runtime, self.run).await?);
+                        driver.runtime = Some(runtime);
+                        is_reason_printed = false;
+                    }
+                }
+                _ => return Ok(end),
+            }
+        }
+    }
+
+    /// Prints the run's final output to stdout, unless it was printed at the prompt.
+    async fn print_final_output(&self, follower: &RunFollower<'_>) -> anyhow::Result<()> {
+        let view = self.client.get_run(self.run).await?;
+        match (follower.options.final_output, &view.output) {
+            (FinalOutputFormat::Json, _) => output::print_json(&view),
+            (FinalOutputFormat::Text, Some(output)) if !follower.has_printed(&output.text) => {
+                output::print_untrusted_text(&output.text)
+            }
+            (FinalOutputFormat::Text | FinalOutputFormat::Nothing, _) => Ok(()),
+        }
+    }
+
+    /// Prints why following the run ended, and returns the exit code.
+    async fn report_follow_end(
+        &self,
+        end: FollowEndReason,
+        options: FollowOptions,
+        driven_runtime: Option<&ProjectRuntime>,
+    ) -> anyhow::Result<Exit> {
+        let view = self.client.get_run(self.run).await?;
+        let run = self.run;
+        let notify = |message: String| {
+            if !options.silent {
+                output::eprint_line(&message);
+            }
+        };
+        Ok(match end {
+            FollowEndReason::Followed(FollowOutcome::Ended) | FollowEndReason::DriverGone => {
+                Exit::from_run(&view)
+            }
+            FollowEndReason::NotStarted(StateExplanation { message, command }) => {
+                let line = format!("{run}: {message}   {command}   then: longhaul watch {run}");
+                output::eprint_line(&line);
+                Exit::NeedsPerson
+            }
+            FollowEndReason::Followed(FollowOutcome::OpenForMessages) => {
+                notify(format!("{run}: {}   longhaul steer {run} TEXT", view.now));
+                Exit::Done
+            }
+            FollowEndReason::Followed(FollowOutcome::NeedsPerson) => {
+                let why = self.client.explain_run(run).await?;
+                // Printed even if silent: otherwise nothing would tell why the command stops.
+                output::eprint_line(&match options.is_only_client {
+                    true => ephemeral::cannot_wait_message(&why.message),
+                    false => format!("{run}: {}   {}", why.message, why.command),
+                });
+                Exit::from_run(&view)
+            }
+            // The run ended while the worker stopped.
+            FollowEndReason::TimedOut
+            | FollowEndReason::Interrupted
+            | FollowEndReason::Followed(FollowOutcome::Detached)
+                if view.status.is_terminal() =>
+            {
+                Exit::from_run(&view)
+            }
+            FollowEndReason::TimedOut
+            | FollowEndReason::Followed(FollowOutcome::Detached)
+            | FollowEndReason::Interrupted
+                if options.is_only_client =>
+            {
+                notify(ephemeral::STOPPED_MESSAGE.to_owned());
+                end.detached_exit().unwrap_or(Exit::Interrupted)
+            }
+            FollowEndReason::TimedOut => {
+                notify(self.detached_message(view.status.as_str(), driven_runtime).await?);
+                Exit::TimedOut
+            }
+            FollowEndReason::Followed(FollowOutcome::Detached) | FollowEndReason::Interrupted => {
+                notify(self.detached_message(view.status.as_str(), driven_runtime).await?);
+                Exit::Interrupted
+            }
+        })
+    }
+
+    async fn wait_for_follow_end(
+        &self,
+        follower: &mut RunFollower<'_>,
+        worker: &mut Option<LocalWorker>,
+    ) -> anyhow::Result<FollowEndReason> {
+        let over = async {
+            match self.timeout {
+                Some(timeout) => SystemClock.sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
+        // A driver has no other driver to take over from.
+        let takeover = self.takeover.filter(|_| worker.is_none());
+        let orphaned = async {
+            match takeover {
+                Some(takeover) => takeover.wait_until_no_driver().await,
+                None => std::future::pending().await,
+            }
+        };
+        let worker_error = async {
+            match worker {
+                Some(worker) => worker.wait_for_failure().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            followed = follower.follow() => followed.map(FollowEndReason::Followed),
+            error = worker_error => Err(error),
+            left = orphaned => left.map(|()| FollowEndReason::DriverGone),
+            () = over => Ok(FollowEndReason::TimedOut),
+        }
+    }
+
+    /// Waits until no worker will start the run, because it is queued behind a run that nobody
+    /// drives, or because the process that drives the store drives other runs only. Never returns
+    /// if `is_known`.
+    async fn wait_until_not_startable(
+        &self,
+        drives: bool,
+        is_known: bool,
+    ) -> anyhow::Result<StateExplanation> {
+        let observed = self.takeover.map(|takeover| takeover.observer);
+        let runtime = self.driven_runtime.or(observed).filter(|_| !is_known);
+        let Some(runtime) = runtime else {
+            return std::future::pending().await;
+        };
+        loop {
+            let row = runtime.longhaul.run_row(self.run).await?;
+            // A run in the queue is claimed by the worker of this process.
+            let is_own = drives && row.reason.as_deref() == Some("worker");
+            if !is_own && let Some(why) = runtime.longhaul.explain_unstarted_run(&row).await? {
+                return Ok(why);
+            }
+            SystemClock.sleep(QUEUE_CHECK_INTERVAL).await;
+        }
+    }
+
+    /// Describes what happens to a run after this command has stopped following it.
+    async fn detached_message(
+        &self,
+        status: &str,
+        driven_runtime: Option<&ProjectRuntime>,
+    ) -> anyhow::Result<String> {
+        let run = self.run;
+        let Some(runtime) = driven_runtime else {
+            return Ok(format!(
+                "Detached. The run continues ({status}).   Follow again: longhaul watch {run}   Stop it: longhaul cancel {run}"
+            ));
+        };
+        let row = runtime.longhaul.run_row(run).await?;
+        let last = row.last_seq;
+        Ok(format!("The run is saved at event {last}. Continue it: longhaul watch {run}"))
+    }
+}

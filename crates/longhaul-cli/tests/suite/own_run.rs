@@ -1,0 +1,74 @@
+//! `run` and `watch` drive their own run and nothing else.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use serde_json::json;
+
+use super::project::{Project, has_status};
+
+#[test]
+fn a_command_drives_only_its_own_run() {
+    let project = Project::new();
+    let others = [project.submit("plain", "a"), project.submit("plain", "b")];
+    let output = project.run(&["run", "plain", "it", "--inbox", "mail"], 0);
+    assert_eq!(output.out, "Done: it\n");
+    let submitted = project.run(&["submit", "plain", "it", "--inbox", "mail"], 0);
+    project.run(&["watch", submitted.out.trim()], 0);
+    project.run(&["watch", &others[0]], 0);
+    let other = project.json(&["show", &others[1], "--json"]);
+    assert_eq!(other["status"], "pending", "{other}");
+    let _worker = project.start_worker();
+    project.wait_until(&others[1], has_status("completed"));
+}
+
+#[test]
+fn a_run_behind_an_undriven_run_names_that_run() {
+    let project = Project::new();
+    let tasks = ["a", "b"].map(|input| json!({ "agent": "plain", "input": input }));
+    project.write("tasks.jsonl", &tasks.map(|task| format!("{task}\n")).concat());
+    let batch = project.json(&["batch", "submit", "tasks.jsonl", "--sequential", "--json"]);
+    let [first, second] = [0, 1].map(|index| batch["runs"][index]["id"].as_str().unwrap());
+    let head = project.run(&["submit", "plain", "one", "--lane", "docs"], 0).out;
+    let next = project.run(&["run", "plain", "two", "--lane", "docs", "--json"], 3);
+    let next_id = next.json()["id"].as_str().unwrap().to_owned();
+    let watched = project.run(&["watch", second], 3);
+    for (output, before, run) in [(&next, head.trim(), next_id.as_str()), (&watched, first, second)]
+    {
+        let expected = format!("waits for {before}, which is before it in ");
+        assert!(output.err.contains(&expected), "{output:?}");
+        assert!(output.err.contains(&format!("longhaul watch {before}")), "{output:?}");
+        let why = project.json(&["why", run, "--json"]);
+        assert!(why["message"].as_str().unwrap().contains(&expected), "{why}");
+        assert_eq!(why["command"], format!("longhaul watch {before}"));
+        project.run(&["watch", before], 0);
+        project.run(&["watch", run], 0);
+    }
+    project.run(&["lanes", "pause", "docs"], 0);
+    let paused = project.run(&["run", "plain", "three", "--lane", "docs"], 3);
+    assert!(paused.err.contains("longhaul lanes resume docs"), "{paused:?}");
+}
+
+#[test]
+fn a_second_command_says_that_the_first_drives_only_its_own_run() {
+    let project = Project::new();
+    let mut first = project.command(&["run", "steady", "milk"]);
+    first.stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut first = first.spawn().unwrap();
+    let mut lines = BufReader::new(first.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("turn 1")));
+    std::thread::spawn(move || lines.for_each(drop));
+    let driven = project.json(&["show", "@last", "--json"]);
+    let driven = driven["id"].as_str().unwrap();
+    let mut second = project.command(&["run", "plain", "bread"]);
+    second.stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut second = second.spawn().unwrap();
+    let mut lines = BufReader::new(second.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("drives only its own run")));
+    let why = project.run(&["why", "@last"], 0);
+    assert!(why.out.contains("drives only its own run"), "{why:?}");
+    project.run(&["cancel", driven], 0);
+    assert_eq!(first.wait().unwrap().code(), Some(7));
+    std::thread::spawn(move || lines.for_each(drop));
+    assert_eq!(second.wait().unwrap().code(), Some(0));
+}

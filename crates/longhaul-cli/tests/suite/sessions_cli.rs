@@ -1,0 +1,68 @@
+//! Gates that have expired, and runs that stay open for messages, at the terminal and without one.
+
+use super::project::{Project, has_status};
+use super::terminal::run_at_terminal;
+
+#[test]
+fn an_expired_gate_offers_no_decision_and_is_closed_by_the_next_driver() {
+    let project = Project::new();
+    for _ in 0..3 {
+        let run = project.run_until_gate("hasty");
+        let gate = project.json(&["gates", "--run", &run, "--json"])["data"][0]["id"].clone();
+        let gate = gate.as_str().unwrap();
+        // No worker runs, so nobody closes the gate.
+        project.wait_until(&run, |run| run["now"].as_str().unwrap().contains("has expired"));
+        let shown = project.json(&["gates", "show", gate, "--json"]);
+        assert_eq!(shown["status"], "expired", "{shown}");
+        for args in [&["why", &run][..], &["show", &run], &["gates", "show", gate], &["ls"]] {
+            let output = project.run(args, 0).out;
+            assert!(output.contains("expired"), "{args:?}: {output}");
+            assert!(!output.contains("longhaul approve"), "{args:?}: {output}");
+        }
+        let refused = project.run(&["approve", gate, "--yes"], 2);
+        assert!(refused.err.contains("expired"), "{refused:?}");
+        let output = project.run(&["watch", &run, "--no-input"], 0);
+        assert!(output.out.starts_with("Done: "), "{output:?}");
+    }
+}
+
+fn session_project() -> Project {
+    let project = Project::new();
+    let agent = "---\nmodel: scripted/session\nkeep_open: 1h\ntools: []\n---\nYou.\n";
+    project.write("agents/session.md", agent);
+    project.write("scripts/session.yaml", "replies:\n- text: First.\n- text: Second.\n");
+    project
+}
+
+#[test]
+fn a_session_without_a_terminal_ends_with_its_result() {
+    let project = session_project();
+    for options in [&[][..], &["--no-input"]] {
+        let output = project.run(&[&["run", "session", "x"], options].concat(), 0);
+        assert_eq!(output.out, "First.\n", "{output:?}");
+        assert!(output.err.contains("longhaul steer run_"), "{output:?}");
+        let run = project.json(&["show", "@last", "--json"]);
+        assert_eq!(run["reason"], "message", "{run}");
+        assert_eq!(run["output"]["text"], "First.", "{run}");
+        let run = run["id"].as_str().unwrap();
+        project.run(&["steer", run, "more"], 0);
+        let output = project.run(&["watch", run, "--no-input"], 0);
+        assert_eq!(output.out, "Second.\n", "{output:?}");
+    }
+}
+
+#[test]
+fn a_session_at_a_terminal_takes_messages() {
+    let project = session_project();
+    let steps = [("type a message", "and then?\r"), ("type a message", "d\r")];
+    let (screen, code) = run_at_terminal(project.path(), &["run", "session", "x"], &[], &steps);
+    assert_eq!(code, Some(130), "{screen}");
+    let (first, rest) = screen.split_once("First.\n").unwrap();
+    assert!(!first.contains("Second."), "{screen}");
+    assert_eq!(rest.matches("\nSecond.\n").count(), 1, "{screen}");
+    assert_eq!(screen.matches("type a message").count(), 2, "{screen}");
+    let run = project.wait_until("@last", has_status("waiting"));
+    let run = run["id"].as_str().unwrap();
+    let transcript = project.run(&["show", run, "--transcript"], 0).out;
+    assert!(transcript.contains("and then?"), "{transcript}");
+}
