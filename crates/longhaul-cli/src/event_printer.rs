@@ -195,6 +195,11 @@ fn wait_reason_text(wait: &WaitReason) -> Option<String> {
             format!("rate limited by the provider until {}", format_time_of_day(*until))
         }
         WaitReason::Retry(until) => format!("retry at {}", format_time_of_day(*until)),
+        WaitReason::Outage { until, class, .. } => format!(
+            "for the provider, which is unavailable ({}); next attempt at {}",
+            class.as_str(),
+            format_time_of_day(*until)
+        ),
         WaitReason::Budget(_) => "for more budget".to_owned(),
         WaitReason::Message(_) => "open for a message".to_owned(),
         WaitReason::Signal(_) => "for a signal".to_owned(),

@@ -270,6 +270,7 @@ fn needs_person_after_event(event: &Event, is_only_client: bool) -> Option<bool>
             | WaitReason::Child(_)
             | WaitReason::RateLimit(_)
             | WaitReason::Retry(_)
+            | WaitReason::Outage { .. }
             | WaitReason::SandboxSlot
             | WaitReason::Worker
             | WaitReason::StartAt(_)

@@ -24,7 +24,7 @@ const PAUSE_EXAMPLES: &str = "Examples:
   longhaul pause run_01k3qv9 run_01k41xm     continue them: longhaul resume RUN";
 
 const RESUME_EXAMPLES: &str = "Examples:
-  longhaul resume @last
+  longhaul resume @last                                continue it, or try again now
   longhaul resume run_01k3qv9 --budget 10              up to ten dollars in all
   longhaul resume run_01k3qv9 --budget turns=50,tokens=1000000";
 
@@ -190,8 +190,8 @@ impl RunAction<'_> {
                 format!("{id}: pause requested; the run pauses when its calls are done.")
             }
             (Self::Pause, _) => format!("{id}: pause requested. {no_worker}"),
-            (Self::Resume(_), _) if old_status == Status::Blocked => {
-                format!("{id} is blocked; see what it needs: longhaul why {id}")
+            (Self::Resume(_), _) if old_status == Status::Blocked && has_driver => {
+                format!("{id} is resumed. If it is blocked again: longhaul why {id}")
             }
             (Self::Retry, Status::Failed) => {
                 format!("{id} has already retried this run and failed: longhaul retry {id}")

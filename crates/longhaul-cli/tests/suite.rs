@@ -46,6 +46,7 @@ mod suite {
     mod multi_process;
     mod normalize;
     mod ollama;
+    mod outages_cli;
     mod own_run;
     mod parity;
     mod perception_e2e;

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::failure::FailureClass;
 use crate::id::{GateId, RunId};
 use crate::policy::budget::BudgetCap;
 use crate::policy::gate::Answer;
@@ -64,6 +65,15 @@ pub enum WaitReason {
     RateLimit(Timestamp),
     /// The run waits until a call or the run itself is retried.
     Retry(Timestamp),
+    /// The run waits for a provider that is unavailable.
+    Outage {
+        /// Time at which the wait for the provider began.
+        since: Timestamp,
+        /// Time of the next request to the provider.
+        until: Timestamp,
+        /// Class of the provider's last failure.
+        class: FailureClass,
+    },
     /// The run waits for a free sandbox slot.
     SandboxSlot,
     /// The run waits for a higher budget cap.
@@ -90,6 +100,7 @@ impl WaitReason {
             Self::Child(_) => "child",
             Self::RateLimit(_) => "rate_limit",
             Self::Retry(_) => "retry",
+            Self::Outage { .. } => "outage",
             Self::SandboxSlot => "sandbox_slot",
             Self::Budget(_) => "budget",
             Self::Message(_) => "message",
@@ -106,6 +117,7 @@ impl WaitReason {
             Self::Timer(at)
             | Self::RateLimit(at)
             | Self::Retry(at)
+            | Self::Outage { until: at, .. }
             | Self::Message(at)
             | Self::StartAt(at) => Some(*at),
             Self::Approval(_)

@@ -158,6 +158,8 @@ pub struct RetryPatch {
     pub soft_timeout: Option<Millis>,
     /// Active time after which an attempt of a run is ended.
     pub hard_timeout: Option<Millis>,
+    /// How long a run waits for a provider that is unavailable.
+    pub outage: Option<Millis>,
 }
 
 impl RetryPatch {
@@ -171,6 +173,7 @@ impl RetryPatch {
             multiplier_percent: self.multiplier_percent.unwrap_or(retry.multiplier_percent),
             soft_timeout: self.soft_timeout.or(retry.soft_timeout),
             hard_timeout: self.hard_timeout.or(retry.hard_timeout),
+            outage: self.outage.unwrap_or(retry.outage),
         }
     }
 }

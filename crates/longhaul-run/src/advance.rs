@@ -10,6 +10,7 @@ mod conclude;
 mod finish;
 pub(crate) mod gates;
 mod model_call;
+mod outage;
 mod park;
 pub(crate) mod runtime_message;
 mod steer;
@@ -18,6 +19,9 @@ mod turn_start;
 
 pub(crate) use attempt_end::{retry_or_fail, schedule_retry};
 pub(crate) use finish::{fail_run, settle_work_of_dead_drivers};
+pub(crate) use outage::{
+    block_run_without_access, current_outage, retry_hint, wait_for_provider, waits_out_failure,
+};
 pub(crate) use park::missing_start_condition;
 
 use std::ops::ControlFlow;

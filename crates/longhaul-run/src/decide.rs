@@ -208,9 +208,10 @@ fn crash_loop_message(control: &ControlState) -> String {
     };
     format!(
         "the worker process that drove this run died {} times in a row at the same point, {position}, \
-         so it is not retried automatically. See the worker's log. Answer here to try again; \
-         `longhaul cancel {}` ends it",
-        control.crashes, control.id
+         so it is not retried automatically. See the worker's log. `longhaul resume {id}` tries \
+         again; `longhaul cancel {id}` ends it",
+        control.crashes,
+        id = control.id
     )
 }
 

@@ -109,6 +109,17 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
             format!("The last call failed with a transient error; the next attempt is at {until}."),
             format!("longhaul steer {id} TEXT"),
         ),
+        WaitReason::Outage { since, until, class } => {
+            let end = since.plus(run.control.policy.retry.outage);
+            let class = class.as_str();
+            (
+                format!(
+                    "The provider is unavailable ({class}) since {since}; the next attempt is at \
+                     {until}, the last one at {end}."
+                ),
+                format!("longhaul resume {id}"),
+            )
+        }
         WaitReason::SandboxSlot => {
             ("The run waits for a free sandbox.".into(), "longhaul sandboxes".into())
         }
@@ -132,15 +143,17 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
     StateExplanation { message, command }
 }
 
-/// Returns the command that unblocks a run. Some gates can't be answered usefully, so their run can
-/// only be cancelled.
+/// Returns the command that unblocks a run. A question of the agent needs an answer; a missing
+/// dependency is checked again when the run is resumed. Some gates can't be answered usefully, so
+/// their run can only be cancelled.
 fn unblock_command(run: &Run, gate: GateId) -> String {
     match run.control.find_open_gate(gate) {
         Some(open) if has_unanswerable_tag(&open.tags) => format!("longhaul cancel {}", run.id()),
         // The text of a call is written by a model, which must not choose the command.
         Some(open) if open.call.is_none() && open.ask.contains("`longhaul trust`") => {
-            format!("longhaul trust && longhaul answer {gate} trusted")
+            format!("longhaul trust && longhaul resume {}", run.id())
         }
+        Some(open) if open.call.is_none() => format!("longhaul resume {}", run.id()),
         Some(_) | None => format!("longhaul answer {gate} TEXT"),
     }
 }

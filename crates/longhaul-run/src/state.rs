@@ -15,7 +15,7 @@ pub mod transcript;
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::event::run::CancelCause;
+use longhaul_core::event::run::{CancelCause, RunWaiting};
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::message::Message;
 use longhaul_core::status::{RunOutcome, RunOutput, Status, WaitReason};
@@ -145,7 +145,10 @@ impl Run {
         {
             self.transcript.switch_model(other);
         }
-        if let Event::RunRetried(_) = &entry.event {
+        // A new attempt of the run and each request after an outage start with the preferred model.
+        if let Event::RunRetried(_)
+        | Event::RunWaiting(RunWaiting { wait: WaitReason::Outage { .. }, .. }) = &entry.event
+        {
             self.transcript.reset_model();
         }
         if let Event::MemoryCompacted(compacted) = &entry.event {

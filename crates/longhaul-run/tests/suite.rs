@@ -18,6 +18,7 @@ mod suite {
     mod harness;
     mod legacy_journals;
     mod lifecycle;
+    mod outages;
     mod policies;
     mod properties;
     mod questions;

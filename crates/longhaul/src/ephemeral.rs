@@ -16,7 +16,7 @@ use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunError, WaitReason};
-use longhaul_core::time::Clock;
+use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::read_output::ReadOutputTool;
@@ -178,7 +178,10 @@ impl Ephemeral {
             keep_open: None,
             ..agent
         });
-        Ok(Longhaul::new(services, agents, self.defaults))
+        let mut defaults = self.defaults;
+        // Nobody can look at an ephemeral run while it waits for hours, so it fails instead.
+        defaults.retry.outage = Millis::ZERO;
+        Ok(Longhaul::new(services, agents, defaults))
     }
 }
 
@@ -215,6 +218,7 @@ fn makes_run_wait(event: &Event) -> bool {
             | WaitReason::Child(_)
             | WaitReason::RateLimit(_)
             | WaitReason::Retry(_)
+            | WaitReason::Outage { .. }
             | WaitReason::SandboxSlot
             | WaitReason::Worker
             | WaitReason::StartAt(_)

@@ -144,6 +144,7 @@ fn format_retry(retry: RetryPatch) -> String {
         ("at most", format_option(retry.max_delay, duration::format_duration)),
         ("reported after", format_option(retry.soft_timeout, duration::format_duration)),
         ("ended after", format_option(retry.hard_timeout, duration::format_duration)),
+        ("waits for the provider", format_option(retry.outage, duration::format_duration)),
     ])
 }
 

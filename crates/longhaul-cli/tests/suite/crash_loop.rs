@@ -76,7 +76,7 @@ fn assert_blocked_after_three_crashes(project: &Project, position: &str) {
     server.wait_until(&long, has_status("completed"));
     let why = project.run(&["why", &fatal], 0).out;
     for part in
-        ["died 3 times in a row at the same point", position, "longhaul cancel", "longhaul answer"]
+        ["died 3 times in a row at the same point", position, "longhaul cancel", "longhaul resume"]
     {
         assert!(why.contains(part), "{part}: {why}");
     }

@@ -47,6 +47,7 @@ const NON_DEFAULT_VALUES: &[(&str, &str)] = &[
     ("retry.multiplier", "[retry]\nmultiplier = 3.0"),
     ("retry.soft_timeout", "[retry]\nsoft_timeout = \"1m\""),
     ("retry.hard_timeout", "[retry]\nhard_timeout = \"1m\""),
+    ("retry.outage", "[retry]\noutage = \"1h\""),
     ("budget.usd", "[budget]\nusd = 1"),
     ("budget.active_time", "[budget]\nactive_time = \"1h\""),
     ("budget.turns", "[budget]\nturns = 1"),
@@ -89,12 +90,12 @@ fn with_user_file(toml: &str) -> (TempDir, ProcessEnv) {
     (folder, here)
 }
 
-/// Returns the retry delays in order, for a few more attempts than are configured, and the timeouts
-/// of an attempt.
+/// Returns the retry delays in order, for a few more attempts than are configured, the timeouts of an
+/// attempt and the wait for an unavailable provider.
 fn retry_delays(retry: RetryPolicy) -> Vec<Option<Millis>> {
     let more = RetryPolicy { max_retries: retry.max_retries + 4, ..retry };
     let delays = (1..9).map(|attempt| more.delay_after(attempt));
-    delays.chain([retry.soft_timeout, retry.hard_timeout]).collect()
+    delays.chain([retry.soft_timeout, retry.hard_timeout, Some(retry.outage)]).collect()
 }
 
 /// Returns everything that parts of the runtime get from the configuration.
@@ -257,6 +258,7 @@ const TABLES: &[(&str, &[KeyCase])] = &[
             ("multiplier", "3", Applied),
             ("soft_timeout", "1m", Applied),
             ("hard_timeout", "1m", Applied),
+            ("outage", "0s", Applied),
         ],
     ),
     (

@@ -15,6 +15,13 @@ pub const DEFAULT_SOFT_TIMEOUT: Millis = Millis::from_secs(2 * 60);
 /// Hard timeout of one attempt of a handler or of a run that an event started, unless it is set.
 pub const DEFAULT_HARD_TIMEOUT: Millis = Millis::from_secs(5 * 60);
 
+/// How long a run waits for a provider that is unavailable, unless it is set.
+pub const DEFAULT_OUTAGE: Millis = Millis::from_secs(6 * 60 * 60);
+
+const fn is_default_outage(outage: &Millis) -> bool {
+    outage.0 == DEFAULT_OUTAGE.0
+}
+
 /// Settings for retrying a run after transient failures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -33,6 +40,10 @@ pub struct RetryPolicy {
     /// Active time after which an attempt is aborted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hard_timeout: Option<Millis>,
+    /// How long a run waits for a provider that is unavailable, after the quick retries of a request.
+    /// Zero means that the run does not wait.
+    #[serde(skip_serializing_if = "is_default_outage")]
+    pub outage: Millis,
 }
 
 impl Default for RetryPolicy {
@@ -44,6 +55,7 @@ impl Default for RetryPolicy {
             multiplier_percent: 200,
             soft_timeout: None,
             hard_timeout: None,
+            outage: DEFAULT_OUTAGE,
         }
     }
 }
@@ -75,9 +87,17 @@ impl RetryPolicy {
 /// Maximum number of model requests per turn in one attempt of a run, including the first.
 pub const CALL_ATTEMPTS_MAX: u32 = 4;
 
-/// Returns the delay before a model request is retried: 2, 4 or 8 seconds plus up to a quarter of
-/// jitter, but at least the delay that the provider asked for. `None` means that the request is not
-/// retried.
+/// Delay before the first request to a provider that is unavailable, which then doubles.
+const OUTAGE_DELAY_MIN: Millis = Millis::from_secs(16);
+
+/// Maximum delay between two requests to a provider that is unavailable: 10 minutes with the jitter.
+const OUTAGE_DELAY_MAX: Millis = Millis::from_secs(10 * 60).minus(JITTER_MAX);
+
+/// Maximum jitter of a delay.
+const JITTER_MAX: Millis = Millis::from_secs(30);
+
+/// Returns the delay before a model request is retried: 2, 4 or 8 seconds, or the longer delay that
+/// the provider asked for, plus jitter. `None` means that the request is not retried.
 pub fn model_retry_delay(run: RunId, failures: u32, failure: &Failure) -> Option<Millis> {
     if !failure.class.is_transient() || failures == 0 || failures >= CALL_ATTEMPTS_MAX {
         return None;
@@ -86,11 +106,47 @@ pub fn model_retry_delay(run: RunId, failures: u32, failure: &Failure) -> Option
     if failure.class == FailureClass::HandlerFailedTransiently {
         return None;
     }
-    let base = 2_000_u64 << (failures - 1);
+    let base = Millis(2_000 << (failures - 1));
+    Some(with_jitter(base.max(failure.retry_after.unwrap_or_default()), run, failures))
+}
+
+/// Returns the delay before the next request to a provider that is unavailable, after this number of
+/// such delays: 16 seconds, doubled each time up to 10 minutes, or the longer delay that the provider
+/// asked for, plus jitter.
+pub fn outage_delay(run: RunId, waits: u32, failure: &Failure) -> Millis {
+    let base = Millis(OUTAGE_DELAY_MIN.0 << waits.min(16)).min(OUTAGE_DELAY_MAX);
+    with_jitter(base.max(failure.retry_after.unwrap_or_default()), run, waits)
+}
+
+/// Returns a delay that is longer by up to a quarter, and by at most 30 seconds, so that runs that
+/// failed together don't send their next requests together.
+pub fn with_jitter(delay: Millis, run: RunId, round: u32) -> Millis {
     // The low bits of a run id are practically random and never change.
-    let spread = (run.bits() >> (failures * 8)) as u64 % (base / 4);
-    let min_delay = failure.retry_after.unwrap_or(Millis::ZERO);
-    Some(Millis((base + spread).max(min_delay.0)))
+    let random = (run.bits() >> (round % 8 * 8)) as u64;
+    let range = (delay.0 / 4).min(JITTER_MAX.0);
+    delay.plus(Millis(random.checked_rem(range).unwrap_or_default()))
+}
+
+/// Returns whether a failure means that the provider is unavailable for now: it limits requests, is
+/// overloaded, does not answer in time or can't be reached.
+pub const fn is_provider_unavailable(failure: &Failure) -> bool {
+    match failure.class {
+        FailureClass::RateLimit
+        | FailureClass::Overloaded
+        | FailureClass::Timeout
+        | FailureClass::Network => true,
+        // A proxy answered because the provider behind it did not.
+        FailureClass::Server => matches!(failure.status, Some(502 | 520..=523)),
+        FailureClass::ContextOverflow
+        | FailureClass::Auth
+        | FailureClass::InvalidRequest
+        | FailureClass::Refused
+        | FailureClass::Quota
+        | FailureClass::Lost
+        | FailureClass::Stopped
+        | FailureClass::HandlerFailed
+        | FailureClass::HandlerFailedTransiently => false,
+    }
 }
 
 #[cfg(test)]
@@ -128,5 +184,40 @@ mod tests {
         assert!(delay(FailureClass::Network).is_some());
         assert!(delay(FailureClass::HandlerFailedTransiently).is_none());
         assert!(delay(FailureClass::Auth).is_none());
+    }
+
+    #[test]
+    fn runs_that_failed_together_are_spread_above_the_delay_that_the_provider_asked_for() {
+        let failure = |secs| Failure {
+            retry_after: Some(Millis::from_secs(secs)),
+            ..Failure::new(FailureClass::RateLimit, "x")
+        };
+        let run =
+            |n: u128| RunId::from_bits(n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
+        for (secs, jitter_max) in [(40, 10_000), (3_600, 30_000), (u64::MAX, 30_000)] {
+            let minimum = Millis::from_secs(secs);
+            let delays: Vec<_> = (1..=100)
+                .filter_map(|n| model_retry_delay(run(n), 1, &failure(secs)))
+                .chain((1..=100).map(|n| outage_delay(run(n), 3, &failure(secs))))
+                .collect();
+            assert!(delays.iter().all(|delay| *delay >= minimum));
+            assert!(delays.iter().all(|delay| *delay <= minimum.plus(Millis(jitter_max))));
+            let distinct: std::collections::BTreeSet<_> = delays.iter().collect();
+            assert!(distinct.len() > 150 || minimum.0 > u64::MAX / 2, "{secs}: {}", distinct.len());
+        }
+    }
+
+    #[test]
+    fn waits_for_an_unavailable_provider_grow_to_ten_minutes() {
+        let failure = Failure::new(FailureClass::Overloaded, "x");
+        let ranges = [16, 32, 64, 128, 256, 512, 570, 570].map(|secs: u64| {
+            let base = secs * 1_000;
+            base..base + (base / 4).min(30_000)
+        });
+        for (waits, range) in (0..).zip(ranges) {
+            let delay = outage_delay(RunId::from_bits(u128::MAX / 7), waits, &failure);
+            assert!(range.contains(&delay.0), "{waits}: {delay:?}");
+        }
+        assert!(outage_delay(RunId::from_bits(1), u32::MAX, &failure) <= Millis::from_secs(600));
     }
 }

@@ -70,8 +70,44 @@ async fn a_transient_model_failure_is_retried_and_a_permanent_one_ends_the_run()
 }
 
 #[tokio::test]
-async fn a_provider_that_keeps_failing_ends_the_run() {
-    let engine = engine_with(vec![FakeReply::Fail(Overloaded); 20]).with_sim_clock().start();
+async fn an_outage_does_not_end_the_run() {
+    let replies = vec![FakeReply::Fail(Overloaded); 6];
+    let replies = replies.into_iter().chain([FakeReply::Text("at last")]);
+    let engine = engine_with(replies).with_sim_clock().start();
+    let run = engine.submit().await;
+    let journal = engine.advance_until(run, "run.completed").await;
+    assert_eq!(outcome_text(&journal), "at last");
+    assert_eq!(count(&journal, "run.retry_scheduled"), 0);
+    assert_eq!(engine.model.requests().len(), 7);
+}
+
+#[tokio::test]
+async fn a_refused_key_blocks_a_run_with_recorded_work_until_it_is_resumed() {
+    for class in [Auth, Quota] {
+        let log = EffectLog::default();
+        let replies = [
+            FakeReply::call("act", json!({})),
+            FakeReply::Fail(class),
+            FakeReply::Text("finished"),
+        ];
+        let engine = engine_with(replies).tools([FakeTool::new("act", Pure, &log)]).start();
+        let run = engine.submit().await;
+        engine.gate(run).await;
+        let why = engine.longhaul.explain_run(run).await.unwrap();
+        assert_eq!(why.command, format!("longhaul resume {run}"));
+        engine.longhaul.resume_run(run, None, "cli:anna").await.unwrap();
+        let journal = engine.ended(run).await;
+        assert_eq!(outcome_text(&journal), "finished");
+        assert_eq!(count(&journal, "tool.started"), 1, "{:?}", kinds(&journal));
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_keeps_failing_ends_a_run_that_does_not_wait() {
+    let engine = engine_with(vec![FakeReply::Fail(Overloaded); 20])
+        .agent(|agent| agent.retry.outage = Some(Millis::ZERO))
+        .with_sim_clock()
+        .start();
     let run = engine.submit().await;
     let journal = engine.advance_until(run, "run.failed").await;
     assert_eq!(outcome_text(&journal), "overloaded");

@@ -285,7 +285,7 @@ async fn a_permanent_perception_failure_is_not_retried() {
     assert!(gate.spec.ask.contains("no map"), "{}", gate.spec.ask);
     assert_eq!(provider.requests().len(), 1);
     let why = engine.longhaul.explain_run(run).await.unwrap();
-    assert_eq!(why.command, format!("longhaul answer {} TEXT", gate.spec.id));
+    assert_eq!(why.command, format!("longhaul resume {run}"));
 }
 
 #[tokio::test]

@@ -15,10 +15,11 @@ use crate::advance::{finish, runtime_message};
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 use crate::state::control::{COMPACTION_TURNS_MIN, ControlState};
-use crate::state::stage::{PendingModelCall, RunStage};
+use crate::state::stage::{PendingModelCall, ProviderOutage, RunStage};
 
-/// Maximum number of model calls per turn, whatever the reasons of their failures. Without a limit,
-/// a request that kills its worker would be sent forever.
+/// Maximum number of model calls per turn, whatever the reasons of their failures, except for calls
+/// that failed during an outage of the provider. Without a limit, a request that kills its worker
+/// would be sent forever.
 const TURN_ATTEMPTS_MAX: u32 = 64;
 
 /// Share of the context window in percent at which the conversation is compacted, before a provider
@@ -61,7 +62,7 @@ pub(super) fn advance_model_call(
     if deliver_steers(decision, |steer| steer.delivery != SteerDelivery::FollowUp)? {
         return Ok(ControlFlow::Continue(()));
     }
-    if pending.attempts >= TURN_ATTEMPTS_MAX {
+    if pending.attempts.saturating_sub(pending.outage_attempts) >= TURN_ATTEMPTS_MAX {
         let message = format!("{TURN_ATTEMPTS_MAX} model calls of one turn got no reply");
         let hint = "find out why workers die or calls fail, then retry the run";
         return finish::fail_run(decision, RunError::new("lost", message, hint));
@@ -115,10 +116,11 @@ fn pending_retry_wait(
     pending: &PendingModelCall,
 ) -> Option<(WaitReason, longhaul_core::id::TimerId)> {
     let sleep = pending.pending_timer.filter(|sleep| !sleep.fired)?;
-    let wait = if pending.rate_limited {
-        WaitReason::RateLimit(sleep.until)
-    } else {
-        WaitReason::Retry(sleep.until)
+    let until = sleep.until;
+    let wait = match pending.outage {
+        Some(ProviderOutage { since, class, .. }) => WaitReason::Outage { since, until, class },
+        None if pending.rate_limited => WaitReason::RateLimit(until),
+        None => WaitReason::Retry(until),
     };
     Some((wait, sleep.timer))
 }

@@ -101,8 +101,8 @@ pub(crate) fn block_run_at_gate(
     Ok(ControlFlow::Break(()))
 }
 
-/// Blocks the run again while a dependency is missing. A message to the run counts as an answer to
-/// the gate that asks for the dependency.
+/// Blocks the run again while a dependency is missing. A message to the run and a `resume` count as an
+/// answer to the gate that asks for the dependency.
 pub(super) fn keep_run_blocked(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<ControlFlow<()>, Rejection> {
@@ -111,6 +111,10 @@ pub(super) fn keep_run_blocked(
     };
     if !decision.control.steers.is_empty() {
         decision.withdraw_gate(gate, "a person sent a message")?;
+        return Ok(ControlFlow::Continue(()));
+    }
+    if decision.control.blocked_resumed {
+        decision.withdraw_gate(gate, "a person resumed the run")?;
         return Ok(ControlFlow::Continue(()));
     }
     let reason =

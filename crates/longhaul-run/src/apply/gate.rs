@@ -47,6 +47,7 @@ impl ControlState {
         let index = self.gates.iter().position(|open| open.id == gate)?;
         if self.blocked_on == Some(gate) {
             self.blocked_on = None;
+            self.blocked_resumed = false;
             self.crashes = 0;
         }
         Some(self.gates.remove(index))

@@ -11,7 +11,7 @@ use longhaul_core::status::{RunOutcome, WaitReason};
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::state::control::{ControlState, IdleReason};
 use crate::state::loop_guard::LoopGuard;
-use crate::state::stage::{PendingModelCall, PendingTimer, RunStage};
+use crate::state::stage::{PendingModelCall, PendingTimer, ProviderOutage, RunStage};
 
 impl ControlState {
     pub(super) fn apply_run_claimed(&mut self, data: &RunClaimed) -> ApplyResult {
@@ -54,7 +54,8 @@ impl ControlState {
         // A wait without a timer, such as a release, keeps the timer that was set before.
         match &mut self.stage {
             RunStage::ModelPending(pending) => {
-                pending.pending_timer = sleep.or(pending.pending_timer)
+                record_outage_wait(pending, data);
+                pending.pending_timer = sleep.or(pending.pending_timer);
             }
             RunStage::Concluding(concluding) => {
                 concluding.pending_timer = sleep.or(concluding.pending_timer)
@@ -109,6 +110,11 @@ impl ControlState {
         self.crashes = 0;
         // The budget may have been raised through another run of the tree.
         self.exhausted_cap = None;
+        self.blocked_resumed = self.blocked_on.is_some();
+        // A person who resumes a run that waits for a retry wants the request to be sent now.
+        if let RunStage::ModelPending(pending) = &mut self.stage {
+            pending.pending_timer = None;
+        }
         if let Some(raise) = data.raise {
             self.raise_budget_caps(raise);
         }
@@ -178,4 +184,16 @@ impl ControlState {
         self.attempt_time = self.attempt_time.with_new_attempt(self.totals.active);
         NO_MESSAGES
     }
+}
+
+/// Records a wait for a provider that is unavailable. A run that was woken early and parks again
+/// continues the same wait.
+fn record_outage_wait(pending: &mut PendingModelCall, data: &RunWaiting) {
+    let WaitReason::Outage { since, class, .. } = data.wait else {
+        return;
+    };
+    let is_same_wait = pending.pending_timer.map(|pending| pending.timer) == data.timer;
+    let waits = pending.outage.map_or(0, |outage| outage.waits);
+    let waits = waits.saturating_add(u32::from(!is_same_wait));
+    pending.outage = Some(ProviderOutage { since, class, waits });
 }

@@ -46,6 +46,8 @@ impl ControlState {
             turn: data.turn,
             attempt: data.attempt,
             failures: pending.failures,
+            outage: pending.outage,
+            outage_attempts: pending.outage_attempts,
             epoch: self.epoch,
             purpose: data.purpose,
             hold: data.hold,
@@ -130,8 +132,12 @@ impl ControlState {
             return Err("another turn is in progress");
         }
         let class = data.failure.class;
-        let given_up =
-            class.counts_as_attempt() && !class.is_transient() && data.fallback_model.is_none();
+        // A refused key or account says nothing about the conversation.
+        let is_refused_access = matches!(class, FailureClass::Auth | FailureClass::Quota);
+        let given_up = class.counts_as_attempt()
+            && !class.is_transient()
+            && !is_refused_access
+            && data.fallback_model.is_none();
         let helped = running.model.is_some();
         let must = running.purpose == ModelCallPurpose::Compact && running.must_compact;
         if must && given_up && !helped {
@@ -160,6 +166,9 @@ impl ControlState {
             },
             pending_timer: None,
             rate_limited: data.failure.class == FailureClass::RateLimit,
+            outage: running.outage,
+            outage_attempts: running.outage_attempts
+                + u32::from(running.outage.is_some() && class.counts_as_attempt()),
             retry_attempt: None,
             must_compact: overflow,
             compacted: running.compacted,
@@ -206,6 +215,7 @@ impl ControlState {
         self.stage = RunStage::ModelPending(PendingModelCall {
             attempts: running.attempt,
             failures: running.failures,
+            outage_attempts: running.outage_attempts,
             compacted: true,
             // Also resets `perception_refreshed`: the perception of this turn may be summarized away.
             ..PendingModelCall::default()

@@ -1,5 +1,5 @@
-//! Handles a failed model call: switches to a fallback model, retries the call or the run, or ends
-//! the run. A delay before a retry is a timer; nothing sleeps here.
+//! Handles a failed model call: switches to a fallback model, retries the call or the run, waits for
+//! the provider, or ends the run. A delay before a retry is a timer; nothing sleeps here.
 
 use std::ops::ControlFlow;
 
@@ -13,6 +13,9 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, MicroUsd};
 
 use crate::advance::{advance_run, fail_run, retry_or_fail, schedule_retry};
+use crate::advance::{
+    block_run_without_access, current_outage, retry_hint, wait_for_provider, waits_out_failure,
+};
 use crate::decide::model_replied::running_model_call;
 use crate::decide::release::release_run;
 use crate::decision::DecisionBuilder;
@@ -55,18 +58,36 @@ pub(super) fn handle_model_failure(
     };
     // A failed optional call does not count as a failure of the run, but its retry is delayed too.
     let failures = pending.failures.max(1);
-    if let Some(delay) = model_retry_delay(decision.run.id, failures, &failure) {
-        let flow = schedule_retry(decision, delay, class)?;
-        return advance_unless_parked(decision, flow);
-    }
-    let flow = match class.is_transient() {
-        true => {
-            let delay_min = failure.retry_after.unwrap_or_default();
-            retry_or_fail(decision, class, delay_min, run_error_from_failure(&failure))?
+    let flow = if let Some(delay) = quick_retry_delay(decision, failures, &failure) {
+        schedule_retry(decision, delay, class)?
+    } else if waits_out_failure(&decision.control, &failure) {
+        wait_for_provider(decision, &failure)?
+    } else if block_run_without_access(decision, &failure)? {
+        ControlFlow::Break(())
+    } else {
+        let error = run_error_from_failure(decision, &failure);
+        match class.is_transient() {
+            true => {
+                let delay_min = failure.retry_after.unwrap_or_default();
+                retry_or_fail(decision, class, delay_min, error)?
+            }
+            false => fail_run(decision, error)?,
         }
-        false => fail_run(decision, run_error_from_failure(&failure))?,
     };
     advance_unless_parked(decision, flow)
+}
+
+/// Returns the delay before the request is sent to the same model again. `None` means that quick
+/// retries no longer help. During an outage there are none.
+fn quick_retry_delay(
+    decision: &DecisionBuilder<'_>,
+    failures: u32,
+    failure: &Failure,
+) -> Option<Millis> {
+    match current_outage(&decision.control) {
+        Some(_) => None,
+        None => model_retry_delay(decision.run.id, failures, failure),
+    }
 }
 
 fn advance_unless_parked(
@@ -93,8 +114,8 @@ fn fallback_model(decision: &DecisionBuilder<'_>, failure: &Failure) -> Option<S
     {
         return None;
     }
-    let delay = model_retry_delay(decision.run.id, running.failures + 1, failure);
-    let is_patient = delay.is_some_and(|delay| delay <= FALLBACK_WAIT_MAX);
+    let is_retried = quick_retry_delay(decision, running.failures + 1, failure).is_some();
+    let is_patient = is_retried && failure.retry_after.unwrap_or_default() <= FALLBACK_WAIT_MAX;
     (!is_patient).then(|| other.to_owned())
 }
 
@@ -160,7 +181,8 @@ fn record_failed_model_call(
     Ok(())
 }
 
-fn run_error_from_failure(failure: &Failure) -> RunError {
+fn run_error_from_failure(decision: &DecisionBuilder<'_>, failure: &Failure) -> RunError {
+    let retry = retry_hint(decision);
     let hint = match failure.class {
         FailureClass::Auth => "check the provider's key",
         FailureClass::Quota => "check the provider's account",
@@ -173,7 +195,7 @@ fn run_error_from_failure(failure: &Failure) -> RunError {
         | FailureClass::Network
         | FailureClass::Server
         | FailureClass::Lost
-        | FailureClass::Stopped => "submit the task again later",
+        | FailureClass::Stopped => &retry,
         FailureClass::HandlerFailed | FailureClass::HandlerFailedTransiently => {
             return RunError::new("handler_failed", failure.message.clone(), "");
         }

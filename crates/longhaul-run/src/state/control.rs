@@ -62,6 +62,9 @@ pub struct ControlState {
     pub(crate) pending_failure: Option<RunError>,
     /// Gate that asks a person for a missing dependency, while the run is blocked on it.
     pub(crate) blocked_on: Option<GateId>,
+    /// Whether a person has resumed the run while it was blocked on that gate.
+    #[serde(default)]
+    pub(crate) blocked_resumed: bool,
     pub attempt: u32,
     /// Active time of the current attempt.
     #[serde(default)]
@@ -188,6 +191,7 @@ impl ControlState {
             pause: None,
             pending_failure: None,
             blocked_on: None,
+            blocked_resumed: false,
             attempt: 1,
             attempt_time: AttemptTime::default(),
             retries: RetryCounts::default(),

@@ -1,8 +1,10 @@
 //! The stages of a run, each with its own data.
 
 use longhaul_core::event::turn::ModelCallPurpose;
+use longhaul_core::failure::FailureClass;
 use longhaul_core::id::{Epoch, GateId};
 use longhaul_core::status::{ResultAnswer, RunOutcome, RunOutput};
+use longhaul_core::time::Timestamp;
 use longhaul_core::usage::BudgetAmount;
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +54,13 @@ pub struct PendingModelCall {
     pub pending_timer: Option<PendingTimer>,
     /// Whether the timer was set because the provider limits the request rate.
     pub rate_limited: bool,
+    /// Wait for a provider that is unavailable. `None` means that the provider is not known to be
+    /// unavailable.
+    #[serde(default)]
+    pub outage: Option<ProviderOutage>,
+    /// Number of failed model calls of this turn that were made during an outage of the provider.
+    #[serde(default)]
+    pub outage_attempts: u32,
     /// Number of the run's attempt that starts when the timer fires. `None` means that the current
     /// attempt continues.
     pub retry_attempt: Option<u32>,
@@ -67,6 +76,17 @@ pub struct PendingModelCall {
     pub perception_refreshed: bool,
 }
 
+/// Outage of a model provider for which a run waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderOutage {
+    /// Time at which the wait for the provider began.
+    pub since: Timestamp,
+    /// Class of the failure that the run waits out.
+    pub class: FailureClass,
+    /// Number of waits so far, which determines the length of the next wait.
+    pub waits: u32,
+}
+
 /// Data of a run that waits for the model's reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningModelCall {
@@ -76,6 +96,13 @@ pub struct RunningModelCall {
     pub attempt: u32,
     /// Number of earlier failed model calls of this turn that count toward the retry limit.
     pub failures: u32,
+    /// Outage of the provider during which the model call is made, if there is one.
+    #[serde(default)]
+    pub outage: Option<ProviderOutage>,
+    /// Number of earlier failed model calls of this turn that were made during an outage of the
+    /// provider.
+    #[serde(default)]
+    pub outage_attempts: u32,
     /// Epoch (number of the claim) of the driver that made the model call.
     pub epoch: Epoch,
     /// Purpose of the model call: a turn or a compaction.

@@ -94,7 +94,7 @@ fn compaction_respects_retry_after() {
             &format!(
                 "{own}
             err {failure} => turn.failed({class}) run.waiting({wait}) | waiting {wait}
-            ? timers      => [20000]
+            ? timers      => [22498]
             fire          => timer.fired | running
             claim         => run.claimed
             go            => turn.started

@@ -4,14 +4,15 @@
 
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::retry::RetryPolicy;
+use longhaul_core::time::Millis;
 
 use super::harness::script::check;
-use super::policies::plain;
+use super::policies::{plain, with_outage};
 
 #[test]
-fn a_model_call_is_retried_after_2_4_8_seconds_then_the_run() {
+fn a_model_call_is_retried_after_2_4_8_seconds_then_the_run_if_it_waits_for_no_outage() {
     check(
-        plain(),
+        with_outage(Millis::ZERO),
         r#"
         claim          => run.claimed | running
         see            => run.prepared turn.started
@@ -50,21 +51,22 @@ fn a_model_call_is_retried_after_2_4_8_seconds_then_the_run() {
         go             => turn.started
         err timeout    => turn.failed(timeout) run.failed(timeout) | failed
         ? outcome      => timeout: the provider said timeout
+        ? hint         => when the provider is available again: `longhaul retry RUN`
     "#,
     );
 }
 
 #[test]
-fn retry_after_is_a_minimum_delay() {
+fn retry_after_is_a_minimum_delay_with_jitter_above_it() {
     check(
         plain(),
         r#"
         claim             => run.claimed | running
         see               => run.prepared turn.started
         err rate_limit 40 => turn.failed(rate_limit) run.waiting(rate_limit) | waiting rate_limit
-        ? timers          => [40000]
-        ? why             => The provider limits the request rate; the next attempt is at 2026-01-01T00:00:40.000000Z.
-        tick 39           =>
+        ? timers          => [47498]
+        ? why             => The provider limits the request rate; the next attempt is at 2026-01-01T00:00:47.498000Z.
+        tick 47           =>
         tick 1            => timer.fired | running
         claim             => run.claimed
         go                => turn.started
@@ -95,6 +97,7 @@ fn a_permanent_failure_ends_the_run() {
     }
     let never =
         RunPolicy { retry: RetryPolicy { max_retries: 0, ..RetryPolicy::default() }, ..plain() };
+    // An internal error of the provider may be caused by the request, so it is no outage.
     check(
         never,
         r#"
@@ -134,7 +137,7 @@ fn a_fallback_model_is_used_after_a_permanent_failure() {
         ? model        => b/x
         err quota      => turn.failed(quota) turn.started
         ? model        => c/y
-        err auth       => turn.failed(auth) run.failed(auth) | failed
+        err auth       => turn.failed(auth) gate.raised(blocked) run.blocked | blocked blocked
     "#,
     );
     // Transient failures are retried for each model. A new attempt of the run starts with the first

@@ -328,7 +328,7 @@ fn a_run_that_waits_for_trust_names_the_command_unless_a_model_wrote_the_text() 
         r#"
         claim                                  => run.claimed | running
         missing Review it with `longhaul trust`. => gate.raised(blocked) run.blocked | blocked blocked
-        ? command                              => longhaul trust && longhaul answer GATE trusted
+        ? command                              => longhaul trust && longhaul resume RUN
     "#,
     );
     check(
@@ -343,7 +343,7 @@ fn a_run_that_waits_for_trust_names_the_command_unless_a_model_wrote_the_text() 
 }
 
 #[test]
-fn a_missing_dependency_blocks_until_resume() {
+fn a_missing_dependency_blocks_until_an_answer_a_message_or_resume() {
     check(
         plain(),
         r#"
@@ -373,6 +373,18 @@ fn a_missing_dependency_blocks_until_resume() {
         go                           => gate.withdrawn
         see                          => run.prepared steer.delivered(after turn 0) turn.started
         ? said                       => It is set.
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        claim                       => run.claimed | running
+        missing Set OPENAI_API_KEY. => gate.raised(blocked) run.blocked | blocked blocked
+        ? command                   => longhaul resume RUN
+        resume                      => run.resumed | running
+        claim                       => run.claimed
+        go                          => gate.withdrawn
+        see                         => run.prepared turn.started
     "#,
     );
 }

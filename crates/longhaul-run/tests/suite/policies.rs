@@ -5,12 +5,18 @@ use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::gate::{
     ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction, ResultApprovalGate,
 };
+use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 
 /// A policy without rules and caps.
 pub(crate) fn plain() -> RunPolicy {
     RunPolicy::default()
+}
+
+/// A policy under which a run waits for an unavailable provider for this long.
+pub(crate) fn with_outage(outage: Millis) -> RunPolicy {
+    RunPolicy { retry: RetryPolicy { outage, ..RetryPolicy::default() }, ..RunPolicy::default() }
 }
 
 /// A rule that asks a person before every `shell` call.

@@ -21,7 +21,7 @@ use crate::mcp::server::{self, McpServerConfig};
 const LOGINS_FOLDER: &str = "logins";
 
 /// Hint that is added to messages about a missing login.
-const RESUME_HINT: &str = "Resume waiting runs with `longhaul answer`.";
+const RESUME_HINT: &str = "Continue blocked runs with `longhaul resume`.";
 
 /// Creates a client for all usable MCP servers of this `.mcp.json`.
 pub fn create_mcp_client(

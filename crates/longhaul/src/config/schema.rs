@@ -99,8 +99,8 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key("retry.soft_timeout", SettingValueKind::MinDuration(1)),
     // Active time after which an attempt is ended. Default: 5m for handlers and events, else none.
     key("retry.hard_timeout", SettingValueKind::MinDuration(1)),
-    // How long to wait for a provider that is temporarily unavailable.
-    key("retry.outage", SettingValueKind::Unsupported("waits for a provider that is down")),
+    // How long a run waits for a provider that is unavailable. "0s": the run is retried, then fails.
+    key("retry.outage", SettingValueKind::Duration).with_default("\"6h\""),
     // Maximum cost in dollars of a tree of runs.
     key("budget.usd", SettingValueKind::Usd).with_default("5.0"),
     // Maximum active time of a run.

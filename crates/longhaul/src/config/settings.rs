@@ -176,6 +176,7 @@ impl Config {
                 ),
                 soft_timeout: self.duration("retry.soft_timeout"),
                 hard_timeout: self.duration("retry.hard_timeout"),
+                outage: duration("retry.outage"),
             },
             lane_depth_max: small("lanes.depth").unwrap_or_default(),
             collect_window: duration("lanes.collect"),

@@ -92,7 +92,7 @@ impl TrustStatus {
             // No run waits for a listener or a folder.
             TrustKind::Open => "then start this process again",
             TrustKind::Run | TrustKind::Shell | TrustKind::Send => {
-                "resume waiting runs with `longhaul answer`"
+                "continue blocked runs with `longhaul resume`"
             }
         };
         format!(

@@ -268,7 +268,7 @@ async fn a_missing_login_names_how_runs_resume() {
     let line = mcp_servers::create_mcp_client(&config, &McpFile::load(&config), &clock);
     let run = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
     let why = line.list_server_tools("far", None, run).await.unwrap_err();
-    for helps in ["run `longhaul mcp login far`", "`longhaul answer`."] {
+    for helps in ["run `longhaul mcp login far`", "`longhaul resume`."] {
         assert!(why.contains(helps), "{why}");
     }
     assert!(line.check_server("far").await.unwrap_err().needs_login);

@@ -95,6 +95,7 @@ fn idle_run_can_wake(test_run: &TestRun) {
         WaitReason::Timer(_)
         | WaitReason::RateLimit(_)
         | WaitReason::Retry(_)
+        | WaitReason::Outage { .. }
         | WaitReason::Message(_) => armed,
         // The store sets the timer that starts a run.
         WaitReason::StartAt(_) | WaitReason::Batch => true,

@@ -78,10 +78,12 @@ impl TestRun {
             }
             "why" => longhaul_run::explain::explain_run_state(&self.run).message,
             "command" => {
-                let command = longhaul_run::explain::explain_run_state(&self.run).command;
-                let gates = self.run.control().gates.iter();
-                gates.fold(command, |text, gate| text.replace(&gate.id.to_string(), "GATE"))
+                self.without_id(&longhaul_run::explain::explain_run_state(&self.run).command)
             }
+            "hint" => match self.run.outcome() {
+                Some(RunOutcome::Failed(error)) => self.without_id(&error.hint),
+                Some(RunOutcome::Completed(_) | RunOutcome::Cancelled(_)) | None => "none".into(),
+            },
             "crashes" => self.run.control().crashes.to_string(),
             "outcome" => match self.run.outcome() {
                 Some(RunOutcome::Failed(error)) => format!("{}: {}", error.code, error.message),
@@ -117,6 +119,11 @@ impl TestRun {
     }
 
     /// Returns the milliseconds until each timer is due.
+    /// Returns the text with the id of the run replaced by `RUN`.
+    fn without_id(&self, text: &str) -> String {
+        text.replace(&self.run.id().to_string(), "RUN")
+    }
+
     fn timers(&self) -> String {
         let mut due: Vec<u64> =
             self.rows.timers.values().map(|(due, _)| due.duration_since(self.now).0).collect();

@@ -22,6 +22,7 @@ pub async fn runs_without_a_wake_up_are_repaired(fixture: StoreFixture) {
         "timer",
         "retry",
         "rate_limit",
+        "outage",
         "message",
         "sandbox_slot",
     ];

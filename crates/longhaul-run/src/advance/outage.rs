@@ -1,0 +1,102 @@
+//! Waits for a model provider that is unavailable, and blocks runs whose key or account is refused.
+
+use std::ops::ControlFlow;
+
+use longhaul_core::duration::format_duration;
+use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::policy::retry::{is_provider_unavailable, outage_delay};
+use longhaul_core::status::{RunError, WaitReason};
+
+use crate::advance::finish::fail_run;
+use crate::advance::gates::raise_blocked_gate;
+use crate::advance::park::park_run_with_timer;
+use crate::decision::DecisionBuilder;
+use crate::rejection::Rejection;
+use crate::state::control::ControlState;
+use crate::state::stage::{ProviderOutage, RunStage};
+
+/// Returns whether the run waits for the provider after this failure, instead of counting it as a
+/// failed attempt. During an outage every transient failure belongs to the outage.
+pub(crate) fn waits_out_failure(control: &ControlState, failure: &Failure) -> bool {
+    let is_part_of_outage = is_provider_unavailable(failure)
+        || (current_outage(control).is_some() && failure.class.is_transient());
+    control.policy.retry.outage.0 > 0 && is_part_of_outage
+}
+
+/// Returns the outage of the provider for which the run waits or during which it calls the model.
+pub(crate) const fn current_outage(control: &ControlState) -> Option<ProviderOutage> {
+    match &control.stage {
+        RunStage::ModelPending(pending) => pending.outage,
+        RunStage::ModelRunning(running) => running.outage,
+        RunStage::New
+        | RunStage::ToolsRunning(_)
+        | RunStage::Concluding(_)
+        | RunStage::Ended(_) => None,
+    }
+}
+
+/// Parks the run until the next request to a provider that is unavailable. Fails the run if it has
+/// waited as long as its retry policy allows. A run that is about to be paused is not parked.
+pub(crate) fn wait_for_provider(
+    decision: &mut DecisionBuilder<'_>,
+    failure: &Failure,
+) -> Result<ControlFlow<()>, Rejection> {
+    if decision.control.pause.is_some() {
+        return Ok(ControlFlow::Continue(()));
+    }
+    let now = decision.ctx.now;
+    let outage = current_outage(&decision.control);
+    let (since, waits) = outage.map_or((now, 0), |outage| (outage.since, outage.waits));
+    let total = decision.control.policy.retry.outage;
+    let remaining = since.plus(total).duration_since(now);
+    if remaining.0 == 0 {
+        let message = format!(
+            "the provider was unavailable for {}: {}",
+            format_duration(total),
+            failure.message
+        );
+        let hint = retry_hint(decision);
+        return fail_run(decision, RunError::new(failure.class.as_str(), message, hint));
+    }
+    let delay = outage_delay(decision.run.id, waits, failure).min(remaining);
+    let timer = decision.set_wake_timer("outage", delay);
+    let wait = WaitReason::Outage { since, until: now.plus(delay), class: failure.class };
+    park_run_with_timer(decision, wait, timer)
+}
+
+/// Returns the hint for a run that failed because its provider was unavailable.
+pub(crate) fn retry_hint(decision: &DecisionBuilder<'_>) -> String {
+    format!("when the provider is available again: `longhaul retry {}`", decision.run.id)
+}
+
+/// Blocks a run that has recorded work and whose key or account the provider refuses. Returns `false`
+/// for other failures and for runs without recorded work, which lose nothing by failing at once.
+pub(crate) fn block_run_without_access(
+    decision: &mut DecisionBuilder<'_>,
+    failure: &Failure,
+) -> Result<bool, Rejection> {
+    let remedy = match failure.class {
+        FailureClass::Auth => "Fix the provider's key",
+        FailureClass::Quota => "Add credit to the provider's account",
+        FailureClass::RateLimit
+        | FailureClass::Overloaded
+        | FailureClass::Timeout
+        | FailureClass::Network
+        | FailureClass::Server
+        | FailureClass::ContextOverflow
+        | FailureClass::InvalidRequest
+        | FailureClass::Refused
+        | FailureClass::Lost
+        | FailureClass::Stopped
+        | FailureClass::HandlerFailed
+        | FailureClass::HandlerFailedTransiently => return Ok(false),
+    };
+    if decision.control.turns == 0 {
+        return Ok(false);
+    }
+    let reason = failure.message.trim_end().trim_end_matches('.');
+    let message =
+        format!("{reason}. {remedy}, then continue: `longhaul resume {}`", decision.run.id);
+    raise_blocked_gate(decision, &message, &[])?;
+    Ok(true)
+}
