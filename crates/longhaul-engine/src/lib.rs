@@ -31,6 +31,7 @@ mod output_schema;
 mod panics;
 mod prompt;
 mod prompt_setup;
+pub mod provider_blocks;
 pub mod read_output;
 pub mod redaction;
 mod run_env;

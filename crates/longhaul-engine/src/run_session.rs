@@ -25,6 +25,7 @@ use longhaul_run::{DecideContext, Run, RunInput, decide};
 
 use crate::error::Error;
 use crate::notifier::DriverRegistration;
+use crate::provider_blocks::{ProviderNews, called_model, calls_other_model};
 use crate::services::EngineServices;
 
 /// Maximum number of journal entries that are read at once.
@@ -145,11 +146,15 @@ impl RunSession {
                 self.submit_late_results(input).await?;
                 return Ok(CommitOutcome::Lost);
             }
+            let model = called_model(&self.run, &input).to_owned();
+            let blocks = &self.services.provider_blocks;
             let ctx = DecideContext {
                 now: self.now(),
                 remaining_budget: self.remaining_budget.take(),
+                provider_blocked_until: blocks.blocked_until(&*self.services.records, &model).await,
                 random: self.random_for(&input),
             };
+            let calls_other_model = calls_other_model(&self.run);
             let batch = match decide(&self.run, input.clone(), ctx) {
                 Ok(batch) if batch.is_empty() => {
                     return self.count_rejected_input("the input has no effect");
@@ -158,9 +163,14 @@ impl RunSession {
                 // For example, a result that was surfaced meanwhile.
                 Err(refusal) => return self.count_rejected_input(&refusal.to_string()),
             };
+            let news = ProviderNews::from_events(&batch.events, ctx.now);
             match self.append_batch(batch).await? {
                 AppendAttemptOutcome::Committed => {
                     self.rejections = 0;
+                    if let Some(news) = news.filter(|_| !calls_other_model) {
+                        let EngineServices { provider_blocks, records, .. } = &self.services;
+                        provider_blocks.record_news(&**records, &model, (news, ctx.now)).await;
+                    }
                     return Ok(CommitOutcome::Applied);
                 }
                 AppendAttemptOutcome::Conflict => self.apply_new_entries().await?,

@@ -29,6 +29,7 @@ use crate::deltas::DeltaBroadcast;
 use crate::error::Error;
 use crate::id_gen::{IdGenerator, UuidV7Generator};
 use crate::notifier::DriverNotifier;
+use crate::provider_blocks::ProviderBlocks;
 use crate::tool_registry::{RegisteredTool, ToolRegistry};
 
 /// Error when a model can't be resolved. The message says what to do.
@@ -218,6 +219,8 @@ pub struct EngineServices {
     pub notifier: DriverNotifier,
     /// Cache of parsed agent definitions, by hash.
     pub definitions: AgentDefinitionCache,
+    /// Providers that accept no requests for now.
+    pub provider_blocks: ProviderBlocks,
     /// Counters of this process.
     pub counters: EngineCounters,
 }
@@ -247,6 +250,7 @@ impl EngineServices {
             changes: JournalChangeFeed::default(),
             notifier: DriverNotifier::default(),
             definitions: AgentDefinitionCache::default(),
+            provider_blocks: ProviderBlocks::default(),
             counters: EngineCounters::default(),
         }
     }

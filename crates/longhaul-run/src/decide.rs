@@ -124,6 +124,10 @@ fn record_preparation(
     record_recovery(decision)?;
     // A run that was cancelled in the meantime needs no preparation.
     if decision.control.cancel.is_none() {
+        // A run with a fallback model calls its provider to learn whether it must switch.
+        if !preparation.fallbacks.is_empty() {
+            decision.ctx.provider_blocked_until = None;
+        }
         decision.record_event(Event::RunPrepared(preparation))?;
         decision.add_blob_changes(blobs);
     }

@@ -82,6 +82,33 @@ async fn an_outage_does_not_end_the_run() {
 }
 
 #[tokio::test]
+async fn runs_share_the_limit_of_a_provider() {
+    let mut engine = engine_with([FakeReply::Fail(RateLimit)]).with_sim_clock().build();
+    let mut runs = Vec::new();
+    for _ in 0..10 {
+        runs.push(engine.submit().await);
+    }
+    // One run at a time: the first run learns of the limit before the others call the model.
+    let _worker = engine.spawn_worker(|options| options.concurrency = 1);
+    for run in &runs {
+        engine.until(*run, "run.waiting").await;
+    }
+    assert_eq!(engine.model.requests().len(), 1, "only one run has sent a request");
+    let mut wakes = std::collections::BTreeSet::new();
+    for run in &runs {
+        let row = engine.longhaul.explain_run(*run).await.unwrap();
+        assert!(row.message.contains("limits the request rate"), "{}", row.message);
+        wakes.insert(row.message);
+    }
+    assert!(wakes.len() > 5, "the runs don't wake together: {wakes:?}");
+    for run in runs {
+        let journal = engine.advance_until(run, "run.completed").await;
+        assert_eq!(outcome_text(&journal), "done");
+    }
+    assert_eq!(engine.model.requests().len(), 11);
+}
+
+#[tokio::test]
 async fn a_refused_key_blocks_a_run_with_recorded_work_until_it_is_resumed() {
     for class in [Auth, Quota] {
         let log = EffectLog::default();

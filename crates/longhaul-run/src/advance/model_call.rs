@@ -8,6 +8,7 @@ use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::status::{RunError, WaitReason};
 
+use crate::advance::outage::park_while_provider_is_blocked;
 use crate::advance::park::{park_run, park_run_with_timer};
 use crate::advance::steer::deliver_steers;
 use crate::advance::turn_start::start_turn;
@@ -60,7 +61,12 @@ pub(super) fn advance_model_call(
         return Ok(ControlFlow::Continue(()));
     }
     if deliver_steers(decision, |steer| steer.delivery != SteerDelivery::FollowUp)? {
+        // A person who writes to the run wants the model to read it now.
+        decision.ctx.provider_blocked_until = None;
         return Ok(ControlFlow::Continue(()));
+    }
+    if let Some(flow) = park_while_provider_is_blocked(decision, &pending)? {
+        return Ok(flow);
     }
     if pending.attempts.saturating_sub(pending.outage_attempts) >= TURN_ATTEMPTS_MAX {
         let message = format!("{TURN_ATTEMPTS_MAX} model calls of one turn got no reply");

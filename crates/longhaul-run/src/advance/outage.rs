@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use longhaul_core::duration::format_duration;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::policy::retry::{is_provider_unavailable, outage_delay};
+use longhaul_core::policy::retry::{is_provider_unavailable, outage_delay, with_jitter};
 use longhaul_core::status::{RunError, WaitReason};
 
 use crate::advance::finish::fail_run;
@@ -13,7 +13,7 @@ use crate::advance::park::park_run_with_timer;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 use crate::state::control::ControlState;
-use crate::state::stage::{ProviderOutage, RunStage};
+use crate::state::stage::{PendingModelCall, ProviderOutage, RunStage};
 
 /// Returns whether the run waits for the provider after this failure, instead of counting it as a
 /// failed attempt. During an outage every transient failure belongs to the outage.
@@ -62,6 +62,36 @@ pub(crate) fn wait_for_provider(
     let timer = decision.set_wake_timer("outage", delay);
     let wait = WaitReason::Outage { since, until: now.plus(delay), class: failure.class };
     park_run_with_timer(decision, wait, timer)
+}
+
+/// Parks the run before it calls a model whose provider accepts no requests for now, as another run
+/// has learned. Nothing is sent, held or counted. `None` means that the run may call the model: it has
+/// a fallback model, a person asked for the call, or the wait for the provider is over.
+pub(super) fn park_while_provider_is_blocked(
+    decision: &mut DecisionBuilder<'_>,
+    pending: &PendingModelCall,
+) -> Result<Option<ControlFlow<()>>, Rejection> {
+    let now = decision.ctx.now;
+    let blocked_until = decision.ctx.provider_blocked_until.filter(|until| *until > now);
+    let has_fallback = decision.run.transcript.next_fallback_model().is_some();
+    let Some(blocked_until) = blocked_until.filter(|_| !has_fallback && !pending.resumed) else {
+        return Ok(None);
+    };
+    let mut delay = with_jitter(blocked_until.duration_since(now), decision.run.id, 1);
+    if let Some(outage) = pending.outage {
+        let end = outage.since.plus(decision.control.policy.retry.outage);
+        delay = delay.min(end.duration_since(now));
+    }
+    if delay.0 == 0 {
+        return Ok(None);
+    }
+    let until = now.plus(delay);
+    let wait = match pending.outage {
+        Some(ProviderOutage { since, class, .. }) => WaitReason::Outage { since, until, class },
+        None => WaitReason::RateLimit(until),
+    };
+    let timer = decision.set_wake_timer("provider", delay);
+    park_run_with_timer(decision, wait, timer).map(Some)
 }
 
 /// Returns the hint for a run that failed because its provider was unavailable.

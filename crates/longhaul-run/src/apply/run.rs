@@ -55,6 +55,7 @@ impl ControlState {
         match &mut self.stage {
             RunStage::ModelPending(pending) => {
                 record_outage_wait(pending, data);
+                pending.rate_limited |= matches!(data.wait, WaitReason::RateLimit(_));
                 pending.pending_timer = sleep.or(pending.pending_timer);
             }
             RunStage::Concluding(concluding) => {
@@ -114,6 +115,7 @@ impl ControlState {
         // A person who resumes a run that waits for a retry wants the request to be sent now.
         if let RunStage::ModelPending(pending) = &mut self.stage {
             pending.pending_timer = None;
+            pending.resumed = true;
         }
         if let Some(raise) = data.raise {
             self.raise_budget_caps(raise);

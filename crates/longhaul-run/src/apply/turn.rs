@@ -169,6 +169,7 @@ impl ControlState {
             outage: running.outage,
             outage_attempts: running.outage_attempts
                 + u32::from(running.outage.is_some() && class.counts_as_attempt()),
+            resumed: false,
             retry_attempt: None,
             must_compact: overflow,
             compacted: running.compacted,

@@ -155,6 +155,10 @@ fn record_failed_model_call(
     let charged =
         BudgetAmount { micro_usd: micros.unwrap_or_default(), tokens: usage.total_tokens() };
     let failure = failure.clone();
+    // The known limit is that of the model before the switch.
+    if instead.is_some() {
+        decision.ctx.provider_blocked_until = None;
+    }
     decision.record_event(Event::TurnFailed(TurnFailed {
         turn,
         attempt,

@@ -61,6 +61,9 @@ pub struct PendingModelCall {
     /// Number of failed model calls of this turn that were made during an outage of the provider.
     #[serde(default)]
     pub outage_attempts: u32,
+    /// Whether a person has resumed the run, so that the next model call is made without a delay.
+    #[serde(default)]
+    pub resumed: bool,
     /// Number of the run's attempt that starts when the timer fires. `None` means that the current
     /// attempt continues.
     pub retry_attempt: Option<u32>,

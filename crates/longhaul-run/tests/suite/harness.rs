@@ -54,6 +54,8 @@ pub(crate) struct TestRun {
     pub(crate) rows: Rows,
     pub(crate) now: Timestamp,
     pub(crate) steers_written: u128,
+    /// Time until which the provider accepts no requests, as another run has learned.
+    pub(crate) provider_blocked_until: Option<Timestamp>,
 }
 
 impl TestRun {
@@ -84,6 +86,7 @@ impl TestRun {
             entries,
             now: START,
             steers_written: 0,
+            provider_blocked_until: None,
         }
     }
 
@@ -98,6 +101,7 @@ impl TestRun {
             return InputOutcome::RowConflict("fenced");
         }
         let mut ctx = DecideContext::new(self.now);
+        ctx.provider_blocked_until = self.provider_blocked_until;
         // The account refuses at most once: the next decision uses the remaining budget.
         for _ in 0..3 {
             let batch = match self.decided(input.clone(), ctx) {

@@ -230,3 +230,65 @@ fn a_refused_key_does_not_fail_a_required_compaction() {
     "#,
     );
 }
+
+#[test]
+fn a_run_parks_before_it_calls_a_provider_that_another_run_found_limited() {
+    check(
+        plain(),
+        r#"
+        limit 100                =>
+        claim                    => run.claimed | running
+        see                      => run.prepared run.waiting(rate_limit) | waiting rate_limit
+        ? timers                 => [107498]
+        ? why                    => The provider limits the request rate; the next attempt is at 2026-01-01T00:01:47.498000Z.
+        fire                     => timer.fired | running
+        claim                    => run.claimed
+        go                       => turn.started
+        ? step                   => ask turn 1 try 1 max 4096
+        call list/pure           => turn.completed tool.started(t1.1)
+        limit 40                 =>
+        done t1.1 ok             => tool.completed(t1.1) run.waiting(rate_limit) | waiting rate_limit
+        surface t9.9             => tool.surfaced(t9.9) | running
+        claim                    => run.claimed
+        go                       => run.waiting(rate_limit) | waiting rate_limit
+        steer after_batch Hurry. => steer.queued | running
+        claim                    => run.claimed
+        go                       => steer.delivered(after turn 1) turn.started
+        call list/pure           => turn.completed tool.started(t2.1)
+        done t2.1 ok             => tool.completed(t2.1) run.waiting(rate_limit) | waiting rate_limit
+        resume                   => run.resumed | running
+        claim                    => run.claimed
+        go                       => turn.started
+    "#,
+    );
+    // A run with a fallback model is not parked: its failed call switches to that model.
+    check(
+        plain(),
+        r#"
+        limit 100           =>
+        claim               => run.claimed | running
+        see b/x             => run.prepared turn.started
+        err rate_limit 3600 => turn.failed(rate_limit) turn.started
+        ? model             => b/x
+    "#,
+    );
+}
+
+#[test]
+fn a_limited_provider_does_not_prolong_the_wait_for_an_outage() {
+    let test_run = run_in_outage(with_outage(Millis::from_secs(60)), "");
+    check_in(
+        test_run,
+        r#"
+        fire           => timer.fired | running
+        limit 3600     =>
+        claim          => run.claimed
+        go             => run.waiting(outage) | waiting outage
+        ? timers       => [40324]
+        fire           => timer.fired | running
+        claim          => run.claimed
+        go             => turn.started
+        err overloaded => turn.failed(overloaded) run.failed(overloaded) | failed
+    "#,
+    );
+}

@@ -60,6 +60,11 @@ impl TestRun {
             "crash" => outcome_line(self.crash()),
             "tick" => self.tick(Millis::from_secs(rest.parse().unwrap())),
             "fire" => self.fire_next(),
+            "limit" => {
+                let duration = Millis::from_secs(rest.parse().unwrap());
+                self.provider_blocked_until = Some(self.now.plus(duration));
+                String::new()
+            }
             "drive" => self.drive(rest.parse().unwrap()),
             "race" => {
                 let (pick, line) = rest.split_once(' ').unwrap();
