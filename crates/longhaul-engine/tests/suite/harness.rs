@@ -197,6 +197,7 @@ impl TestEngineBuilder {
             changes: JournalChangeFeed::default(),
             notifier: DriverNotifier::default(),
             definitions: AgentDefinitionCache::default(),
+            provider_blocks: longhaul_engine::provider_blocks::ProviderBlocks::default(),
             counters: EngineCounters::default(),
         };
         let mut agents = AgentRegistry::default();

@@ -84,6 +84,7 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
         changes: JournalChangeFeed::default(),
         notifier: DriverNotifier::default(),
         definitions: AgentDefinitionCache::default(),
+        provider_blocks: longhaul_engine::provider_blocks::ProviderBlocks::default(),
         counters: EngineCounters::default(),
     };
     EngineProcess::new(services, ctx, yielding)

@@ -159,6 +159,7 @@ impl TestServerBuilder {
             changes: JournalChangeFeed::default(),
             notifier: DriverNotifier::default(),
             definitions: AgentDefinitionCache::default(),
+            provider_blocks: longhaul_engine::provider_blocks::ProviderBlocks::default(),
             counters: EngineCounters::default(),
         }
     }

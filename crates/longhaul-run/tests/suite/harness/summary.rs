@@ -78,10 +78,10 @@ impl TestRun {
             }
             "why" => longhaul_run::explain::explain_run_state(&self.run).message,
             "command" => {
-                self.without_id(&longhaul_run::explain::explain_run_state(&self.run).command)
+                self.without_ids(&longhaul_run::explain::explain_run_state(&self.run).command)
             }
             "hint" => match self.run.outcome() {
-                Some(RunOutcome::Failed(error)) => self.without_id(&error.hint),
+                Some(RunOutcome::Failed(error)) => self.without_ids(&error.hint),
                 Some(RunOutcome::Completed(_) | RunOutcome::Cancelled(_)) | None => "none".into(),
             },
             "crashes" => self.run.control().crashes.to_string(),
@@ -118,12 +118,14 @@ impl TestRun {
         }
     }
 
-    /// Returns the milliseconds until each timer is due.
-    /// Returns the text with the id of the run replaced by `RUN`.
-    fn without_id(&self, text: &str) -> String {
-        text.replace(&self.run.id().to_string(), "RUN")
+    /// Returns the text with the ids of the run and its gates replaced by `RUN` and `GATE`.
+    fn without_ids(&self, text: &str) -> String {
+        let text = text.replace(&self.run.id().to_string(), "RUN");
+        let gates = self.run.control().gates.iter();
+        gates.fold(text, |text, gate| text.replace(&gate.id.to_string(), "GATE"))
     }
 
+    /// Returns the milliseconds until each timer is due.
     fn timers(&self) -> String {
         let mut due: Vec<u64> =
             self.rows.timers.values().map(|(due, _)| due.duration_since(self.now).0).collect();
