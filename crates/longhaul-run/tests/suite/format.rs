@@ -24,7 +24,7 @@ const SCRIPTS: &[&str] = &[
     "claim; see; call report_blocked/pure {\"reason\": \"no key\"}; pause; claim; go; \
      resume turns 9; claim; go; fire; claim; go; \
      call report_progress/pure {\"percent\": 5, \"message\": \"on it\"}; \
-     steer follow_up; err auth",
+     steer follow_up; err refused",
     "claim; see; raise money 40000; claim; go; call shell/once; yes by cli:anna; \
      cancel; claim; go",
 ];

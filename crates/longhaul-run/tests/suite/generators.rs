@@ -10,6 +10,7 @@ use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{
     ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction, ResultApprovalGate,
 };
+use longhaul_core::policy::retry::{DEFAULT_OUTAGE, RetryPolicy};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use proptest::option;
@@ -104,6 +105,7 @@ pub(crate) fn policies() -> impl Strategy<Value = RunPolicy> {
         option::weighted(0.3, 30_000_u64..4_000_000),
         option::weighted(0.2, 2_u32..6),
         any::<bool>(),
+        select(vec![Millis::ZERO, DEFAULT_OUTAGE]),
     );
     let budget = (
         option::weighted(0.3, 70_000_u64..200_000),
@@ -124,6 +126,7 @@ pub(crate) fn policies() -> impl Strategy<Value = RunPolicy> {
             keep_open: durations.0.map(Millis),
             max_turns: durations.1,
             refresh_perception_each_turn: durations.2,
+            retry: RetryPolicy { outage: durations.3, ..RetryPolicy::default() },
             budget: Budget {
                 micro_usd: budget.0.map(MicroUsd),
                 tokens: budget.1,

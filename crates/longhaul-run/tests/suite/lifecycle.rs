@@ -281,7 +281,8 @@ fn a_waiting_run_is_paused_and_waits_again_after_resume() {
         go                          => run.paused | paused
         resume                      => run.resumed | running
         claim                       => run.claimed
-        go                          => run.blocked | blocked blocked
+        go                          => gate.withdrawn
+        missing Set OPENAI_API_KEY. => gate.raised(blocked) run.blocked | blocked blocked
     "#,
     );
     check(
@@ -350,7 +351,7 @@ fn a_missing_dependency_blocks_until_an_answer_a_message_or_resume() {
         claim                       => run.claimed | running
         missing Set OPENAI_API_KEY. => gate.raised(blocked) run.blocked | blocked blocked
         ? why                       => The run is blocked: Set OPENAI_API_KEY.
-        ? command                   => longhaul answer GATE TEXT
+        ? command                   => longhaul resume RUN
         surface t9.9                => tool.surfaced(t9.9) | running
         claim                       => run.claimed
         go                          => run.blocked | blocked blocked
