@@ -111,14 +111,10 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
         ),
         WaitReason::Outage { since, until, class } => {
             let end = since.plus(run.control.policy.retry.outage);
-            let class = class.as_str();
-            (
-                format!(
-                    "The provider is unavailable ({class}) since {since}; the next attempt is at \
-                     {until}, the last one at {end}."
-                ),
-                format!("longhaul resume {id}"),
-            )
+            let times =
+                format!("since {since}; the next attempt is at {until}, the last one at {end}");
+            let message = format!("The provider is unavailable ({}) {times}.", class.as_str());
+            (message, format!("longhaul resume {id}"))
         }
         WaitReason::SandboxSlot => {
             ("The run waits for a free sandbox.".into(), "longhaul sandboxes".into())

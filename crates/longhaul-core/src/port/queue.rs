@@ -1,6 +1,15 @@
-//! Reading the ready queue without claiming anything.
+//! Listing the ready runs of an inbox, and selecting the runs of a claim.
 
 use crate::id::{InboxName, RunId};
+
+/// The runs to which a claim is limited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimSelection {
+    /// The runs with these ids.
+    Runs(Vec<RunId>),
+    /// The run with this id and all its descendants.
+    Tree(RunId),
+}
 
 /// Request to list ready runs of an inbox.
 #[derive(Debug, Clone)]

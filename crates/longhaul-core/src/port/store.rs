@@ -13,7 +13,7 @@ use crate::id::{
     AgentName, Epoch, GateId, InboxName, LaneKey, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
 use crate::policy::gate::{GateRow, GateStatus, RecordedAnswer};
-use crate::port::queue::{PeekRequest, QueuePosition};
+use crate::port::queue::{ClaimSelection, PeekRequest, QueuePosition};
 use crate::raw::Hash;
 pub use crate::request::IdempotencyRecord;
 use crate::status::Status;
@@ -126,15 +126,6 @@ pub struct ClaimRequest {
     pub format: u32,
     /// Machine that the worker runs on, for runs that are bound to one machine.
     pub host: Option<String>,
-}
-
-/// The runs to which a claim is limited.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClaimSelection {
-    /// The runs with these ids.
-    Runs(Vec<RunId>),
-    /// The run with this id and all its descendants.
-    Tree(RunId),
 }
 
 /// A claim, i.e. a worker's exclusive right to drive a run.

@@ -117,16 +117,17 @@ impl LiveWorkers {
         if self.0.is_empty() || self.take(row) {
             return None;
         }
-        // Only `run` and `watch` start workers without an inbox.
+        let inbox = &row.inbox;
         if self.0.iter().all(|worker| worker.inboxes.is_empty()) {
             return Some(StateExplanation {
-                message: "The store is driven by a command that drives only its own run. This run \
-                          can start when that command ends."
-                    .to_owned(),
+                message: format!(
+                    "No worker serves the inbox `{inbox}` now: a `run` or `watch` command drives \
+                     only its own run, and a worker whose filter does not return drives no new run. \
+                     This run can start afterwards."
+                ),
                 command: format!("longhaul watch {}", row.id),
             });
         }
-        let inbox = &row.inbox;
         let message = match (self.serve(inbox.as_str()), &row.kind) {
             (false, _) => format!(
                 "No worker serves the inbox `{inbox}`: add it to `[worker] inboxes` in \
@@ -141,7 +142,8 @@ impl LiveWorkers {
                  without `--type`."
             ),
         };
-        Some(StateExplanation { message, command: worker_command(row) })
+        // Only other settings of the worker help, and no command changes them.
+        Some(StateExplanation { message, command: String::new() })
     }
 }
 
@@ -150,13 +152,4 @@ fn paused_lane_explanation(lane: &LaneKey) -> StateExplanation {
         message: format!("The lane `{lane}` is paused."),
         command: format!("longhaul lanes resume {lane}"),
     }
-}
-
-/// Returns the command that starts a worker for this run. A name that a shell would interpret is
-/// left to the reader.
-fn worker_command(row: &RunRow) -> String {
-    let inbox = row.inbox.as_str();
-    let is_plain =
-        inbox.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
-    format!("longhaul worker --inbox {}", if is_plain { inbox } else { "NAME" })
 }

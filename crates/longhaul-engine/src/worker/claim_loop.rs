@@ -1,8 +1,8 @@
 //! The loop in which a worker claims runs until shutdown is requested.
 
 use longhaul_core::event::EVENT_FORMAT;
-use longhaul_core::port::queue::PeekRequest;
-use longhaul_core::port::store::{Claim, ClaimRequest, ClaimSelection, StoreError};
+use longhaul_core::port::queue::{ClaimSelection, PeekRequest};
+use longhaul_core::port::store::{Claim, ClaimRequest, StoreError};
 use longhaul_core::port::tool::ClaimId;
 use longhaul_core::time::Millis;
 

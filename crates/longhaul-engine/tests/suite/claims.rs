@@ -136,7 +136,7 @@ async fn a_worker_of_one_tree_claims_no_other_run() {
     log.emptied(1).await;
     assert_eq!(log.claimed(), [own]);
     let why = engine.longhaul.explain_run(other).await.unwrap();
-    assert!(why.message.contains("drives only its own run"), "{}", why.message);
+    assert!(why.message.contains("only its own run"), "{}", why.message);
     assert_eq!(why.command, format!("longhaul watch {other}"));
     let row = engine.longhaul.run_row(other).await.unwrap();
     assert!(engine.longhaul.explain_unstarted_run(&row).await.unwrap().is_some());

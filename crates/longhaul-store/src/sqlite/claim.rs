@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunClaimed;
 use longhaul_core::id::{Epoch, InboxName, RunId, Seq};
-use longhaul_core::port::queue::{PeekRequest, QueuePosition};
-use longhaul_core::port::store::{Claim, ClaimRequest, ClaimSelection, WorkerLiveness};
+use longhaul_core::port::queue::{ClaimSelection, PeekRequest, QueuePosition};
+use longhaul_core::port::store::{Claim, ClaimRequest, WorkerLiveness};
 use rusqlite::{Row, params};
 
 use crate::sqlite::column::{LEASED, count_to_column, get_u64, limit_to_column, liveness_code};

@@ -7,9 +7,9 @@ use std::ops::Bound;
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunClaimed;
 use longhaul_core::id::{Epoch, InboxName, RunId, WorkerId};
-use longhaul_core::port::queue::{PeekRequest, QueuePosition};
+use longhaul_core::port::queue::{ClaimSelection, PeekRequest, QueuePosition};
 use longhaul_core::port::store::{
-    Claim, ClaimRequest, ClaimSelection, Heartbeat, HeartbeatAck, StoreError, WorkerLiveness,
+    Claim, ClaimRequest, Heartbeat, HeartbeatAck, StoreError, WorkerLiveness,
 };
 use longhaul_core::time::Timestamp;
 

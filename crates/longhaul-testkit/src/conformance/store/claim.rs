@@ -7,8 +7,8 @@ use tokio::task::JoinSet;
 use longhaul_core::event::run::RunClaimed;
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
-use longhaul_core::port::queue::{PeekRequest, QueuePosition};
-use longhaul_core::port::store::{Claim, ClaimRequest, ClaimSelection, Heartbeat};
+use longhaul_core::port::queue::{ClaimSelection, PeekRequest, QueuePosition};
+use longhaul_core::port::store::{Claim, ClaimRequest, Heartbeat};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 
