@@ -238,7 +238,7 @@ fn every_problem_of_a_file_is_reported_with_its_position() {
             "4:11: unknown value for `in_doubt`: `aks`, did you mean `ask`?",
             "5:9: unknown tool `raed_file`, did you mean `read_file`?",
             "5:31: `tools` lists `edit_file` twice",
-            "6:16: `usd` is -1: write a number from 0 to 1000000000",
+            "6:16: `usd` is -1: write a number from 0.000001 to 1000000000",
             "6:20: unknown key `active_tiem`, did you mean `active_time`?",
         ],
     );
@@ -278,7 +278,7 @@ fn invalid_values_are_refused() {
     );
     assert_problems(
         "budget: { usd: 0 }",
-        &["2:16: `usd` is 0: expected a number from 0.000001 to 1000000000"],
+        &["2:16: `usd` is 0: write a number from 0.000001 to 1000000000"],
     );
     assert_problems(
         "budget: 5",
