@@ -112,7 +112,7 @@ impl TerminalPrompt {
 
     /// Asks for a message to a run that is open for messages.
     pub(crate) fn show_message_prompt(&mut self) {
-        self.mode = PromptMode::Message;
+        (self.mode, self.form) = (PromptMode::Message, None);
         output::eprint_line("          type a message · w why · d detach");
     }
 
