@@ -247,11 +247,17 @@ impl Diagnostics {
 
     /// Parses a duration greater than zero.
     pub(crate) fn parse_duration(&mut self, entry: &TableEntry) -> Option<Millis> {
+        let is_zero = entry.node.as_text().and_then(duration::parse_duration) == Some(Millis::ZERO);
+        if is_zero {
+            return self.report_type_mismatch(entry, &duration_description());
+        }
+        self.parse_duration_or_zero(entry)
+    }
+
+    /// Parses a duration, which may be zero.
+    pub(crate) fn parse_duration_or_zero(&mut self, entry: &TableEntry) -> Option<Millis> {
         let value = entry.node.as_text().and_then(duration::parse_duration);
-        let value = value.filter(|value| value.0 > 0);
-        value.or_else(|| {
-            self.report_type_mismatch(entry, &format!("a duration such as {DURATION_EXAMPLES}"))
-        })
+        value.or_else(|| self.report_type_mismatch(entry, &duration_description()))
     }
 
     /// Parses a text that must be one of the listed values.
@@ -292,4 +298,8 @@ impl Diagnostics {
         }
         Some(text)
     }
+}
+
+fn duration_description() -> String {
+    format!("a duration such as {DURATION_EXAMPLES}")
 }

@@ -180,7 +180,7 @@ fn parse_retry_patch(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Optio
             .map(factor_to_percent),
         soft_timeout: fields.parse_field_with("soft_timeout", Diagnostics::parse_duration),
         hard_timeout: fields.parse_field_with("hard_timeout", Diagnostics::parse_duration),
-        outage: fields.parse_field_with("outage", Diagnostics::parse_duration),
+        outage: fields.parse_field_with("outage", Diagnostics::parse_duration_or_zero),
     };
     fields.report_unknown_fields();
     Some(retry)

@@ -100,7 +100,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     // Active time after which an attempt is ended. Default: 5m for handlers and events, else none.
     key("retry.hard_timeout", SettingValueKind::MinDuration(1)),
     // How long a run waits for a provider that is unavailable. "0s": the run is retried, then fails.
-    key("retry.outage", SettingValueKind::Duration).with_default("\"6h\""),
+    key("retry.outage", SettingValueKind::MinDuration(0)).with_default("\"6h\""),
     // Maximum cost in dollars of a tree of runs.
     key("budget.usd", SettingValueKind::Usd).with_default("5.0"),
     // Maximum active time of a run.
