@@ -277,8 +277,8 @@ impl Client {
         self.post_and_parse(&["v1", "lanes", lane.as_str(), "resume"], &json!({})).await
     }
 
-    /// Creates a new run that executes the task of a failed run again. A second call returns the
-    /// same run.
+    /// Creates a new run that goes on from the last good event of a failed run. A second call returns
+    /// the same run.
     pub async fn retry(&self, run: RunId) -> Result<RunView, Problem> {
         self.post_and_parse(&["v1", "runs", &run.to_string(), "retry"], &json!({})).await
     }

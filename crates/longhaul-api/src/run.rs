@@ -109,7 +109,7 @@ pub struct RunView {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub batch: Option<BatchId>,
-    /// Id of the failed run whose task this run executes again.
+    /// Id of the failed run that this run retries.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub retry_of: Option<RunId>,

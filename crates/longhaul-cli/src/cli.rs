@@ -78,7 +78,7 @@ commands! {
     Cancel(run_commands::CancelCommand),
     /// Lists lanes (runs of one lane execute one at a time), and pauses or resumes a lane
     Lanes(lanes::LanesCommand),
-    /// Executes the tasks of failed runs again
+    /// Retries failed runs from their last good event, as new runs
     Retry(run_commands::RetryCommand),
     /// Lists inboxes, posts tasks to them and shows their tasks and dead letters
     Inbox(inbox::InboxCommand),

@@ -401,7 +401,7 @@ impl RunClient {
         either!(RunClient::self, client => client.resume_lane(lane))
     }
 
-    /// Creates a new run that executes the task of a failed run again, and returns the new run.
+    /// Creates a new run that retries a failed run, and returns the new run.
     pub(crate) async fn retry_run(&self, run: RunId) -> anyhow::Result<RunView> {
         let longhaul = match self {
             Self::Local(longhaul) => longhaul,

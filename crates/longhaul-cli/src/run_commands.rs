@@ -117,7 +117,7 @@ enum RunAction<'a> {
     Pause,
     /// Resumes the run, optionally with a larger budget.
     Resume(Option<BudgetRaise>),
-    /// Executes the task of the run again, as a new run.
+    /// Retries the failed run, as a new run.
     Retry,
 }
 

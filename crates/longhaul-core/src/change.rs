@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::Event;
 use crate::event::steer::SteerDelivery;
-use crate::id::{BatchId, CallId, GateId, RuleId, RunId, SandboxId, SteerId, ThreadKey, TimerId};
+use crate::id::{
+    BatchId, CallId, GateId, RuleId, RunId, SandboxId, Seq, SteerId, ThreadKey, TimerId,
+};
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
 use crate::policy::gate::{Answer, GateSpec, RulePattern};
@@ -110,12 +112,35 @@ pub struct NewRun {
     pub id: RunId,
     /// Task of the run. The store derives the columns of the run's row from it.
     pub task: TaskSpec,
-    /// First events of the run's journal, including `run.created`.
+    /// First events of the run's journal. The first one is `run.created`.
     pub events: Vec<Event>,
+    /// Events of another run that follow `run.created`, before the other events. `None` means that
+    /// nothing is copied.
+    pub copied_journal: Option<CopiedJournal>,
+    /// Messages that are queued for the run. Their events are among `events`.
+    pub steers: Vec<SteerRow>,
     /// Maximum number of runs in the run's lane, including this run.
     pub lane_depth_max: u32,
     /// Condition under which the run enters its lane.
     pub lane_entry: LaneEntryPolicy,
+}
+
+impl NewRun {
+    /// Returns the sequence number of the last event of the new journal.
+    pub fn last_seq(&self) -> Seq {
+        let copied = self.copied_journal.map_or(0, |copied| copied.through.0.saturating_sub(1));
+        Seq(copied.saturating_add(self.events.len() as u64))
+    }
+}
+
+/// Start of another run's journal that is copied to a new run, without `run.created`. The events
+/// keep their sequence numbers, times and epochs. The new run refers to all blobs of the other run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopiedJournal {
+    /// Run whose events are copied.
+    pub from: RunId,
+    /// Sequence number of the last event that is copied.
+    pub through: Seq,
 }
 
 /// Condition under which a new run enters its lane, and what happens with the runs in it. It does

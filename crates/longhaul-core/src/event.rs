@@ -123,7 +123,7 @@ events! {
     RunRetryScheduled(RunRetryScheduled) = "run.retry_scheduled" v 1 format 1 outside None;
     /// A retry of the run started.
     RunRetried(RunRetried) = "run.retried" v 1 format 1 outside None;
-    /// The run was created as a copy of the start of another run.
+    /// The events before this one were copied from another run.
     RunForked(RunForked) = "run.forked" v 1 format 1 outside None;
     /// A model request is about to be sent.
     TurnStarted(TurnStarted) = "turn.started" v 1 format 1 outside None;

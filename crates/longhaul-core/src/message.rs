@@ -83,6 +83,9 @@ pub struct ImageRef {
     pub blob: BlobRef,
 }
 
+/// Model API of the replies that call a handler (a Rust function that is registered as an agent).
+pub const HANDLER_API: &str = "handler";
+
 /// Complete reply of a model in one turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {

@@ -87,7 +87,7 @@ pub struct TaskSpec {
     /// Task of an external inbox that the run executes. The inbox is notified when the run ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<TaskSource>,
-    /// Failed run whose task this run executes again.
+    /// Failed run that this run retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<RetriedRun>,
 }
@@ -109,7 +109,7 @@ impl TaskSource {
     }
 }
 
-/// A failed run whose task is executed again by another run.
+/// A failed run that is retried by another run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetriedRun {
     /// Run that failed.

@@ -251,7 +251,13 @@ impl RunEnv {
     /// Returns the context that the tool receives with a call.
     pub(crate) fn tool_context(&self, run: &Run, call: CallId, epoch: Epoch) -> ToolContext {
         let skills = self.agent.skills.iter();
+        // A call that a failed run has made keeps its idempotency key in the retry, and the tool has
+        // seen the epochs of the failed run.
+        let origin = run.call_origin(call);
+        let key_run = origin.map_or(run.id(), |origin| origin.run);
+        let epoch = Epoch(origin.map_or(0, |origin| origin.epochs.0).saturating_add(epoch.0));
         ToolContext {
+            idempotency_key: call.idempotency_key(key_run),
             context: self.injected_context(run),
             thread: run.task().thread.clone(),
             resource: run.task().resource.clone(),

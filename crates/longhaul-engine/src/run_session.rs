@@ -450,12 +450,11 @@ pub(crate) async fn replay_without_transcript(
     replay_journal(services, run, Run::apply_without_transcript).await
 }
 
-type ApplyFn = fn(&mut Run, &Entry) -> Result<(), ReplayError>;
-
-async fn replay_journal(
+/// Replays (folds) a journal. `apply` is called with each entry but the first.
+pub(crate) async fn replay_journal(
     services: &EngineServices,
     run: RunId,
-    apply: ApplyFn,
+    mut apply: impl FnMut(&mut Run, &Entry) -> Result<(), ReplayError>,
 ) -> Result<(Run, Timestamp), Error> {
     let mut folded: Option<Run> = None;
     loop {

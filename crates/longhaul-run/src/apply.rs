@@ -4,6 +4,7 @@
 //! journal. Events from outside the driver are valid in every state of a run that has not ended.
 
 mod environment;
+mod fork;
 mod gate;
 mod run;
 mod steer;
@@ -124,9 +125,9 @@ impl ControlState {
             Event::RuleAdded(data) => self.apply_rule_added(data),
             Event::RuleRevoked(data) => self.apply_rule_revoked(data),
             Event::MemoryCompacted(data) => self.apply_memory_compacted(data),
+            Event::RunForked(data) => self.apply_run_forked(data),
             // Informational events, which don't change the state.
-            Event::RunForked(_)
-            | Event::ToolProgress(_)
+            Event::ToolProgress(_)
             | Event::GateVoted(_)
             | Event::GateReminded(_)
             | Event::BudgetSettled(_)

@@ -15,6 +15,7 @@ pub mod input;
 pub mod next;
 mod policy;
 pub mod rejection;
+pub mod retry;
 pub mod state;
 pub mod submit;
 

@@ -16,13 +16,14 @@ pub mod transcript;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::run::{CancelCause, RunWaiting};
-use longhaul_core::id::{RunId, Seq};
+use longhaul_core::id::{CallId, RunId, Seq};
 use longhaul_core::message::Message;
 use longhaul_core::status::{RunOutcome, RunOutput, Status, WaitReason};
 use longhaul_core::task::TaskSpec;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+use crate::state::call::ToolCallOrigin;
 use crate::state::control::{ControlState, IdleReason};
 use crate::state::perception::PerceptionState;
 use crate::state::stage::RunStage;
@@ -128,6 +129,13 @@ impl Run {
             && let Some(text) = self.control.queued_task_text(delivered.steer)
         {
             self.transcript.add_task_message(Message::user(text));
+        }
+        if let Event::RunForked(_) = &entry.event {
+            self.transcript.reset_model();
+            if self.control.has_unusable_reply() {
+                let removed = self.transcript.remove_last_reply();
+                self.control.transcript_bytes -= removed.map_or(0, |reply| reply.estimated_bytes());
+            }
         }
         let messages =
             self.control.apply_event(&entry.event).map_err(|why| replay_error(entry, why))?;
@@ -238,6 +246,13 @@ impl Run {
     /// provider's data) fetched.
     pub const fn is_prepared(&self) -> bool {
         !matches!(self.control.stage, RunStage::New)
+    }
+
+    /// Returns the run that a call of the current reply was copied from. `None` means that this run
+    /// has made the call.
+    pub fn call_origin(&self, call: CallId) -> Option<ToolCallOrigin> {
+        let mut calls = self.control.calls().iter();
+        calls.find(|tracked| tracked.id == call)?.origin
     }
 
     /// Returns the names of all tools that the run has called, in order and with duplicates.

@@ -7,48 +7,16 @@ use longhaul_core::event::run::RunCreated;
 use longhaul_core::id::{LaneKey, RunId};
 use longhaul_core::policy::LaneBusyPolicy;
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::Status;
-use longhaul_core::task::{EarliestStart, RetriedRun, TaskSpec};
+use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
 
 use crate::rejection::Rejection;
-use crate::state::Run;
 
 /// Maximum size of a task's input in bytes. A text is measured without quotes and escapes.
 pub const INPUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Maximum number of tags per task.
 pub const TAGS_MAX: usize = 32;
-
-/// Creates a run with this id that executes the task of a failed run again: from the start, with
-/// the same agent definition and policy, and last in the same lane. Nothing follows the end of a
-/// run in its journal, so a retry is a run of its own.
-pub fn retry_failed_run(id: RunId, failed: &Run, submitter: String) -> Result<NewRun, Rejection> {
-    if failed.status() != Status::Failed {
-        return Err(Rejection::NotFailed(failed.status()));
-    }
-    let task = failed.task();
-    if task.root != failed.id() {
-        return Err(Rejection::InvalidTask(format!(
-            "a child run can't be retried on its own: retry its root run {}",
-            task.root
-        )));
-    }
-    let retried = RetriedRun {
-        run: failed.id(),
-        attempts: failed.attempt(),
-        first: task.retry_of.map(|earlier| earlier.first_run()),
-    };
-    let task = TaskSpec {
-        root: id,
-        start: EarliestStart::Now,
-        batch: None,
-        submitter: Some(submitter),
-        retry_of: Some(retried),
-        ..task.clone()
-    };
-    new_run_from_task(id, task)
-}
 
 /// Validates a task and creates its run with this id.
 pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Rejection> {
@@ -79,6 +47,8 @@ pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Reject
         id,
         task,
         events,
+        copied_journal: None,
+        steers: Vec::new(),
         lane_depth_max: LANE_DEPTH_MAX,
         lane_entry: LaneEntryPolicy::default(),
     })

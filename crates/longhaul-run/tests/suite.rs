@@ -23,6 +23,7 @@ mod suite {
     mod properties;
     mod questions;
     mod refusals;
+    mod retries;
     mod steers;
     mod strictness;
     mod timeouts;

@@ -111,8 +111,10 @@ impl RunHandle {
         Ok(self.longhaul().cancel_run(self.id, DEFAULT_ACTOR, reason).await?)
     }
 
-    /// Executes the task of the failed run again, from the start and with the same agent version,
-    /// as a new run. A failed run has at most one retry: a second call returns the same run.
+    /// Retries the failed run, as a new run with the same agent version and the same budget. The new
+    /// run goes on from the last good event of the failed run, so completed tool calls are not
+    /// repeated. A handler is called again. A failed run has at most one retry: a second call returns
+    /// the same run.
     ///
     /// # Errors
     /// The run has not failed, its lane is full, or the store failed.

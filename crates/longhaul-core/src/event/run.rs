@@ -211,11 +211,21 @@ pub struct RunRetried {
     pub attempt: u32,
 }
 
-/// The run was created as a copy of the start of another run.
+/// The events before this one were copied from another run, and the run goes on from there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunForked {
     /// Run whose events were copied.
     pub from: RunId,
-    /// Sequence number before which the copy ends: the event with this number is not copied.
-    pub before: Seq,
+    /// Sequence number of the last event that was copied.
+    pub through: Seq,
+    /// Reason for the copy.
+    pub kind: ForkKind,
+}
+
+/// Reason why a run starts with the events of another run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForkKind {
+    /// The other run failed, and this run retries it.
+    Retry,
 }

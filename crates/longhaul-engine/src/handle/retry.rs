@@ -1,27 +1,32 @@
-//! Retries failed runs. A retry is a new run with the task of the failed run, because no event
-//! follows the end of a run in its journal.
+//! Retries failed runs. A retry is a new run that goes on from the last good event of the failed run,
+//! because no event follows the end of a run in its journal.
 
 use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::{CreateRunsRequest, IdempotencyRecord};
 use longhaul_core::raw::Hash;
-use longhaul_run::submit::retry_failed_run;
+use longhaul_run::retry::{RetryPoint, retry_failed_run};
 
 use crate::error::Error;
 use crate::handle::{Longhaul, SubmitOutcome};
-use crate::run_session::replay_without_transcript;
+use crate::run_session::replay_journal;
 
 /// Principal of the idempotency keys of retries. A failed run is retried once, for
 /// all callers together.
 const RETRY_PRINCIPAL: &str = "longhaul:retry";
 
 impl Longhaul {
-    /// Creates a new run that executes the task of a failed run again, with the agent definition
-    /// that the failed run is pinned to. A failed run has at most one retry: a second call returns
-    /// the existing run.
+    /// Creates a new run that goes on from the last good event of a failed run, with the agent
+    /// definition that the failed run is pinned to and with its budget. A failed run has at most one
+    /// retry: a second call returns the existing run.
     pub async fn retry(&self, failed: RunId, by: &str) -> Result<SubmitOutcome, Error> {
-        let (folded, _) = replay_without_transcript(&self.services, failed).await?;
-        let new = retry_failed_run(self.new_run_id(), &folded, self.redact(by))?;
+        let mut point = RetryPoint::default();
+        let (folded, _) = replay_journal(&self.services, failed, |run, entry| {
+            point.record_entry(entry);
+            run.apply_without_transcript(entry)
+        })
+        .await?;
+        let new = retry_failed_run(self.new_run_id(), &folded, &point, self.redact(by))?;
         let new = NewRun { lane_depth_max: self.defaults.lane_depth_max, ..new };
         let definition = self.services.records.agent_definition(new.task.definition).await?;
         let key = failed.to_string();

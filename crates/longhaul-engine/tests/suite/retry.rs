@@ -1,13 +1,23 @@
 //! Tests of retrying failed runs.
 
+use futures_util::FutureExt as _;
+use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::{LaneKey, RunId, ThreadKey};
+use longhaul_core::policy::LaneBusyPolicy;
+use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::policy::gate::{GateDecision, GateKind};
+use longhaul_core::port::records::RecordStore as _;
 use longhaul_core::status::Status;
+use longhaul_core::time::Millis;
 use longhaul_engine::Task;
 use longhaul_engine::handle::SubmitOutcome;
+use longhaul_testkit::latch::Latch;
+use serde_json::json;
 
 use crate::suite::harness::model::FakeReply;
-use crate::suite::harness::{TestEngine, engine_with, kinds, outcome_text};
+use crate::suite::harness::tool::{EffectLog, FakeTool};
+use crate::suite::harness::{TestEngine, answer, count, engine_with, kinds, outcome_text};
 
 async fn retry(engine: &TestEngine, run: RunId) -> SubmitOutcome {
     engine.longhaul.retry(run, "cli:anna").await.unwrap()
@@ -99,4 +109,104 @@ async fn a_retry_joins_the_end_of_its_lane() {
     };
     assert_eq!(status(before).await, (Status::Pending, Some("worker".to_owned())));
     assert_eq!(status(retried).await, (Status::Pending, Some("lane".to_owned())));
+}
+
+/// Waits for the end of a run, which must fail with this code, and replies to its retry with these
+/// replies.
+async fn retry_after(
+    engine: &TestEngine,
+    run: RunId,
+    code: &str,
+    replies: Vec<FakeReply>,
+) -> RunId {
+    assert_eq!(outcome_text(&engine.ended(run).await), code);
+    engine.model.set_replies(replies);
+    retry(engine, run).await.run_ids()[0]
+}
+
+#[tokio::test]
+async fn a_completed_effect_is_not_repeated_and_its_result_is_kept() {
+    let effects = EffectLog::default();
+    let long = "y".repeat(40_000);
+    let output = long.clone();
+    let send = FakeTool::new("send", EffectClass::Once, &effects).with_action(move |_, _| {
+        let output = output.clone();
+        async move { Ok(ToolOutput::text(output)) }.boxed()
+    });
+    let begin = [FakeReply::call("send", json!({})), FakeReply::Fail(FailureClass::InvalidRequest)];
+    let engine = engine_with(begin).tools([send]).start();
+    let failed = engine.submit().await;
+    let read = FakeReply::call("read_output", json!({ "call": "t1.1", "offset": 39_000 }));
+    let second = vec![FakeReply::Fail(FailureClass::InvalidRequest)];
+    let retried = retry_after(&engine, failed, "invalid_request", second).await;
+    let third = retry_after(&engine, retried, "invalid_request", vec![read]).await;
+    let journal = engine.ended(third).await;
+    assert_eq!(outcome_text(&journal), "done");
+    assert_eq!(effects.count("send begins"), 1, "{:?}", effects.all());
+    assert_eq!(count(&journal, "run.forked"), 2);
+    // The full text of the result is a blob that the runs share.
+    assert!(engine.results()[0].0.starts_with("yyy"), "{:?}", engine.results());
+    let view = engine.longhaul.get_run(third).await.unwrap();
+    assert_eq!((view.attempt, view.retry_of, view.turns), (3, Some(retried), 2));
+    assert_eq!(view.tools_called, ["send", "read_output"]);
+}
+
+#[tokio::test]
+async fn a_call_in_doubt_of_the_failed_run_is_asked_about() {
+    let effects = EffectLog::default();
+    let latch = Latch::closed();
+    let send = FakeTool::new("send", EffectClass::Once, &effects)
+        .after_latch(&latch)
+        .with_timeout(Millis(20))
+        .with_in_doubt(InDoubtPolicy::Fail);
+    let engine = engine_with([FakeReply::call("send", json!({}))]).tools([send]).start();
+    let failed = engine.submit().await;
+    let retried = retry_after(&engine, failed, "in_doubt", Vec::new()).await;
+    let gate = engine.gate(retried).await;
+    assert_eq!(gate.spec.kind, GateKind::InDoubt);
+    let given = answer(&gate, GateDecision::Answer("it was sent".into()));
+    engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
+    assert_eq!(outcome_text(&engine.ended(retried).await), "done");
+    assert_eq!(engine.results(), [("it was sent".to_owned(), false)]);
+    assert_eq!(effects.count("send begins"), 1);
+}
+
+#[tokio::test]
+async fn a_retry_does_not_reset_the_budget() {
+    let begin = [
+        FakeReply::call("report_progress", json!({ "message": "half" })),
+        FakeReply::Fail(FailureClass::InvalidRequest),
+    ];
+    let engine = engine_with(begin).agent(|agent| agent.budget.caps.tokens = Some(200_000)).start();
+    let failed = engine.submit().await;
+    let retried = retry_after(&engine, failed, "invalid_request", Vec::new()).await;
+    engine.ended(retried).await;
+    let account = async |run| engine.store.budget_account(run).await.unwrap().unwrap();
+    assert_eq!(account(retried).await, account(failed).await);
+    assert_eq!(account(failed).await.spent.tokens, 30, "one turn of each run");
+    let view = engine.longhaul.get_run(retried).await.unwrap();
+    assert_eq!((view.turns, view.usage.input_tokens), (1, 10), "its own turn");
+}
+
+#[tokio::test]
+async fn tasks_that_were_added_to_a_failed_run_are_kept() {
+    let latch = Latch::closed();
+    for policy in [LaneBusyPolicy::Steer, LaneBusyPolicy::Collect] {
+        let auth = FakeReply::Fail(FailureClass::Auth);
+        let engine = engine_with([auth.after_latch(&latch)])
+            .agent(|agent| {
+                agent.lane = Some("lane".into());
+                agent.lane_busy = policy;
+            })
+            .build();
+        let failed = engine.longhaul.submit(Task::new("tester", "one")).await.unwrap();
+        let added = engine.longhaul.submit_task(Task::new("tester", "two")).await.unwrap();
+        assert_eq!(added, SubmitOutcome::Added(failed));
+        let mut engine = engine;
+        engine.spawn_worker(|_| {});
+        latch.open();
+        let retried = retry_after(&engine, failed, "auth", Vec::new()).await;
+        assert_eq!(outcome_text(&engine.ended(retried).await), "done", "{policy:?}");
+        assert_eq!(engine.user_texts(), ["one", "two"], "{policy:?}");
+    }
 }

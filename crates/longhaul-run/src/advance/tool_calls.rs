@@ -85,7 +85,7 @@ fn clone_matching_calls(
 /// call is skipped if one of them is `finish`.
 fn skip_calls_of_last_turn(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     let control = &decision.control;
-    let is_last = control.policy.max_turns.is_some_and(|max| control.turns >= max);
+    let is_last = control.has_used_all_turns();
     let ends = |call: &TrackedToolCall| {
         call.classification.tool.as_str() == FINISH && call.classification.problem.is_none()
     };

@@ -100,7 +100,7 @@ pub(super) fn start_turn(
 
 /// Returns the error that ends a run that has used all its turns. `None` means that a turn is left.
 fn turn_limit_error(control: &ControlState) -> Option<RunError> {
-    let max = control.policy.max_turns.filter(|max| control.turns >= *max)?;
+    let max = control.policy.max_turns.filter(|_| control.has_used_all_turns())?;
     let message = match max {
         1 => "the run has reached its limit of 1 turn".to_owned(),
         max => format!("the run has reached its limit of {max} turns"),

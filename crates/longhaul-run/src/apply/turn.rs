@@ -264,6 +264,7 @@ fn stage_after_reply(data: &TurnCompleted) -> RunStage {
                 approval_note: None,
                 approval_payload: None,
                 state: state.clone(),
+                origin: None,
             }
         });
     RunStage::ToolsRunning(RunningToolCalls {

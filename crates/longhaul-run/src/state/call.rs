@@ -34,6 +34,19 @@ pub struct TrackedToolCall {
     pub approval_payload: Option<RawJson>,
     /// Current state of the tool call.
     pub state: ToolCallState,
+    /// Run that the tool call was copied from. `None` means that this run has made the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<ToolCallOrigin>,
+}
+
+/// Run that an unfinished tool call was copied from, because this run retries it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCallOrigin {
+    /// Run whose model made the tool call. The idempotency key of the call names this run.
+    pub run: RunId,
+    /// Sum of the epochs (numbers of claims) of all runs before this one. Added to the epoch of a
+    /// claim, it gives a number that tools have not seen for this call.
+    pub epochs: Epoch,
 }
 
 /// State of a tool call.

@@ -1,6 +1,6 @@
 //! Counts final answers that don't match the output schema of the run.
 //!
-//! The count is never reset. Otherwise a model that calls a tool between two answers, or alternates
+//! The count is never reset within a run. Otherwise a model that calls a tool between two answers, or alternates
 //! between text and `finish`, could go on forever.
 
 use std::sync::Arc;
@@ -33,6 +33,12 @@ impl OutputRetries {
             (Some(OutputCheckResult::Valid(_)) | None, None) => return,
         };
         *self = Self { count: self.count.saturating_add(1), last: Some(why.into()), reported };
+    }
+
+    /// Resets the count for a retry of the failed run. The model still learns about the last invalid
+    /// answer.
+    pub(crate) const fn reset_count(&mut self) {
+        self.count = 0;
     }
 
     /// Returns the problem of the last invalid answer if the model was not informed about it yet.

@@ -127,6 +127,13 @@ impl Transcript {
         Arc::make_mut(&mut self.messages).push(Arc::new(message));
     }
 
+    /// Removes the last message if the model wrote it, and returns it.
+    pub(crate) fn remove_last_reply(&mut self) -> Option<Arc<Message>> {
+        let is_reply =
+            self.messages.last().is_some_and(|last| matches!(**last, Message::Assistant(_)));
+        is_reply.then(|| Arc::make_mut(&mut self.messages).pop()).flatten()
+    }
+
     pub(crate) fn clear_messages(&mut self) {
         Arc::make_mut(&mut self.messages).clear();
     }

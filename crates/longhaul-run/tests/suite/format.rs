@@ -33,7 +33,7 @@ const SCRIPTS: &[&str] = &[
 const OTHER_KINDS: &[(&str, &str)] = &[
     ("run.overdue", r#"{"active":9000,"soft_timeout":8000}"#),
     ("run.timed_out", r#"{"active":9000,"hard_timeout":8000}"#),
-    ("run.forked", r#"{"from":"run_01j0000000e008000j6hb7h6nw","before":7}"#),
+    ("run.forked", r#"{"from":"run_01j0000000e008000j6hb7h6nw","through":7,"kind":"retry"}"#),
     ("tool.progress", r#"{"call":"t1.1","message":"3 of 7"}"#),
     (
         "child.started",

@@ -20,6 +20,7 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Timestamp;
 use longhaul_core::usage::RemainingBudget;
+use longhaul_run::retry::{RetryPoint, retry_failed_run};
 use longhaul_run::{DecideContext, Rejection, Run, RunInput, decide};
 
 use rows::{Head, RowConflict, Rows};
@@ -165,6 +166,37 @@ impl TestRun {
         });
         self.apply_events(std::slice::from_ref(&claimed));
         InputOutcome::Events(vec![claimed])
+    }
+
+    /// Returns the retry of the failed run, as a store creates it.
+    pub(crate) fn retry(&self) -> Self {
+        let mut point = RetryPoint::default();
+        self.entries.iter().for_each(|entry| point.record_entry(entry));
+        let id = RunId::from_bits(self.run.id().bits() + 1);
+        let new = retry_failed_run(id, &self.run, &point, "cli:anna".into()).unwrap();
+        let mut rows = Rows::new(&new.task);
+        if new.copied_journal.is_some() {
+            (rows.account, rows.used) = (self.rows.account, self.rows.used);
+        }
+        rows.steers.clone_from(&new.steers);
+        let through = new.copied_journal.map_or(1, |copied| copied.through.0);
+        let copied = self.entries.iter().filter(|entry| (2..=through).contains(&entry.seq.0));
+        let copied = copied.map(|entry| Entry { run: id, ..entry.clone() });
+        let written = new.events.iter().map(|event| Entry {
+            run: id,
+            seq: Seq::START,
+            at: self.now,
+            epoch: Epoch(0),
+            event: event.clone(),
+        });
+        let mut entries: Vec<Entry> =
+            written.clone().take(1).chain(copied).chain(written.skip(1)).collect();
+        entries.iter_mut().zip(1..).for_each(|(entry, seq)| entry.seq = Seq(seq));
+        assert_eq!(entries.last().map(|last| last.seq), Some(new.last_seq()));
+        let run = Run::replay(&entries).unwrap();
+        let retry = Self { run, rows, entries, ..self.clone() };
+        invariants::check(&retry);
+        retry
     }
 
     /// Simulates the death of the driver and its detection by the store.

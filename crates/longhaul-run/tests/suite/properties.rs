@@ -111,6 +111,32 @@ proptest! {
     }
 
     #[test]
+    fn a_retry_repeats_nothing_and_ends(
+        policy in policies(),
+        script in script_lines(60),
+        more in script_lines(30),
+    ) {
+        let mut test_run = played(policy, &script);
+        for _ in 0..2 {
+            test_run.run_to_end();
+            if test_run.run.status().as_str() != "failed" {
+                return Ok(());
+            }
+            let mut retry = test_run.retry();
+            prop_assert_eq!(retry.run.status().as_str(), "pending");
+            prop_assert_eq!(retry.run.attempt(), test_run.run.attempt() + 1);
+            for line in &more {
+                retry.play(line);
+            }
+            prop_assert_eq!(&Run::replay(&retry.entries).unwrap(), &retry.run);
+            test_run = retry;
+        }
+        test_run.run_to_end();
+        check_effects(&test_run)?;
+        check_endings(&test_run)?;
+    }
+
+    #[test]
     fn gates_and_messages_are_settled_once(policy in policies(), script in script_lines(80)) {
         let mut test_run = played(policy, &script);
         test_run.run_to_end();
@@ -206,6 +232,8 @@ fn check_effects(test_run: &TestRun) -> Result<(), TestCaseError> {
                 may_start.extend(call.filter(|_| again));
                 approvals.remove(&data.gate);
             }
+            // The open gates of a failed run are not copied to its retry.
+            Event::RunForked(_) => approvals.clear(),
             Event::GateExpired(data) => _ = approvals.remove(&data.gate),
             Event::GateWithdrawn(data) => _ = approvals.remove(&data.gate),
             Event::ToolCompleted(data) | Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
@@ -222,6 +250,9 @@ fn check_effects(test_run: &TestRun) -> Result<(), TestCaseError> {
 fn check_endings(test_run: &TestRun) -> Result<(), TestCaseError> {
     let mut open = BTreeSet::new();
     for entry in &test_run.entries {
+        if let Event::RunForked(_) = &entry.event {
+            open.clear();
+        }
         let (begins, ends) = match &entry.event {
             Event::GateRaised(data) => (Some(data.gate.id.to_string()), None),
             Event::GateAnswered(data) => (None, Some(data.gate.to_string())),

@@ -242,8 +242,8 @@ pub(crate) async fn resume_run(
     response_with_updated_run(&request, run).await
 }
 
-/// Executes the task of a failed run again, as a new run. A failed run has at most one retry: later
-/// requests return the existing run.
+/// Retries a failed run, as a new run that goes on from the last good event of the failed run and
+/// uses its budget. A failed run has at most one retry: later requests return the existing run.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/retry", tag = "runs", operation_id = "retry_run",
     params(("id" = inline(RunIdSchema), Path, description = "The failed run's id")),

@@ -32,13 +32,15 @@ CREATE TABLE run (
   resource      TEXT,
   submitter     TEXT,
   batch         BLOB,              -- the runs of a batch are ordered by their ids
-  retry_of      BLOB,              -- the failed run whose task this run executes again
+  retry_of      BLOB,              -- the failed run that this run retries
+  account       BLOB,              -- the run whose budget this run uses; null means its root
   created_at    INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX run_tree ON run (root, id);
 CREATE INDEX run_agent ON run (agent, id);
 CREATE INDEX run_inbox ON run (inbox, id);
 CREATE INDEX run_retry_of ON run (retry_of) WHERE retry_of IS NOT NULL;
+CREATE INDEX run_account ON run (account) WHERE account IS NOT NULL;
 CREATE INDEX run_lane ON run (lane, id) WHERE lane IS NOT NULL;
 CREATE INDEX run_batch ON run (batch, id) WHERE batch IS NOT NULL;
 CREATE UNIQUE INDEX run_lane_position ON run (lane, lane_position) WHERE lane_position IS NOT NULL;
@@ -195,7 +197,8 @@ CREATE TABLE sandbox_slot_wait (
 CREATE UNIQUE INDEX sandbox_slot_wait_run ON sandbox_slot_wait (run, provider);
 CREATE INDEX sandbox_slot_wait_order ON sandbox_slot_wait (provider, rank, since, run);
 
--- The budget of a tree of runs, by the root of the tree. A cap that is null is no limit.
+-- The budget of a tree of runs and of its retries, by the root of the tree that was not a retry.
+-- A cap that is null is no limit.
 CREATE TABLE budget (
   root            BLOB NOT NULL PRIMARY KEY,
   cap_micro_usd   INTEGER,

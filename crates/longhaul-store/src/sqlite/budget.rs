@@ -36,7 +36,7 @@ pub(crate) fn hold_budget(
 ) -> Result<(), RowChangeError> {
     let held = tx.run(
         "UPDATE budget SET held_micro_usd = held_micro_usd + ?2, held_tokens = held_tokens + ?3
-          WHERE root = (SELECT root FROM run WHERE id = ?1)
+          WHERE root = (SELECT coalesce(account, root) FROM run WHERE id = ?1)
             AND (cap_micro_usd IS NULL
                  OR ?2 <= max(cap_micro_usd - spent_micro_usd - lost_micro_usd - held_micro_usd, 0))
             AND (cap_tokens IS NULL
@@ -50,7 +50,7 @@ pub(crate) fn hold_budget(
         Some(account) => Err(RowChangeError::Refused(AppendRefusalReason::OverBudget(
             remaining_budget(&account),
         ))),
-        // The root run was pruned together with its budget, so no cap applies.
+        // The root run and its retries were pruned together with their budget, so no cap applies.
         None => Ok(()),
     }
 }
@@ -68,7 +68,7 @@ pub(crate) fn settle_budget_hold(
                 held_tokens = max(held_tokens - ?3, 0),
                 spent_micro_usd = spent_micro_usd + ?4, spent_tokens = spent_tokens + ?5,
                 lost_micro_usd = lost_micro_usd + ?6, lost_tokens = lost_tokens + ?7
-          WHERE root = (SELECT root FROM run WHERE id = ?1)",
+          WHERE root = (SELECT coalesce(account, root) FROM run WHERE id = ?1)",
         params![
             run.bytes(),
             amount_to_column(held.micro_usd.0),
@@ -86,7 +86,7 @@ pub(crate) fn set_budget_caps(tx: &Tx<'_>, run: RunId, raise: BudgetRaise) -> Re
     tx.exec(
         "UPDATE budget
             SET cap_micro_usd = coalesce(?2, cap_micro_usd), cap_tokens = coalesce(?3, cap_tokens)
-          WHERE root = (SELECT root FROM run WHERE id = ?1)",
+          WHERE root = (SELECT coalesce(account, root) FROM run WHERE id = ?1)",
         params![
             run.bytes(),
             raise.micro_usd.map(|cap| amount_to_column(cap.0)),
@@ -98,15 +98,21 @@ pub(crate) fn set_budget_caps(tx: &Tx<'_>, run: RunId, raise: BudgetRaise) -> Re
 const COLUMNS: &str = "cap_micro_usd, cap_tokens, spent_micro_usd, spent_tokens, lost_micro_usd, \
                        lost_tokens, held_micro_usd, held_tokens";
 
-/// Returns the budget of a root run and its descendants.
+/// Returns the budget of a root run and its descendants. A retry has the budget of the run that it
+/// retries.
 pub(crate) fn budget_account_of_tree(tx: &Tx<'_>, root: RunId) -> Result<Option<BudgetAccount>> {
-    let sql = format!("SELECT {COLUMNS} FROM budget WHERE root = ?1");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM budget
+          WHERE root = coalesce((SELECT account FROM run WHERE id = ?1 AND root = ?1), ?1)"
+    );
     tx.query_one(&sql, params![root.bytes()], read_budget_account)
 }
 
 fn budget_account_of_run(tx: &Tx<'_>, run: RunId) -> Result<Option<BudgetAccount>> {
-    let sql =
-        format!("SELECT {COLUMNS} FROM budget WHERE root = (SELECT root FROM run WHERE id = ?1)");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM budget
+          WHERE root = (SELECT coalesce(account, root) FROM run WHERE id = ?1)"
+    );
     tx.query_one(&sql, params![run.bytes()], read_budget_account)
 }
 

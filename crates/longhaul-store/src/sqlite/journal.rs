@@ -2,6 +2,7 @@
 //!
 //! Invariant: a journal row is never changed after it is written.
 
+use longhaul_core::change::CopiedJournal;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{Epoch, RunId, Seq};
@@ -99,6 +100,32 @@ pub(crate) fn insert_events(
         )?;
     }
     Ok(seq)
+}
+
+/// Copies the events of another run to the journal of a new run, after its first event. Blobs are
+/// shared.
+pub(crate) fn copy_journal(
+    tx: &Tx<'_>,
+    copied: CopiedJournal,
+    new_run: RunId,
+) -> Result<(), CommandError> {
+    let CopiedJournal { from, through } = copied;
+    let count = tx.run(
+        "INSERT INTO journal (run, seq, epoch, at, kind, v, body, blob)
+         SELECT ?1, seq, epoch, at, kind, v, body, blob FROM journal
+          WHERE run = ?2 AND seq > 1 AND seq <= ?3 ORDER BY seq",
+        params![new_run.bytes(), from.bytes(), count_to_column(through.0)],
+    )?;
+    if count as u64 != through.0.saturating_sub(1) {
+        return Err(CommandError::InconsistentRows(format!(
+            "the journal of {from} is incomplete and can't be copied"
+        )));
+    }
+    tx.run(
+        "INSERT OR IGNORE INTO blob_ref (run, hash) SELECT ?1, hash FROM blob_ref WHERE run = ?2",
+        params![new_run.bytes(), from.bytes()],
+    )?;
+    Ok(())
 }
 
 /// Returns whether exactly these events already follow the given position. A caller that lost the

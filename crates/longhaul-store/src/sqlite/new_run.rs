@@ -14,11 +14,12 @@ use rusqlite::params;
 use crate::sqlite::column::{LANE_WAIT, PARKED, READY, count_to_column};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{CommandError, RowChangeError};
-use crate::sqlite::journal::{JournalAppendPoint, encode_events, insert_events};
+use crate::sqlite::journal::{JournalAppendPoint, copy_journal, encode_events, insert_events};
 use crate::sqlite::lane::{
     LaneDepthLimit, PositionInLane, check_lane_entry_policy, enter_lane, interrupt_lane,
 };
 use crate::sqlite::queue::add_run_to_queue;
+use crate::sqlite::steer::insert_steer;
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{blob, budget, timer};
 
@@ -156,9 +157,12 @@ pub(crate) fn create_run(
     };
     insert_run_row(tx, new_run, origin, entered.map(|entered| entered.seq))?;
     insert_run_head(tx, new_run, entered)?;
-    let tail = JournalAppendPoint { run: new_run.id, epoch: Epoch(0), after: Seq::START };
-    insert_events(tx, tail, &encode_events(new_run.id, &new_run.events)?)?;
-    if task.root == new_run.id {
+    insert_first_events(tx, new_run)?;
+    for message in &new_run.steers {
+        insert_steer(tx, new_run.id, message)?;
+    }
+    // A retry uses the budget of the run that it retries.
+    if task.root == new_run.id && task.retry_of.is_none() {
         budget::create_budget(tx, new_run.id, &task.policy.budget)?;
     }
     if let EarliestStart::At(at) = task.start {
@@ -173,6 +177,22 @@ pub(crate) fn create_run(
     Ok(())
 }
 
+/// Inserts the first events of a run, and after its first event those that are copied from another
+/// run.
+fn insert_first_events(tx: &Tx<'_>, new_run: &NewRun) -> Result<(), CommandError> {
+    let events = encode_events(new_run.id, &new_run.events)?;
+    let tail = JournalAppendPoint { run: new_run.id, epoch: Epoch(0), after: Seq::START };
+    let Some(copied) = new_run.copied_journal else {
+        insert_events(tx, tail, &events)?;
+        return Ok(());
+    };
+    let (first, others) = events.split_at(1.min(events.len()));
+    insert_events(tx, tail, first)?;
+    copy_journal(tx, copied, new_run.id)?;
+    insert_events(tx, JournalAppendPoint { after: copied.through, ..tail }, others)?;
+    Ok(())
+}
+
 fn insert_run_row(
     tx: &Tx<'_>,
     new: &NewRun,
@@ -183,9 +203,9 @@ fn insert_run_row(
     tx.exec(
         "INSERT INTO run (id, root, parent, agent, definition, inbox, kind, priority, lane,
                           takes_lane, lane_position, thread, resource, submitter, batch,
-                          collect_ms, retry_of, created_at)
+                          collect_ms, retry_of, created_at, account)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-                 ?18)",
+                 ?18, coalesce(?19, (SELECT account FROM run WHERE id = ?2)))",
         params![
             new.id.bytes(),
             task.root.bytes(),
@@ -210,6 +230,7 @@ fn insert_run_row(
             },
             task.retry_of.map(|retried| retried.run.bytes()),
             tx.now_micros(),
+            task.retry_of.map(|retried| retried.first_run().bytes()),
         ],
     )
 }
@@ -228,14 +249,16 @@ fn insert_run_head(
     let format = new_run.events.iter().map(Event::format).max().unwrap_or(0);
     tx.run(
         "INSERT INTO run_head (run, state, epoch, last_seq, format, reason, inbox)
-         VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6)",
+         VALUES (?1, ?2, 0, ?3, max(?4, coalesce((SELECT format FROM run_head WHERE run = ?7), 0)),
+                 ?5, ?6)",
         params![
             new_run.id.bytes(),
             state,
-            count_to_column(new_run.events.len() as u64),
+            count_to_column(new_run.last_seq().0),
             format,
             reason,
-            new_run.task.inbox.as_str()
+            new_run.task.inbox.as_str(),
+            new_run.copied_journal.map(|copied| copied.from.bytes())
         ],
     )?;
     if state == READY {

@@ -23,6 +23,13 @@ const OTHER_ROWS_PER_RUN: u64 = 20;
 /// Maximum number of free database pages that one step returns to the file system.
 const PAGES_MAX: u32 = 1_000;
 
+/// Deletes the budget that a run uses, unless another run uses it: the first run of a task, or one of
+/// its retries.
+const DELETE_BUDGET: &str = "DELETE FROM budget
+      WHERE root = (SELECT coalesce(account, id) FROM run WHERE id = ?1)
+        AND NOT EXISTS (SELECT 1 FROM run r WHERE r.account = budget.root AND r.id <> ?1)
+        AND NOT EXISTS (SELECT 1 FROM run r WHERE r.id = budget.root AND r.id <> ?1)";
+
 /// Statements that delete all rows of a run except the row of the run itself.
 const DELETE_RUN_ROWS: &[&str] = &[
     "DELETE FROM journal WHERE run = ?1",
@@ -33,7 +40,7 @@ const DELETE_RUN_ROWS: &[&str] = &[
     "DELETE FROM timer WHERE run = ?1",
     "DELETE FROM steer WHERE run = ?1",
     "DELETE FROM sandbox_slot_wait WHERE run = ?1",
-    "DELETE FROM budget WHERE root = ?1",
+    DELETE_BUDGET,
     "DELETE FROM late_result WHERE run = ?1",
     "DELETE FROM usage WHERE run = ?1",
     "DELETE FROM outbox WHERE run = ?1",

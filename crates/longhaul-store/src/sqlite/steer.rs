@@ -28,6 +28,19 @@ pub(crate) fn queue_steer(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<(
     Ok(())
 }
 
+/// Adds a message to a new run, whose queue is empty.
+pub(crate) fn insert_steer(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<()> {
+    tx.exec(
+        "INSERT INTO steer (run, steer, queued, data) VALUES (?1, ?2, ?3, ?4)",
+        params![
+            run.bytes(),
+            steer.steer.bytes(),
+            steer.status == SteerStatus::Queued,
+            to_json(steer)?
+        ],
+    )
+}
+
 /// Edits a queued message or changes its status. Refused if the message is no longer queued.
 pub(crate) fn update_queued_steer(
     tx: &Tx<'_>,

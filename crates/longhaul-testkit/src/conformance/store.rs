@@ -27,6 +27,7 @@ pub mod auth;
 pub mod batches;
 pub mod budget;
 pub mod claim;
+pub mod copied_journal;
 pub mod fence;
 pub mod fixture;
 pub mod gate;
@@ -87,6 +88,11 @@ macro_rules! each_store_check {
                 claims_filter_by_format
                 workers_that_are_not_live_claim_nothing
                 a_run_is_claimed_by_one_worker_only
+            }
+            copied_journal {
+                a_retry_starts_with_a_copied_journal
+                an_incomplete_journal_is_not_copied
+                retries_share_the_account_of_the_first_run
             }
             fence {
                 a_driver_that_lost_its_run_is_fenced

@@ -9,12 +9,13 @@ use longhaul_core::port::records::BudgetAccount;
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget};
 
+use crate::mem_store::rows::Tables;
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
     /// Holds the maximum cost of a call.
     pub(crate) fn hold(&mut self, run: RunId, hold: BudgetAmount) -> ChangeResult {
-        let root = self.root(run);
+        let root = self.tables.account_root(run);
         let mut account = self.account(root);
         let left = remaining(&account);
         if !left.covers(hold) {
@@ -27,7 +28,7 @@ impl Tx<'_> {
 
     /// Settles a hold: the amount is spent, lost or released.
     pub(crate) fn settle(&mut self, run: RunId, settlement: BudgetHoldSettlement) {
-        let root = self.root(run);
+        let root = self.tables.account_root(run);
         let mut account = self.account(root);
         account.held = minus(account.held, settlement.held);
         account.spent = plus(account.spent, settlement.spent);
@@ -37,19 +38,32 @@ impl Tx<'_> {
 
     /// Replaces the caps that `raise` contains.
     pub(crate) fn set_cap(&mut self, run: RunId, raise: BudgetRaise) {
-        let root = self.root(run);
+        let root = self.tables.account_root(run);
         let mut account = self.account(root);
         account.cap_micro_usd = raise.micro_usd.or(account.cap_micro_usd);
         account.cap_tokens = raise.tokens.or(account.cap_tokens);
         self.tables.accounts.insert(root, account);
     }
 
-    fn root(&self, run: RunId) -> RunId {
-        self.tables.heads.get(&run).map_or(run, |head| head.task.root)
-    }
-
     fn account(&self, root: RunId) -> BudgetAccount {
         self.tables.accounts.get(&root).copied().unwrap_or_default()
+    }
+}
+
+impl Tables {
+    /// Returns the budget account of a root run and its descendants.
+    pub(crate) fn account_of_tree(&self, root: RunId) -> Option<BudgetAccount> {
+        let is_root = self.heads.get(&root).is_none_or(|head| head.task.root == root);
+        let account = is_root.then(|| self.account_root(root))?;
+        self.accounts.get(&account).copied()
+    }
+
+    /// Returns the root under which the budget account of a run is stored. A retry and its
+    /// descendants use the account of the first run that the retry goes back to.
+    pub(crate) fn account_root(&self, run: RunId) -> RunId {
+        let root = self.heads.get(&run).map_or(run, |head| head.task.root);
+        let retried = self.heads.get(&root).and_then(|head| head.task.retry_of);
+        retried.map_or(root, |retried| retried.first_run())
     }
 }
 

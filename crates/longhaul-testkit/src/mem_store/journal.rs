@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use longhaul_core::change::CopiedJournal;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
@@ -46,6 +47,41 @@ impl Tx<'_> {
             head.format = head.format.max(format);
         });
         Ok(last)
+    }
+
+    /// Copies the events of another run to the journal of a new run, after its first event. Blobs
+    /// are shared.
+    pub(crate) fn copy_journal(
+        &mut self,
+        copied: CopiedJournal,
+        new_run: RunId,
+    ) -> Result<(), StoreError> {
+        let CopiedJournal { from, through } = copied;
+        let lines = self.tables.journal.range((from, Seq(2))..=(from, through));
+        let lines: Vec<(Seq, JournalRow)> =
+            lines.map(|((_, seq), line)| (*seq, line.clone())).collect();
+        if lines.len() as u64 != through.0.saturating_sub(1) {
+            return Err(StoreError::Corrupt {
+                at: "memory".to_owned(),
+                why: format!("the journal of {from} is incomplete and can't be copied"),
+            });
+        }
+        for (seq, line) in lines {
+            let global_seq = GlobalSeq(self.tables.last_global_seq().0 + 1);
+            self.tables.journal.insert((new_run, seq), JournalRow { global_seq, ..line });
+            self.tables.global_log.insert(global_seq, (new_run, seq));
+        }
+        let refs = self.tables.blob_refs.iter().map(|((run, hash), ())| (*run, *hash));
+        let refs: Vec<Hash> = refs.filter(|(run, _)| *run == from).map(|(_, hash)| hash).collect();
+        for hash in refs {
+            self.tables.blob_refs.insert((new_run, hash), ());
+        }
+        let format = self.tables.heads.get(&from).map_or(0, |head| head.format);
+        self.tables.heads.update(&new_run, |head| {
+            head.last_seq = through;
+            head.format = head.format.max(format);
+        });
+        Ok(())
     }
 
     fn store_body(&mut self, body: String) -> StoredBody {

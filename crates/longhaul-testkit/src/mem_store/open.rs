@@ -91,12 +91,13 @@ impl Tx<'_> {
 
     /// Opens one run with the first events of its journal.
     pub(crate) fn open_run(&mut self, new: NewRun, origin: RunOrigin) -> ChangeResult {
-        let NewRun { id, task, events, lane_depth_max, lane_entry } = new;
+        let NewRun { id, task, events, copied_journal, steers, lane_depth_max, lane_entry } = new;
         if self.tables.heads.contains(&id) {
             return Err(Rollback::Error(duplicate_run(id)));
         }
         let start = task.start;
-        if task.root == id {
+        // A retry uses the account of the run that it retries.
+        if task.root == id && task.retry_of.is_none() {
             let account = BudgetAccount {
                 cap_micro_usd: task.policy.budget.micro_usd,
                 cap_tokens: task.policy.budget.tokens,
@@ -113,8 +114,16 @@ impl Tx<'_> {
         };
         let head = Head { collect_window, ..self.new_head(task, lane) };
         self.tables.heads.insert(id, head);
-        let growth = JournalAppend { run: id, epoch: Epoch(0), events: &events };
-        self.append_events(&growth)?;
+        let (first, others) = events.split_at(1.min(events.len()));
+        self.append_events(&JournalAppend { run: id, epoch: Epoch(0), events: first })?;
+        if let Some(copied) = copied_journal {
+            self.copy_journal(copied, id)?;
+        }
+        self.append_events(&JournalAppend { run: id, epoch: Epoch(0), events: others })?;
+        for steer in steers {
+            let row_id = self.tables.next_row_id();
+            self.tables.steers.insert((id, row_id), steer);
+        }
         match start {
             EarliestStart::Now => {
                 self.check_lane_entry(id, lane_entry)?;

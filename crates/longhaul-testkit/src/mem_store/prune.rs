@@ -70,8 +70,13 @@ impl Tx<'_> {
     fn delete_run(&mut self, run: RunId) {
         self.leave_lane(run);
         let tables = &mut *self.tables;
+        let account = tables.account_root(run);
         tables.heads.remove(&run);
-        tables.accounts.remove(&run);
+        // Retries use the account of the first run, which may be deleted before them.
+        let mut runs = tables.heads.iter().map(|(run, _)| *run);
+        if !runs.any(|other| tables.account_root(other) == account) {
+            tables.accounts.remove(&account);
+        }
         tables.checkpoints.remove(&run);
         let lines = tables.journal.range((run, Seq::START)..=(run, Seq(u64::MAX)));
         let lines: Vec<_> = lines.map(|(key, line)| (*key, line.global_seq)).collect();

@@ -177,7 +177,7 @@ impl RecordStore for MemStore {
     }
 
     async fn budget_account(&self, root: RunId) -> StoreResult<Option<BudgetAccount>> {
-        Ok(self.read_tx(|tx| tx.tables.accounts.get(&root).copied()))
+        Ok(self.read_tx(|tx| tx.tables.account_of_tree(root)))
     }
 
     async fn usage_by_model(&self, query: UsageQuery) -> StoreResult<Vec<ModelUsage>> {

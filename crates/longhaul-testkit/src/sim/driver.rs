@@ -11,7 +11,7 @@ use longhaul_core::event::run::RunPrepared;
 use longhaul_core::event::tool::{LateToolResultEvent, ToolVerified};
 use longhaul_core::event::turn::PerceptionUpdate;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
+use longhaul_core::id::{CallId, Epoch, RunId, Seq, WorkerId};
 use longhaul_core::message::{Message, Part};
 use longhaul_core::port::auth::AuthStore;
 use longhaul_core::port::model::ModelRequest;
@@ -243,7 +243,7 @@ impl ReferenceDriver {
         }
         let next = todo.remove(choose(todo.len()));
         if next.action == ToolCallAction::Verify {
-            let finding = self.services.world.verify(self.run_id, next.call);
+            let finding = self.services.world.verify(self.key_run(next.call), next.call);
             let call = next.call;
             let verified = ToolVerified { call, outcome: finding };
             self.stage = DriverStage::Committing(RunInput::Verified(verified, Vec::new()));
@@ -258,6 +258,7 @@ impl ReferenceDriver {
         } else {
             let effect = ToolEffect {
                 run: self.run_id,
+                key_run: self.key_run(next.call),
                 call: next.call,
                 epoch: self.epoch,
                 class: next.class,
@@ -272,6 +273,12 @@ impl ReferenceDriver {
             blobs: Vec::new(),
         });
         self.stage = DriverStage::RunningTools(todo, done);
+    }
+
+    /// Returns the run in the idempotency key of a call.
+    fn key_run(&self, call: CallId) -> RunId {
+        let origin = self.run.as_ref().and_then(|run| run.call_origin(call));
+        origin.map_or(self.run_id, |origin| origin.run)
     }
 
     /// Decides on an input and appends the resulting batch. On a conflict the input is decided

@@ -11,12 +11,14 @@ use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateStatus,
 };
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, BusyLane, GateFilter, JournalAuthor, JournalReadRequest,
-    RunFilter, RunRow,
+    AppendRequest, AppendResult, BusyLane, CreateRunsOutcome, CreateRunsRequest, GateFilter,
+    IdempotencyRecord, JournalAuthor, JournalReadRequest, RunFilter, RunRow,
 };
+use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
 use longhaul_core::usage::MicroUsd;
 use longhaul_run::commands::{RunCommand, RunSnapshot, current_gate_digest, decide_command};
+use longhaul_run::retry::{RetryPoint, retry_failed_run};
 use longhaul_run::{DecideContext, Run, RunInput, decide};
 
 use crate::sim::SimError;
@@ -204,6 +206,32 @@ pub async fn resume(services: &SimServices, run: RunId) -> Result<(), SimError> 
     send_command(services, run, RunCommand::Resume { by: "anna".into(), raise: Some(raise) })
         .await?;
     Ok(())
+}
+
+/// Retries a run if it has failed. Returns the new run, unless a retry exists already.
+pub async fn retry(
+    services: &SimServices,
+    failed: RunId,
+    new: RunId,
+) -> Result<Option<RunId>, SimError> {
+    let entries = journal(services, failed).await?;
+    let mut point = RetryPoint::default();
+    entries.iter().for_each(|entry| point.record_entry(entry));
+    let folded = Run::replay(&entries)?;
+    let Ok(run) = retry_failed_run(new, &folded, &point, "anna".into()) else {
+        return Ok(None);
+    };
+    let key = failed.to_string();
+    let idempotency = IdempotencyRecord {
+        principal: "retry".to_owned(),
+        body_hash: Hash::digest(key.as_bytes()),
+        key,
+        ttl: None,
+    };
+    let request =
+        CreateRunsRequest { runs: vec![run], blobs: Vec::new(), idempotency: Some(idempotency) };
+    let created = services.store.create_runs(request).await?;
+    Ok(matches!(created, CreateRunsOutcome::Created(_)).then_some(new))
 }
 
 /// Folds the whole journal of a run.

@@ -12,6 +12,8 @@ use longhaul_core::policy::effect::EffectClass;
 pub struct ToolEffect {
     /// Run that caused the effect.
     pub run: RunId,
+    /// Run in the idempotency key of the call. It differs if a retry makes a call of a failed run.
+    pub key_run: RunId,
     /// Call that caused the effect.
     pub call: CallId,
     /// Epoch of the driver.
@@ -64,11 +66,11 @@ impl ExternalWorld {
         output
     }
 
-    /// Checks whether a call has had its effect.
+    /// Checks whether the call with this run in its idempotency key has had its effect.
     pub fn verify(&self, run: RunId, call: CallId) -> VerifyOutcome {
         let happened = self.with_state(|state| {
             let mut effects = state.effects.iter();
-            effects.any(|effect| effect.run == run && effect.call == call)
+            effects.any(|effect| effect.key_run == run && effect.call == call)
         });
         if happened {
             VerifyOutcome::Happened(Self::result(run, call))

@@ -34,6 +34,7 @@ pub struct SimResult {
 const STEPS: usize = 700;
 const WORKERS: usize = 3;
 const RUNS_MAX: usize = 8;
+const RETRIES_MAX: usize = 8;
 
 /// Simulates one seed on an in-memory store. At least one seed must fail for a store with a
 /// broken rule.
@@ -203,6 +204,10 @@ impl Simulation {
             3..7 => external_actors::resume(&services, run).await?,
             7..14 => {
                 external_actors::steer(&services, run, self.ids.steer(), variant).await?;
+            }
+            14..17 if self.opened.len() < RUNS_MAX + RETRIES_MAX => {
+                let new = self.ids.run();
+                self.opened.extend(external_actors::retry(&services, run, new).await?);
             }
             _ => {}
         }

@@ -173,7 +173,7 @@ impl SingleRun {
         }
         let done = todos.iter().map(|todo| {
             let (call, class) = (todo.call, todo.class);
-            let output = self.world.perform(ToolEffect { run, call, epoch, class });
+            let output = self.world.perform(ToolEffect { run, key_run: run, call, epoch, class });
             ToolCallResult {
                 call,
                 status: ToolCallStatus::Completed,

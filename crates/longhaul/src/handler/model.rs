@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::message::{Block, Part, Reply, StopReason, TextBlock, ToolCall};
+use longhaul_core::message::{Block, HANDLER_API, Part, Reply, StopReason, TextBlock, ToolCall};
 use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::store::{Store, StoreError};
@@ -113,7 +113,7 @@ impl Model for HandlerModel {
             None => StopReason::ToolUse,
         };
         Ok(ModelResponse {
-            reply: Arc::new(Reply { api: "handler".to_owned(), blocks: vec![block] }),
+            reply: Arc::new(Reply { api: HANDLER_API.to_owned(), blocks: vec![block] }),
             stop,
             usage: Usage::default(),
             cost: Some(MicroUsd::default()),

@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::event::turn::ToolCallClassification;
-use longhaul_core::id::ToolName;
+use longhaul_core::id::{RunId, ToolName};
 use longhaul_core::message::ToolCall;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
@@ -65,17 +65,19 @@ impl Tool for SimTool {
 
     async fn call(&self, _input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let ToolContext { run, call, epoch, .. } = *ctx;
+        let key_run = key_run(ctx);
         let SimContext { external, random, .. } = &self.ctx;
         let what = format!("{call}, {}", self.spec.name);
-        self.ctx.assert_may_start(run, &what, Some(epoch)).await;
+        self.ctx.assert_may_start(run, &what, (key_run == run).then_some(epoch)).await;
         random.yield_some().await;
         let once = !self.class.may_repeat();
-        if once && !external.admits(run, call, epoch) {
+        if once && !external.admits(key_run, call, epoch) {
             return Err(ToolFailure::new("another driver made this call"));
         }
-        let output = external.perform(ToolEffect { run, call, epoch, class: self.class });
+        let effect = ToolEffect { run, key_run, call, epoch, class: self.class };
+        let output = external.perform(effect);
         random.yield_some().await;
-        if once {
+        if once && key_run == run {
             external.record_delivered(run, call, epoch);
         }
         Ok(output)
@@ -83,14 +85,22 @@ impl Tool for SimTool {
 
     async fn verify(&self, _input: Value, ctx: &ToolContext) -> VerifyOutcome {
         let ToolContext { run, call, epoch, .. } = *ctx;
+        let key_run = key_run(ctx);
         let SimContext { external, random, .. } = &self.ctx;
-        self.ctx.assert_may_start(run, "a look", Some(epoch)).await;
+        self.ctx.assert_may_start(run, "a look", (key_run == run).then_some(epoch)).await;
         random.yield_some().await;
-        if !external.admits(run, call, epoch) {
+        if !external.admits(key_run, call, epoch) {
             return VerifyOutcome::Unknown;
         }
-        let finding = external.verify(run, call);
+        let finding = external.verify(key_run, call);
         random.yield_some().await;
         finding
     }
+}
+
+/// Returns the run in the idempotency key of a call. It differs if a retry makes a call of a failed
+/// run; the epoch of the call then includes the epochs of the failed run.
+fn key_run(ctx: &ToolContext) -> RunId {
+    let (run, _) = ctx.idempotency_key.split_once(':').unwrap();
+    run.parse().unwrap()
 }

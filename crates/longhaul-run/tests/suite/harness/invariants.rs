@@ -160,6 +160,12 @@ fn check_messages(test_run: &TestRun, messages: &[Arc<Message>]) {
     if matches!(messages.last().map(|last| &**last), Some(Message::Assistant(_))) {
         let mut entries = test_run.entries.iter().rev();
         let ended = entries.find_map(|entry| match &entry.event {
+            // A retry removes such a reply from the conversation.
+            Event::TurnCompleted(done)
+                if matches!(done.stop, StopReason::Refusal | StopReason::MaxTokens) =>
+            {
+                None
+            }
             Event::TurnCompleted(done) => Some(done.stop == StopReason::PauseTurn),
             Event::TurnInterrupted(_) => Some(false),
             _ => None,

@@ -59,6 +59,8 @@ impl StoreFixture {
             id,
             task,
             events: vec![Event::RunCreated(Box::new(created))],
+            copied_journal: None,
+            steers: Vec::new(),
             lane_depth_max: LANE_DEPTH_MAX,
             lane_entry: LaneEntryPolicy::default(),
         }

@@ -21,9 +21,15 @@ struct CallStats {
 
 pub(super) fn check(entries: &[Entry], effects: &[ToolEffect]) -> Result<(), String> {
     let stats_by_call = call_stats(entries)?;
-    let Some(run) = entries.first().map(|entry| entry.run) else {
-        return Ok(());
-    };
+    // A retry and the failed runs whose events it has copied make each call once, together.
+    let retried = entries.iter().filter_map(|entry| {
+        let Event::RunForked(forked) = &entry.event else {
+            return None;
+        };
+        Some(forked.from)
+    });
+    let runs: BTreeSet<RunId> =
+        entries.first().map(|entry| entry.run).into_iter().chain(retried).collect();
     for (call, stats) in &stats_by_call {
         if stats.ends > 1 {
             return Err(format!("I4: {call} has {} results", stats.ends));
@@ -34,7 +40,7 @@ pub(super) fn check(entries: &[Entry], effects: &[ToolEffect]) -> Result<(), Str
                 stats.starts
             ));
         }
-        check_effects(run, *call, stats, effects)?;
+        check_effects(&runs, *call, stats, effects)?;
     }
     check_cancel(entries)
 }
@@ -80,12 +86,13 @@ fn stats_of(
 }
 
 fn check_effects(
-    run: RunId,
+    runs: &BTreeSet<RunId>,
     call: CallId,
     stats: &CallStats,
     effects: &[ToolEffect],
 ) -> Result<(), String> {
-    let done = effects.iter().filter(|effect| effect.run == run && effect.call == call).count();
+    let done =
+        effects.iter().filter(|effect| runs.contains(&effect.run) && effect.call == call).count();
     if done > stats.starts {
         return Err(format!("{call} was executed {done}x and started {}x", stats.starts));
     }

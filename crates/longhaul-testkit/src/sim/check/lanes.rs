@@ -50,7 +50,10 @@ fn lane_holds(run: RunId, entries: &[Entry]) -> Vec<(LaneKey, LaneHold)> {
         let rests = matches!(&entry.event, Event::RunBlocked(_))
             || matches!(&entry.event, Event::RunWaiting(data)
                 if data.wait != longhaul_core::status::WaitReason::Worker);
-        if matches!(entry.event, Event::RunClaimed(_)) {
+        if matches!(entry.event, Event::RunForked(_)) {
+            // The events before were copied from a failed run, which held the lane then.
+            (holds, from) = (Vec::new(), None);
+        } else if matches!(entry.event, Event::RunClaimed(_)) {
             from.get_or_insert(entry.at);
         } else if (entry.event.is_terminal() || (releases && rests))
             && let Some(from) = from.take()

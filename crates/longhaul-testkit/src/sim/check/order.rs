@@ -29,6 +29,11 @@ fn check_epochs(entries: &[Entry]) -> Result<(), String> {
     let mut highest = 0;
     let mut workers = BTreeMap::new();
     for entry in entries {
+        // A retry starts with the events of a failed run, and its own epochs start from 1 again.
+        if let Event::RunForked(_) = &entry.event {
+            highest = 0;
+            workers.clear();
+        }
         if entry.epoch.0 < highest {
             return Err(format!(
                 "I2: epoch {} after {highest} at event {}",
@@ -54,6 +59,11 @@ fn check_gates(entries: &[Entry]) -> Result<(), String> {
                 open.insert(data.gate.id);
                 continue;
             }
+            // The gates of a failed run are not open in its retry.
+            Event::RunForked(_) => {
+                open.clear();
+                continue;
+            }
             Event::GateAnswered(data) => data.gate,
             Event::GateExpired(data) => data.gate,
             Event::GateWithdrawn(data) => data.gate,
@@ -76,6 +86,11 @@ fn check_steers(entries: &[Entry]) -> Result<(), String> {
         let settled = match &entry.event {
             Event::SteerQueued(data) => {
                 open.insert(data.steer);
+                continue;
+            }
+            // Messages that a failed run had not read are queued again in its retry.
+            Event::RunForked(_) => {
+                open.clear();
                 continue;
             }
             Event::SteerDelivered(data) => data.steer,

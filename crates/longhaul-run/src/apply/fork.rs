@@ -1,0 +1,109 @@
+//! Applies the event that follows the copied events of a failed run: the run goes on from the last
+//! good state of the failed run.
+//!
+//! Invariant: completed calls keep their results, and nothing that the run has used is forgotten.
+
+use longhaul_core::event::run::RunForked;
+use longhaul_core::id::Epoch;
+use longhaul_core::policy::effect::InDoubtPolicy;
+use longhaul_core::status::RunError;
+
+use crate::apply::{ApplyResult, NO_MESSAGES};
+use crate::state::call::{ToolCallOrigin, ToolCallState, TrackedToolCall};
+use crate::state::control::{CompactionState, ControlState, RetryCounts};
+use crate::state::stage::{ConcludingState, PendingModelCall, RunStage};
+
+/// Result of a call that waited for a child run of the failed run.
+const CHILD_RUN_LEFT: &str = "the run that had started this child run has failed";
+
+/// Error codes of runs that fail because of an answer to a gate or its timeout.
+const GATE_ERRORS: [&str; 2] = ["rejected", "gate_expired"];
+
+impl ControlState {
+    /// Returns whether the run is about to fail because its last reply was truncated or refused. A
+    /// retry asks the model again.
+    pub(crate) fn has_unusable_reply(&self) -> bool {
+        let after_reply = matches!(self.stage, RunStage::Concluding(_) | RunStage::ToolsRunning(_));
+        let is_unusable = |error: &RunError| !GATE_ERRORS.contains(&error.code.as_str());
+        after_reply && self.pending_failure.as_ref().is_some_and(is_unusable)
+    }
+
+    /// Forgets what belongs to the failed run alone: its driver, waits, gates, messages and counters.
+    pub(super) fn apply_run_forked(&mut self, data: &RunForked) -> ApplyResult {
+        let has_unusable_reply = self.has_unusable_reply();
+        let earlier = ToolCallOrigin { run: data.from, epochs: self.epoch };
+        self.stage = match std::mem::replace(&mut self.stage, RunStage::New) {
+            RunStage::Ended(_) => return Err("a copy never contains the end of a run"),
+            RunStage::New => RunStage::New,
+            _ if has_unusable_reply => RunStage::ModelPending(PendingModelCall::default()),
+            RunStage::ModelPending(_) | RunStage::ModelRunning(_) => {
+                RunStage::ModelPending(PendingModelCall::default())
+            }
+            RunStage::Concluding(concluding) => RunStage::Concluding(ConcludingState {
+                gate: None,
+                pending_timer: None,
+                ..concluding
+            }),
+            RunStage::ToolsRunning(mut tools) => {
+                let open = tools.calls.iter_mut().filter(|call| !call.is_done());
+                open.for_each(|call| reset_call_of_failed_run(call, earlier));
+                RunStage::ToolsRunning(tools)
+            }
+        };
+        self.epoch = Epoch::default();
+        self.driven = false;
+        self.crashed_epoch = None;
+        self.crashes = 0;
+        self.idle = None;
+        self.pause = None;
+        self.pending_failure = None;
+        self.blocked_on = None;
+        self.blocked_resumed = false;
+        self.gates.clear();
+        self.steers.clear();
+        self.approvals.clear();
+        self.attempt = 1;
+        self.attempt_time = self.attempt_time.with_new_attempt(self.totals.active);
+        self.retries = RetryCounts::default();
+        self.copied_turns = self.turns;
+        self.compaction = CompactionState { consecutive: 0, ..self.compaction };
+        self.loop_guard = self.loop_guard.reset_count();
+        self.output_retries.reset_count();
+        NO_MESSAGES
+    }
+}
+
+/// Resets a call that has no recorded result. A call that was started is repeated only if it may be;
+/// otherwise a person is asked whether it has taken effect.
+fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin) {
+    call.origin = Some(match call.origin {
+        None => earlier,
+        Some(first) => ToolCallOrigin {
+            epochs: Epoch(first.epochs.0.saturating_add(earlier.epochs.0)),
+            ..first
+        },
+    });
+    let ask = |can_verify, reason| ToolCallState::InDoubt {
+        policy: InDoubtPolicy::Ask,
+        can_verify,
+        reason,
+    };
+    call.state = match std::mem::replace(&mut call.state, ToolCallState::Unevaluated) {
+        ToolCallState::Started(_) if call.classification.class.may_repeat() => ToolCallState::Ready,
+        ToolCallState::Started(_) => ask(call.classification.can_verify, None),
+        ToolCallState::InDoubt { policy: InDoubtPolicy::Fail, can_verify, reason } => {
+            ask(can_verify, reason)
+        }
+        // Only the question about a call in doubt is asked after its start.
+        ToolCallState::AwaitingAnswer(_) if call.starts > 0 => ask(false, None),
+        ToolCallState::Gated(_) | ToolCallState::AwaitingAnswer(_) | ToolCallState::Sleeping(_) => {
+            ToolCallState::Unevaluated
+        }
+        ToolCallState::AwaitingChild(_) => ToolCallState::from_result_text(CHILD_RUN_LEFT, true),
+        kept @ (ToolCallState::Unevaluated
+        | ToolCallState::Ready
+        | ToolCallState::InDoubt { .. }
+        | ToolCallState::ResultReady { .. }
+        | ToolCallState::Done { .. }) => kept,
+    };
+}

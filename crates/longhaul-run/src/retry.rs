@@ -1,0 +1,144 @@
+//! Creates the run that retries a failed run.
+//!
+//! Nothing follows the end of a run in its journal, so a retry is a run of its own. If the failed run
+//! has completed a turn, its events are copied without its end, and the retry goes on from there.
+
+use longhaul_core::change::{CopiedJournal, NewRun, SteerRow, SteerStatus};
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::event::run::{ForkKind, RunForked};
+use longhaul_core::event::steer::SteerMessage;
+use longhaul_core::id::{RunId, Seq, SteerId};
+use longhaul_core::message::HANDLER_API;
+use longhaul_core::status::Status;
+use longhaul_core::task::{EarliestStart, RetriedRun, TaskSpec};
+
+use crate::rejection::Rejection;
+use crate::state::Run;
+use crate::submit::new_run_from_task;
+
+/// Point of a failed run's journal from which a retry goes on, and the messages that are delivered
+/// to the retry. Collected from all entries of the journal.
+#[derive(Debug, Clone, Default)]
+pub struct RetryPoint {
+    /// Sequence number of the last event before the end of the run.
+    last_before_end: Seq,
+    has_completed_turn: bool,
+    is_handler: bool,
+    /// Messages that nobody has withdrawn, in the order of arrival.
+    messages: Vec<QueuedMessage>,
+}
+
+#[derive(Debug, Clone)]
+struct QueuedMessage {
+    message: SteerMessage,
+    is_delivered: bool,
+}
+
+impl RetryPoint {
+    /// Records the next entry of the journal.
+    pub fn record_entry(&mut self, entry: &Entry) {
+        // The end of a run withdraws its gates and drops its messages. In the retry, its open calls
+        // raise new gates, and its messages are queued again.
+        let is_end = matches!(
+            entry.event,
+            Event::GateWithdrawn(_) | Event::SteerDropped(_) | Event::RunFailed(_)
+        );
+        if !is_end {
+            self.last_before_end = entry.seq;
+        }
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only turns and messages matter")]
+        match &entry.event {
+            Event::TurnCompleted(done) => {
+                self.has_completed_turn = true;
+                self.is_handler |= done.reply.api == HANDLER_API;
+            }
+            Event::SteerQueued(message) => {
+                let message = message.clone();
+                self.messages.push(QueuedMessage { message, is_delivered: false });
+            }
+            Event::SteerChanged(edited) => {
+                if let Some(queued) = self.find_message(edited.steer) {
+                    queued.message.text.clone_from(&edited.text);
+                    queued.message.delivery = edited.delivery;
+                    queued.message.by.clone_from(&edited.by);
+                }
+            }
+            Event::SteerWithdrawn(data) => {
+                self.messages.retain(|queued| queued.message.steer != data.steer);
+            }
+            Event::SteerDelivered(data) => {
+                if let Some(queued) = self.find_message(data.steer) {
+                    queued.is_delivered = true;
+                }
+            }
+            // A message that the failed run had not read belongs to this run from here on.
+            Event::RunForked(_) => self.messages.retain(|queued| queued.is_delivered),
+            _ => {}
+        }
+    }
+
+    fn find_message(&mut self, steer: SteerId) -> Option<&mut QueuedMessage> {
+        self.messages.iter_mut().find(|queued| queued.message.steer == steer)
+    }
+
+    /// Returns the events to copy. `None` means that the retry starts from the beginning, because
+    /// there is no completed turn to keep, or because a handler is called again as a whole.
+    fn copied_journal(&self, from: RunId) -> Option<CopiedJournal> {
+        let keeps_work = self.has_completed_turn && !self.is_handler;
+        keeps_work.then_some(CopiedJournal { from, through: self.last_before_end })
+    }
+}
+
+/// Creates a run with this id that retries a failed run, with the same agent definition and policy,
+/// and last in the same lane. It goes on from the last good event of the failed run, so completed
+/// calls are not repeated. Messages that the failed run has not read are queued for it.
+pub fn retry_failed_run(
+    id: RunId,
+    failed: &Run,
+    point: &RetryPoint,
+    submitter: String,
+) -> Result<NewRun, Rejection> {
+    if failed.status() != Status::Failed {
+        return Err(Rejection::NotFailed(failed.status()));
+    }
+    let task = failed.task();
+    if task.root != failed.id() {
+        return Err(Rejection::InvalidTask(format!(
+            "a child run can't be retried on its own: retry its root run {}",
+            task.root
+        )));
+    }
+    let retried = RetriedRun {
+        run: failed.id(),
+        attempts: failed.attempt(),
+        first: task.retry_of.map(|earlier| earlier.first_run()),
+    };
+    let task = TaskSpec {
+        root: id,
+        start: EarliestStart::Now,
+        batch: None,
+        submitter: Some(submitter),
+        retry_of: Some(retried),
+        ..task.clone()
+    };
+    let mut new = new_run_from_task(id, task)?;
+    new.copied_journal = point.copied_journal(failed.id());
+    if let Some(CopiedJournal { from, through }) = new.copied_journal {
+        let kind = ForkKind::Retry;
+        new.events.push(Event::RunForked(RunForked { from, through, kind }));
+    }
+    let copies = new.copied_journal.is_some();
+    let unread = point.messages.iter().filter(|queued| !(copies && queued.is_delivered));
+    for QueuedMessage { message, .. } in unread {
+        new.events.push(Event::SteerQueued(message.clone()));
+        new.steers.push(SteerRow {
+            steer: message.steer,
+            text: message.text.clone(),
+            delivery: message.delivery,
+            by: message.by.clone(),
+            status: SteerStatus::Queued,
+        });
+    }
+    Ok(new)
+}
