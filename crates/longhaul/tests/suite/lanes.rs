@@ -1,5 +1,7 @@
 //! Tests of lanes and batches as a program uses them. Only `longhaul` is imported.
 
+use std::time::{Duration, SystemTime};
+
 use longhaul::policy::LaneBusyPolicy;
 use longhaul::{Agent, Mode, Runtime, Status, Task, models};
 
@@ -34,10 +36,32 @@ async fn a_lane_is_inspected_paused_and_resumed() {
     runtime.submit(Task::new("npc").input("three")).await.unwrap();
     runtime.submit(Task::new("npc").input("four")).await.unwrap();
     assert_eq!((lane.is_busy().await.unwrap(), lane.len().await.unwrap()), (true, 1));
+    let lanes = runtime.lanes(None).await.unwrap();
+    let lanes: Vec<_> = lanes.iter().map(|lane| (lane.lane.as_str(), lane.waiting)).collect();
+    assert_eq!(lanes, [("npc-7", 1)]);
+    assert!(runtime.lanes(Some("npc-7")).await.unwrap().is_empty());
     let long = "x".repeat(10_000);
     assert!(runtime.lane(&long).pause().await.unwrap_err().to_string().contains("256"));
     let task = Task::new("npc").lane(&long);
     assert!(runtime.submit(task).await.unwrap_err().to_string().contains("256"));
+}
+
+#[tokio::test]
+async fn a_task_starts_only_after_its_start_time() {
+    let script = models::scripted("says", "replies: [{ text: 'Done.' }]").unwrap();
+    let agent = Agent::new("npc").model("script");
+    let runtime = Runtime::builder().store("sqlite::memory:").model("script", script).agent(agent);
+    let runtime = runtime.open().await.unwrap();
+    let (day, now) = (Duration::from_secs(24 * 60 * 60), SystemTime::now());
+    let later = runtime.submit(Task::new("npc").input("one").start_at(now + day)).await.unwrap();
+    let before_1970 = SystemTime::UNIX_EPOCH - day;
+    let past = runtime.submit(Task::new("npc").input("two").start_at(before_1970)).await.unwrap();
+    let worker = runtime.worker().spawn();
+    assert_eq!(past.wait().await.unwrap().text().unwrap(), "Done.");
+    let view = later.view().await.unwrap();
+    assert_eq!((view.status, view.turns), (Status::Pending, 0), "{}", view.now);
+    assert!(view.now.contains("start time"), "{}", view.now);
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test]
