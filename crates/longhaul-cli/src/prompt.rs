@@ -132,13 +132,13 @@ impl TerminalPrompt {
                 self.lines = None;
                 return PromptInput::Detach;
             };
-            match parse_prompt_line(line.trim(), self.mode) {
-                PromptInput::Text(_) | PromptInput::Empty if self.form.is_some() => {
-                    if let Some(answer) = self.enter_form_line(&line) {
-                        return PromptInput::Text(answer);
-                    }
-                }
-                input => return input,
+            let input = parse_prompt_line(line.trim(), self.mode);
+            let is_field = matches!(input, PromptInput::Text(_) | PromptInput::Empty);
+            if !is_field || self.form.is_none() {
+                return input;
+            }
+            if let Some(answer) = self.enter_form_line(&line) {
+                return PromptInput::Text(answer);
             }
         }
     }

@@ -52,8 +52,9 @@ async fn a_task_starts_only_after_its_start_time() {
     let agent = Agent::new("npc").model("script");
     let runtime = Runtime::builder().store("sqlite::memory:").model("script", script).agent(agent);
     let runtime = runtime.open().await.unwrap();
-    let (day, now) = (Duration::from_secs(24 * 60 * 60), SystemTime::now());
-    let later = runtime.submit(Task::new("npc").input("one").start_at(now + day)).await.unwrap();
+    let day = Duration::from_secs(24 * 60 * 60);
+    let year_2169 = SystemTime::UNIX_EPOCH + day * 365 * 200;
+    let later = runtime.submit(Task::new("npc").input("one").start_at(year_2169)).await.unwrap();
     let before_1970 = SystemTime::UNIX_EPOCH - day;
     let past = runtime.submit(Task::new("npc").input("two").start_at(before_1970)).await.unwrap();
     let worker = runtime.worker().spawn();
