@@ -3,8 +3,6 @@
 //!
 //! Invariant: an invalid optional field is never an error.
 
-use std::borrow::Cow;
-
 use longhaul_core::message::{Block, TextBlock, ThinkingBlock, ToolCall};
 use longhaul_core::raw::RawJson;
 use serde::Serialize;
@@ -32,11 +30,10 @@ const DEPTH_MAX: usize = 100;
 /// Returns the arguments of a call, byte for byte. They come as JSON text or, if the text is empty,
 /// as a JSON value.
 ///
-/// Text that is not valid JSON or is nested too deep becomes a JSON string. A string does not match
-/// the tool's schema, so the call is not run and the model gets the error as the result of its
-/// call. Text that is a JSON string already is wrapped once more, so that the model's text can
-/// always be restored. Empty text without a value becomes `{}`, because some servers parse the
-/// arguments again.
+/// A code fence and trailing commas are removed from an object that is no valid JSON otherwise. Other
+/// text that is not valid JSON, or is nested too deep, becomes a JSON string. A string does not match
+/// the tool's schema, so the call is not run and the model gets the error as the result of its call.
+/// Empty text without a value becomes `{}`, because some servers parse the arguments again.
 pub(crate) fn parse_tool_arguments(json_value: Option<RawJson>, text: &str) -> RawJson {
     if text.trim().is_empty() {
         return match json_value {
@@ -47,19 +44,39 @@ pub(crate) fn parse_tool_arguments(json_value: Option<RawJson>, text: &str) -> R
             Some(_) | None => RawJson::from_serialize(&serde_json::Map::new()),
         };
     }
+    if is_nested_too_deep(text) {
+        return RawJson::from_serialize(&text);
+    }
     RawJson::parse(text)
         .ok()
-        .filter(|parsed| !parsed.as_str().starts_with('"') && !is_nested_too_deep(parsed.as_str()))
+        .or_else(|| repaired_object(text))
+        .filter(|parsed| !parsed.as_str().starts_with('"'))
         .unwrap_or_else(|| RawJson::from_serialize(&text))
 }
 
-/// Returns the arguments of a tool call as the model wrote them. A JSON string is unwrapped to the
-/// text it contains, unless that text is nested too deep: servers parse the arguments again.
-pub(crate) fn original_arguments_text(input: &RawJson) -> Cow<'_, str> {
-    match serde_json::from_str::<String>(input.as_str()) {
-        Ok(text) if !is_nested_too_deep(&text) => Cow::Owned(text),
-        Ok(_) | Err(_) => Cow::Borrowed(input.as_str()),
+/// Returns the JSON object in a text without its code fence and its trailing commas. `None` if the
+/// rest is no object: anything else that is missing or added may change its meaning.
+fn repaired_object(text: &str) -> Option<RawJson> {
+    let text = text.trim();
+    let fenced = text.strip_prefix("```").and_then(|text| text.strip_suffix("```"));
+    let text = fenced.map_or(text, |text| text.strip_prefix("json").unwrap_or(text)).trim();
+    text.starts_with('{').then(|| RawJson::parse(remove_trailing_commas(text)).ok()).flatten()
+}
+
+/// Removes each comma that is followed by a closing bracket, except in strings.
+fn remove_trailing_commas(json: &str) -> String {
+    let (mut result, mut in_text, mut escaped) = (String::with_capacity(json.len()), false, false);
+    for (index, letter) in json.char_indices() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' => escaped = in_text,
+            '"' => in_text = !in_text,
+            ',' if !in_text && json[index + 1..].trim_start().starts_with(['}', ']']) => continue,
+            _ => {}
+        }
+        result.push(letter);
     }
+    result
 }
 
 /// Object that wraps arguments which are not a JSON object. The name of its field lets the model
@@ -134,11 +151,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn original_argument_text_is_restored() {
+    fn arguments_are_kept_repaired_or_become_a_string() {
         let check = |text: &str, expected: &str| {
-            let input = parse_tool_arguments(None, text);
-            assert_eq!(input.as_str(), expected, "{text}");
-            assert_eq!(original_arguments_text(&input), text.trim(), "{text}");
+            assert_eq!(parse_tool_arguments(None, text).as_str(), expected, "{text}");
         };
         check(r#"{"a":  1.0}"#, r#"{"a":  1.0}"#);
         check("[1]", "[1]");
@@ -146,6 +161,14 @@ mod tests {
         check(r#""a""#, r#""\"a\"""#);
         check(r#""{}""#, r#""\"{}\"""#);
         check("null", "null");
+        check("```json\n{\"a\": 1}\n```", r#"{"a": 1}"#);
+        check("```\n{}\n```", "{}");
+        check(r#"{"a": [1, 2,], "b": ",}", }"#, r#"{"a": [1, 2], "b": ",}" }"#);
+        check(r#"{"a": 1"#, r#""{\"a\": 1""#);
+        check(r#"{"a": "x,"#, r#""{\"a\": \"x,""#);
+        check("{,}", "{}");
+        check("{,,}", r#""{,,}""#);
+        check("[1,]", r#""[1,]""#);
     }
 
     #[test]
@@ -155,7 +178,6 @@ mod tests {
             let input = parse_tool_arguments(RawJson::parse(json.clone()).ok(), "");
             let parsed = parse_tool_arguments(None, &json);
             assert_eq!(input, parsed);
-            assert_eq!(original_arguments_text(&input), input.as_str());
             assert_eq!(input.as_str().starts_with('"'), deep, "{json}");
         };
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);

@@ -14,7 +14,7 @@ use crate::chat::wire::{
 use crate::conversation::{EncodedMessagePiece, MessageEncoder, MessagePieceCollector};
 use crate::images::{EncodedImages, image_placeholder_text};
 use crate::json_object::JsonObject;
-use crate::lenient_json::{arguments_as_object, original_arguments_text};
+use crate::lenient_json::arguments_as_object;
 use crate::tool_results::{NO_RESULT, PendingToolCall, is_non_empty_part};
 
 /// Maximum length of a call ID from another provider. OpenAI rejects longer IDs.
@@ -103,7 +103,7 @@ impl MessageEncoder for ChatCompletionsApi {
                         false => target.register_tool_call(call, &short, ToolCallIds::assign_id),
                     };
                     let extra = call.extra.as_ref().filter(|_| keeps);
-                    calls.push(self.encode_tool_call(&id, call).with_fields(extra));
+                    calls.push(Self::encode_tool_call(&id, call).with_fields(extra));
                 }
             }
         }
@@ -167,15 +167,10 @@ impl ChatCompletionsApi {
         }
     }
 
-    fn encode_tool_call(&self, call_id: &str, call: &ToolCall) -> JsonObject {
-        let is_object = call.input.as_str().starts_with('{');
-        let arguments = match self.quirks.json_arguments && !is_object {
-            true => arguments_as_object(&call.input).as_str().to_owned(),
-            false => original_arguments_text(&call.input).into_owned(),
-        };
+    fn encode_tool_call(call_id: &str, call: &ToolCall) -> JsonObject {
         let function = JsonObject::default()
             .with_field("name", &call_ids::valid_tool_name(&call.name, NAME_MAX))
-            .with_field("arguments", &arguments);
+            .with_field("arguments", arguments_as_object(&call.input).as_str());
         JsonObject::default()
             .with_field("id", call_id)
             .with_field("type", "function")

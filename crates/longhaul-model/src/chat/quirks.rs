@@ -21,9 +21,6 @@ pub struct ServerQuirks {
     /// Send the content `""` instead of `null` for a reply that has only tool calls. Some chat
     /// templates fail on `null`.
     pub empty_content: bool,
-    /// Wrap tool-call arguments that are not a JSON object in an object. Servers that parse the
-    /// arguments to render a chat template would otherwise reject the whole conversation.
-    pub json_arguments: bool,
     /// Don't send the unknown fields of a reply back to the server.
     pub no_extras: bool,
 }
@@ -37,7 +34,6 @@ const FLAGS: &[(&str, Flag)] = &[
     ("send_reasoning", |all| &mut all.send_reasoning),
     ("text_only", |all| &mut all.text_only),
     ("empty_content", |all| &mut all.empty_content),
-    ("json_arguments", |all| &mut all.json_arguments),
     ("no_extras", |all| &mut all.no_extras),
 ];
 
@@ -49,12 +45,7 @@ const PROVIDERS: &[(&str, &[&str])] = &[
     ("kimi", &["send_reasoning"]),
     ("deepseek", &["send_reasoning"]),
     ("mistral", &["no_stream_options", "no_extras"]),
-    ("ollama", &["json_arguments"]),
-    ("vllm", &["json_arguments"]),
-    ("sglang", &["json_arguments"]),
-    ("llamacpp", &["json_arguments"]),
-    ("llama.cpp", &["json_arguments"]),
-    ("lmstudio", &["json_arguments", "empty_content"]),
+    ("lmstudio", &["empty_content"]),
 ];
 
 impl ServerQuirks {

@@ -6,7 +6,7 @@ use longhaul_core::message::{Block, TextBlock, ThinkingBlock, ToolCall};
 use longhaul_core::raw::RawJson;
 
 use crate::json_object::JsonObject;
-use crate::lenient_json::{is_nested_too_deep, original_arguments_text, parse_tool_arguments};
+use crate::lenient_json::parse_tool_arguments;
 use crate::responses::wire::FragmentKind;
 
 /// Returns the user-visible text of a content part. `None` means that the part has no such text.
@@ -137,12 +137,8 @@ fn tool_call_block(mut fields: JsonObject) -> Block {
     let input = parse_tool_arguments(object, text.as_deref().unwrap_or_default());
     remove_fields_by_name(&mut fields, &["type", "call_id", "name", "arguments"]);
     // Whitespace around the arguments is not part of the input, but must be sent back.
-    let same = |text: &String| {
-        text.trim().is_empty()
-            || is_nested_too_deep(text)
-            || original_arguments_text(&input) == **text
-    };
-    if let Some(text) = text.filter(|text| !same(text)) {
+    let is_padded = |text: &String| text != input.as_str() && text.trim() == input.as_str();
+    if let Some(text) = text.filter(|text| input.as_str().starts_with('{') && is_padded(text)) {
         fields.set_field("arguments", RawJson::from_serialize(&text));
     }
     Block::ToolCall(ToolCall { id, name, input, extra: fields.to_json() })

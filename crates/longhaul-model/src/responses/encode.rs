@@ -12,7 +12,7 @@ use crate::call_ids::{self, ToolCallIds};
 use crate::conversation::{self, MessageEncoder};
 use crate::images::{EncodedImages, image_placeholder_text};
 use crate::json_object::JsonObject;
-use crate::lenient_json::original_arguments_text;
+use crate::lenient_json::arguments_as_object;
 use crate::responses::wire::{NAME_MAX, ResponsesApi};
 use crate::tool_results::{NO_RESULT, is_non_empty_part};
 
@@ -237,9 +237,9 @@ impl<'a> ReplyEncoder<'a> {
             _ = fields.take_field("id");
         }
         let id = target.register_tool_call(call, &call.id, ToolCallIds::assign_id);
-        let arguments = fields.take_field("arguments");
-        let arguments = arguments
-            .unwrap_or_else(|| RawJson::from_serialize(&original_arguments_text(&call.input)));
+        let arguments = fields
+            .take_field("arguments")
+            .unwrap_or_else(|| RawJson::from_serialize(&arguments_as_object(&call.input).as_str()));
         let item = JsonObject::with_type_field("function_call")
             .with_field("call_id", &id)
             .with_field("name", &call_ids::valid_tool_name(&call.name, NAME_MAX))

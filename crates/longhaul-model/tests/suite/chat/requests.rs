@@ -231,16 +231,15 @@ async fn a_reply_is_sent_back_unchanged() {
 }
 
 #[tokio::test]
-async fn invalid_json_arguments_are_sent_back_unchanged() {
+async fn invalid_arguments_are_sent_back_in_an_object() {
     for (text, goes) in [
-        ("{\"a\": oops", "{\"a\": oops"),
-        ("oops", "oops"),
+        ("{\"a\": oops", r#"{"INVALID_JSON":"{\"a\": oops"}"#),
+        ("oops", r#"{"INVALID_JSON":"oops"}"#),
         ("", "{}"),
         (" { } ", "{ }"),
-        ("\"{}\"", "\"{}\""),
-        ("[1, 2]", "[1, 2]"),
-        ("nul", "nul"),
-        ("null", "null"),
+        ("\"{}\"", r#"{"INVALID_JSON":"\"{}\""}"#),
+        ("[1, 2]", r#"{"INVALID_JSON":[1, 2]}"#),
+        ("null", r#"{"INVALID_JSON":null}"#),
     ] {
         let arguments = serde_json::to_string(text).unwrap();
         let call = format!(
