@@ -173,7 +173,8 @@ impl TestRun {
         let mut point = RetryPoint::default();
         self.entries.iter().for_each(|entry| point.record_entry(entry));
         let id = RunId::from_bits(self.run.id().bits() + 1);
-        let new = retry_failed_run(id, &self.run, &point, "cli:anna".into()).unwrap();
+        // Not one of the people who answer gates: a rule can forbid answers of the submitter.
+        let new = retry_failed_run(id, &self.run, &point, "key:boss".into()).unwrap();
         let mut rows = Rows::new(&new.task);
         if new.copied_journal.is_some() {
             (rows.account, rows.used) = (self.rows.account, self.rows.used);
