@@ -5,6 +5,7 @@ use std::io::BufRead as _;
 
 use longhaul_api::gate::GateView;
 use longhaul_core::event::steer::SteerDelivery;
+use longhaul_core::form::find_option;
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::gate::{
     Answer, GateDecision, GateKind, GateStatus, has_unanswerable_tag,
@@ -50,6 +51,8 @@ pub(crate) struct TerminalPrompt {
     mode: PromptMode,
     /// Form of the shown gate, as far as it is filled in. `None` if the gate has no form.
     form: Option<FormPrompt>,
+    /// Options of the shown gate.
+    options: Vec<String>,
 }
 
 impl TerminalPrompt {
@@ -57,7 +60,13 @@ impl TerminalPrompt {
     pub(crate) fn new(unattended: bool) -> Self {
         let is_attended = !unattended && output::is_interactive();
         let lines = is_attended.then(spawn_stdin_reader);
-        Self { lines, shown_gate: None, mode: PromptMode::Decision, form: None }
+        Self {
+            lines,
+            shown_gate: None,
+            mode: PromptMode::Decision,
+            form: None,
+            options: Vec::new(),
+        }
     }
 
     /// Returns whether a person can be asked at the terminal.
@@ -81,6 +90,7 @@ impl TerminalPrompt {
         let is_question = matches!(gate.kind, GateKind::Question | GateKind::Blocked);
         self.mode = if is_question { PromptMode::Question } else { PromptMode::Decision };
         self.form = FormPrompt::for_gate(&gate);
+        self.options.clone_from(&gate.options);
         for line in short_gate_card(&gate) {
             output::eprint_line(&format!("          {line}"));
         }
@@ -93,7 +103,9 @@ impl TerminalPrompt {
                 output::eprint_line("          w why · d detach");
             }
         } else if self.is_interactive() {
-            output::eprint_line(if is_question {
+            output::eprint_line(if self.form.is_some() {
+                "          type the answers, or: /r reject · /w why · /d detach"
+            } else if is_question {
                 "          type the answer, or: r reject · w why · d detach"
             } else {
                 "          a approve · r [note] reject · s TEXT steer · w why · d detach"
@@ -113,6 +125,7 @@ impl TerminalPrompt {
     /// Asks for a message to a run that is open for messages.
     pub(crate) fn show_message_prompt(&mut self) {
         (self.mode, self.form) = (PromptMode::Message, None);
+        self.options.clear();
         output::eprint_line("          type a message · w why · d detach");
     }
 
@@ -132,14 +145,18 @@ impl TerminalPrompt {
                 self.lines = None;
                 return PromptInput::Detach;
             };
-            let input = parse_prompt_line(line.trim(), self.mode);
-            let is_field = matches!(input, PromptInput::Text(_) | PromptInput::Empty);
-            if !is_field || self.form.is_none() {
-                return input;
+            // A value of a form or an option may read like a command.
+            let command = line.trim().strip_prefix('/');
+            if self.form.is_some() && command.is_none() {
+                if let Some(answer) = self.enter_form_line(&line) {
+                    return PromptInput::Text(answer);
+                }
+                continue;
             }
-            if let Some(answer) = self.enter_form_line(&line) {
-                return PromptInput::Text(answer);
+            if let Some(option) = find_option(&self.options, &line) {
+                return PromptInput::Text(option.to_owned());
             }
+            return parse_prompt_line(command.unwrap_or(line.trim()), self.mode);
         }
     }
 
@@ -171,6 +188,11 @@ impl TerminalPrompt {
         input: PromptInput,
     ) -> anyhow::Result<()> {
         let gate = oldest_open_gate(client, run).await?;
+        let is_other = gate.as_ref().is_some_and(|gate| Some(gate.id) != self.shown_gate);
+        if is_other && !matches!(input, PromptInput::Why | PromptInput::Detach) {
+            output::eprint_line("          the gate was closed meanwhile; the next one:");
+            return self.show_oldest_gate(client, run).await;
+        }
         let (decision, note) = match (input, &gate) {
             (PromptInput::Approve, Some(_)) => (GateDecision::Approve, None),
             (PromptInput::Reject(note), Some(_)) => (GateDecision::Reject, note),
@@ -271,6 +293,26 @@ mod tests {
             ("", Message, PromptInput::Empty),
         ] {
             assert_eq!(parse_prompt_line(line, mode), expected, "{line} {mode:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_offered_option_is_an_answer_although_it_reads_like_a_command() {
+        let (send, lines) = mpsc::channel(4);
+        let mut prompt = TerminalPrompt {
+            lines: Some(lines),
+            shown_gate: None,
+            mode: PromptMode::Question,
+            form: None,
+            options: vec!["merge".into(), "reject".into()],
+        };
+        for (line, expected) in [
+            ("Reject", PromptInput::Text("reject".into())),
+            ("/reject", PromptInput::Reject(None)),
+            ("reject it", PromptInput::Reject(Some("it".into()))),
+        ] {
+            send.send(line.to_owned()).await.unwrap();
+            assert_eq!(prompt.next_input().await, expected, "{line}");
         }
     }
 }

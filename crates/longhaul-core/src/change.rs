@@ -196,6 +196,9 @@ pub enum RunSchedulingUpdate {
 pub struct GateUpdate {
     /// Id of the gate to update.
     pub gate: GateId,
+    /// Number of recorded answers on which the update is based. The store refuses the update if the
+    /// gate has another number. `None` means any number.
+    pub seen_answers: Option<usize>,
     /// State change of the gate, such as an answer or the end of the gate.
     pub transition: GateTransition,
 }

@@ -153,6 +153,18 @@ mod tests {
     }
 
     #[test]
+    fn a_typed_value_wins_over_the_title_of_another_choice() {
+        let form = Form::from_schema(&json!({
+            "type": "object",
+            "properties": { "priority": { "enum": ["0", "1"], "enumNames": ["1", "2"] } },
+        }))
+        .unwrap();
+        for (input, value) in [("0", "0"), ("1", "1"), ("2", "1")] {
+            assert_eq!(form.fields[0].parse_input(input), Ok(Some(json!(value))));
+        }
+    }
+
+    #[test]
     fn an_invalid_answer_is_rejected_with_each_reason() {
         for (answer, problem) in [
             (json!("Bern"), "must be a JSON object with `city`, "),

@@ -17,6 +17,9 @@ use longhaul_run::{Run, RunInput};
 #[derive(Debug, Clone, Default)]
 pub struct ProviderBlocks(Arc<Mutex<BTreeMap<String, Option<Timestamp>>>>);
 
+/// Maximum duration of a block. Afterwards one of the waiting runs asks the provider again.
+const BLOCK_MAX: Millis = Millis::from_secs(10 * 60);
+
 /// What the events of a model call say about the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProviderNews {
@@ -42,7 +45,8 @@ impl ProviderNews {
                     let retry_after = limited?.unwrap_or_default();
                     let delay = waiting.wait.end_time()?.duration_since(now);
                     // Without the jitter of this run, which must not find the provider blocked.
-                    return Some(Self::Limited(retry_after.max(Millis(delay.0 / 5 * 4))));
+                    let block = retry_after.max(Millis(delay.0 / 5 * 4)).min(BLOCK_MAX);
+                    return Some(Self::Limited(block));
                 }
                 _ => {}
             }

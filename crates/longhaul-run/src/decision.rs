@@ -109,6 +109,7 @@ impl<'a> DecisionBuilder<'a> {
         self.record_event(Event::GateWithdrawn(GateNotice { gate, reason: reason.into() }))?;
         self.add_row_change(Change::UpdateGate(GateUpdate {
             gate,
+            seen_answers: None,
             transition: GateTransition::Withdrawn,
         }));
         Ok(())

@@ -4,7 +4,6 @@
 //! Requests create no files and no locks and share no state. Effects of tools are not undone: a
 //! file that a tool wrote is kept.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use longhaul_api::run::UsageView;
@@ -148,19 +147,20 @@ impl Ephemeral {
         let stop = Shutdown::new();
         let options =
             WorkerOptions { concurrency: 1, ..WorkerOptions::new(InboxName::new("default")?) };
-        let mut worker = pin!(Worker::new(longhaul.services(), options).run(stop.clone()));
+        // On the heap, because the futures of a worker and of a view are large.
+        let mut worker = Box::pin(Worker::new(longhaul.services(), options).run(stop.clone()));
         let rest = tokio::select! {
             biased;
             rest = wait_until_stopped(&longhaul, run) => rest?,
             // The worker was not asked to stop, so it failed.
             worked = worker.as_mut() => {
                 worked?;
-                return build_ephemeral_outcome(&longhaul, run, RunStopReason::Ended).await;
+                return Box::pin(build_ephemeral_outcome(&longhaul, run, RunStopReason::Ended)).await;
             }
         };
         stop.request_drain();
         worker.await?;
-        build_ephemeral_outcome(&longhaul, run, rest).await
+        Box::pin(build_ephemeral_outcome(&longhaul, run, rest)).await
     }
 
     fn open_engine(&self, agent: Agent) -> Result<Longhaul, EphemeralError> {

@@ -140,10 +140,9 @@ impl FormField {
                 _ => return Err("must be yes or no".to_owned()),
             },
             FormFieldKind::Choice(choices) => {
-                let is_chosen = |choice: &&FormChoice| {
-                    choice.value == input || choice.title.eq_ignore_ascii_case(input)
-                };
-                let chosen = choices.iter().find(is_chosen);
+                let by_value = choices.iter().find(|choice| choice.value == input);
+                let has_title = |choice: &&FormChoice| choice.title.eq_ignore_ascii_case(input);
+                let chosen = by_value.or_else(|| choices.iter().find(has_title));
                 Value::String(chosen.map_or_else(|| input.to_owned(), |one| one.value.clone()))
             }
         };

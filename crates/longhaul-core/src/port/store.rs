@@ -77,8 +77,7 @@ pub struct CreateRunsRequest {
     pub runs: Vec<NewRun>,
     /// Agent definitions and other blobs that the runs refer to.
     pub blobs: Vec<crate::change::Blob>,
-    /// Idempotency key of the request. `None` means that every repetition of the request creates
-    /// new runs.
+    /// Idempotency key of the request. `None` means that each repetition creates new runs.
     pub idempotency: Option<IdempotencyRecord>,
 }
 
@@ -245,8 +244,7 @@ pub enum AppendResult {
         /// Current time of the store's clock.
         now: Timestamp,
     },
-    /// Other processes have appended events that the author has not read: read the new events,
-    /// apply them and decide again.
+    /// Other processes have appended events: read the new events, apply them and decide again.
     Conflict,
     /// Another worker has claimed the run. The author of the batch must not write any more.
     Fenced,
@@ -273,6 +271,8 @@ pub enum AppendRefusalReason {
     SubmitKeyUsed,
     /// The gate is closed. Contains its status and the answer that closed it, if there is one.
     GateClosed(GateStatus, Option<Box<RecordedAnswer>>),
+    /// The gate has received another answer since it was read.
+    GateAnswersChanged,
     /// The gate does not exist.
     GateNotFound,
     /// The message was already delivered, dropped or withdrawn.

@@ -24,6 +24,9 @@ const NOTE_BYTES_MAX: usize = 64 * 1024;
 /// Maximum length in bytes of the payload in an answer to a gate.
 const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
+/// Maximum number of attempts to answer a gate while others answer it.
+const ATTEMPTS_MAX: usize = 32;
+
 /// Maximum time to wait for the tools of a run, in order to check an edited input.
 const CHECK_TIMEOUT: Millis = Millis::from_secs(20);
 
@@ -69,6 +72,9 @@ impl Longhaul {
         let payload = answer.payload.as_ref().map_or(0, |json| json.as_str().len());
         check_text_len("the note", note, NOTE_BYTES_MAX)?;
         check_text_len("the payload", payload, PAYLOAD_BYTES_MAX)?;
+        if let GateDecision::Answer(text) = &answer.decision {
+            check_text_len("the answer", text.len(), PAYLOAD_BYTES_MAX)?;
+        }
         let held = match &answer.decision {
             GateDecision::Edit(edited) => self.redaction().secret_name_in_json(edited),
             GateDecision::Approve
@@ -77,13 +83,30 @@ impl Longhaul {
             | GateDecision::Answer(_) => None,
         };
         let answer = self.redact_answer(answer);
+        for _ in 0..ATTEMPTS_MAX {
+            let outcome = self.try_answer_gate(gate, answer.clone(), held.clone()).await?;
+            if let Some(outcome) = outcome {
+                return Ok(outcome);
+            }
+        }
+        Err(Error::Contention(self.get_gate(gate).await?.run))
+    }
+
+    /// Answers a gate once. `secret` is the name of a secret that the edit contains. Returns `None` if
+    /// another answer was recorded meanwhile, so that this one has to be judged again.
+    async fn try_answer_gate(
+        &self,
+        gate: GateId,
+        answer: Answer,
+        secret: Option<String>,
+    ) -> Result<Option<GateAnswerOutcome>, Error> {
         let row = self.get_gate(gate).await?;
         let run = row.run;
         // A late answer is rejected as late, whatever else is wrong with it.
         if let (GateStatus::Open, GateKind::Approval, GateDecision::Edit(edited)) =
             (row.status, &row.spec.kind, &answer.decision)
         {
-            if let Some(secret) = held {
+            if let Some(secret) = secret {
                 return Err(Rejection::InvalidTask(secret_in_input_message(&secret)).into());
             }
             self.check_edited_call_input(&row, edited).await?;
@@ -95,8 +118,9 @@ impl Longhaul {
         let batch = decide_command(&view, command, DecideContext::new(now))?;
         let counts = batch.events.iter().any(|event| event.kind() == "gate.voted");
         match self.append_without_claim(run, batch).await? {
-            Ok(seq) if counts => Ok(GateAnswerOutcome::Voted(seq)),
-            Ok(seq) => Ok(GateAnswerOutcome::Closed(seq)),
+            Ok(seq) if counts => Ok(Some(GateAnswerOutcome::Voted(seq))),
+            Ok(seq) => Ok(Some(GateAnswerOutcome::Closed(seq))),
+            Err(AppendRefusalReason::GateAnswersChanged) => Ok(None),
             Err(AppendRefusalReason::GateClosed(status, by)) => Err(match status {
                 GateStatus::Expired => Rejection::GateExpired(gate),
                 GateStatus::Open | GateStatus::Answered | GateStatus::Withdrawn => {

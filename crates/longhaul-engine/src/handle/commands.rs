@@ -163,6 +163,7 @@ fn error_for_refused_append(
         | AppendRefusalReason::LaneBusy(_)
         | AppendRefusalReason::SubmitKeyUsed
         | AppendRefusalReason::GateClosed(..)
+        | AppendRefusalReason::GateAnswersChanged
         | AppendRefusalReason::GateNotFound
         | AppendRefusalReason::TimerConsumed
         | AppendRefusalReason::NotAllowedForOutsider(_)) => {

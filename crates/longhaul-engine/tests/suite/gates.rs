@@ -260,6 +260,34 @@ async fn two_people_must_agree_where_the_rule_says_so() {
     assert_eq!(effects.count("send begins"), 1);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_people_who_approve_at_the_same_time_are_both_counted() {
+    for _ in 0..20 {
+        let effects = EffectLog::default();
+        let mut both = rule(None, ask());
+        both.approvers = ApprovalRequirement { count: 2, not_submitter: false };
+        let engine = engine_sending(&effects, vec![both]).start();
+        let run = engine.submit().await;
+        let gate = engine.gate(run).await;
+        let approvals = ["cli:anna", "cli:ben"].map(|by| {
+            let (longhaul, id) = (engine.longhaul.clone(), gate.spec.id);
+            let mut yes = answer(&gate, GateDecision::Approve);
+            yes.by = by.to_owned();
+            async move { longhaul.answer_gate(id, yes).await.unwrap() }
+        });
+        let mut tasks = tokio::task::JoinSet::new();
+        for approval in approvals {
+            tasks.spawn(approval);
+        }
+        let outcomes = tasks.join_all().await;
+        let is_closing =
+            |outcome: &&GateAnswerOutcome| matches!(outcome, GateAnswerOutcome::Closed(_));
+        assert_eq!(outcomes.iter().filter(is_closing).count(), 1, "{outcomes:?}");
+        engine.ended(run).await;
+        assert_eq!(effects.count("send begins"), 1);
+    }
+}
+
 /// Returns a run whose gate nobody answers for a day.
 async fn expired(
     on_timeout: GateTimeoutAction,

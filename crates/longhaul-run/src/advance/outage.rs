@@ -66,15 +66,17 @@ pub(crate) fn wait_for_provider(
 
 /// Parks the run before it calls a model whose provider accepts no requests for now, as another run
 /// has learned. Nothing is sent, held or counted. `None` means that the run may call the model: it has
-/// a fallback model, a person asked for the call, or the wait for the provider is over.
+/// a fallback model, a person asked for the call, or it does not wait for the provider any longer.
 pub(super) fn park_while_provider_is_blocked(
     decision: &mut DecisionBuilder<'_>,
     pending: &PendingModelCall,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
     let now = decision.ctx.now;
     let blocked_until = decision.ctx.provider_blocked_until.filter(|until| *until > now);
-    let has_fallback = decision.run.transcript.next_fallback_model().is_some();
-    let Some(blocked_until) = blocked_until.filter(|_| !has_fallback && !pending.resumed) else {
+    let waits = decision.run.transcript.next_fallback_model().is_none()
+        && !pending.resumed
+        && decision.control.policy.retry.outage.0 > 0;
+    let Some(blocked_until) = blocked_until.filter(|_| waits) else {
         return Ok(None);
     };
     let mut delay = with_jitter(blocked_until.duration_since(now), decision.run.id, 1);

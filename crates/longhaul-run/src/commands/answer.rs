@@ -34,10 +34,11 @@ pub(super) fn decide_gate_answer(
     let id = gate.spec.id;
     let close =
         |event: fn(GateAnswer) -> Event, end: fn(Answer) -> GateTransition, answer: Answer| {
-            let transition = end(answer.clone());
+            let (transition, seen_answers) = (end(answer.clone()), Some(gate.answers.len()));
+            let update = GateUpdate { gate: id, seen_answers, transition };
             Batch {
                 events: vec![event(GateAnswer { gate: id, answer })],
-                changes: vec![Change::UpdateGate(GateUpdate { gate: id, transition })],
+                changes: vec![Change::UpdateGate(update)],
             }
         };
     if !answer_closes_gate(gate, &answer) {

@@ -32,7 +32,11 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer) -> Batch {
                 let edited = edited.filter(|_| on_timeout == GateTimeoutAction::Approve);
                 let expired = GateExpired { gate: *gate, on_timeout, edited };
                 batch.events.push(Event::GateExpired(expired));
-                let closing = GateUpdate { gate: *gate, transition: GateTransition::Expired };
+                let closing = GateUpdate {
+                    gate: *gate,
+                    seen_answers: None,
+                    transition: GateTransition::Expired,
+                };
                 batch.changes.push(Change::UpdateGate(closing));
             }
         }

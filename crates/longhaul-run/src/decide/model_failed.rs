@@ -84,8 +84,12 @@ fn quick_retry_delay(
     failures: u32,
     failure: &Failure,
 ) -> Option<Millis> {
+    // A longer delay than the run may wait is no quick retry.
+    let outage_max = decision.control.policy.retry.outage;
+    let is_too_long = outage_max.0 > 0 && failure.retry_after.is_some_and(|wait| wait > outage_max);
     match current_outage(&decision.control) {
         Some(_) => None,
+        None if is_too_long => None,
         None => model_retry_delay(decision.run.id, failures, failure),
     }
 }

@@ -48,6 +48,9 @@ pub(crate) fn answer_or_close_gate(
         let last = gate.answers.pop().map(Box::new);
         return refuse(AppendRefusalReason::GateClosed(gate.status, last));
     }
+    if gate_update.seen_answers.is_some_and(|seen| seen != gate.answers.len()) {
+        return refuse(AppendRefusalReason::GateAnswersChanged);
+    }
     let (status, answer) = match &gate_update.transition {
         GateTransition::Voted(answer) => (GateStatus::Open, Some(answer)),
         GateTransition::Answered(answer) => (GateStatus::Answered, Some(answer)),

@@ -180,8 +180,11 @@ async fn a_refused_append_does_not_affect_its_commit_group() {
     for number in 0..32 {
         let mut held = fixture.claim_one(worker).await;
         tasks.spawn(async move {
-            let withdrawn =
-                GateUpdate { gate: held.fixture.ids.gate(), transition: GateTransition::Withdrawn };
+            let withdrawn = GateUpdate {
+                gate: held.fixture.ids.gate(),
+                seen_answers: None,
+                transition: GateTransition::Withdrawn,
+            };
             for _ in 0..20 {
                 if number % 4 == 0 {
                     // The gate is checked after the head was already updated.

@@ -34,6 +34,9 @@ impl Tx<'_> {
             let last = gate.answers.last().cloned().map(Box::new);
             return refuse(AppendRefusalReason::GateClosed(gate.status, last));
         }
+        if closing.seen_answers.is_some_and(|seen| seen != gate.answers.len()) {
+            return refuse(AppendRefusalReason::GateAnswersChanged);
+        }
         // A gate without a deadline never expires.
         let is_over = gate.deadline.is_some_and(|deadline| self.now >= deadline);
         let (status, answer) = match closing.transition {

@@ -141,7 +141,7 @@ pub fn expire_batch(gate: GateId) -> Batch {
 
 /// Returns the change that closes or updates a gate.
 pub fn close_gate(gate: GateId, transition: GateTransition) -> Change {
-    Change::UpdateGate(GateUpdate { gate, transition })
+    Change::UpdateGate(GateUpdate { gate, seen_answers: None, transition })
 }
 
 /// Returns an approval.

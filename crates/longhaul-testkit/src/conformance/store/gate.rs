@@ -155,6 +155,24 @@ pub async fn a_gate_timer_carries_its_gate(fixture: StoreFixture) {
     }
 }
 
+/// An answer that was decided before another answer was recorded is refused.
+pub async fn an_answer_is_refused_after_another_answer(fixture: StoreFixture) {
+    let (held, gate) = park_at_gate(&fixture, |_| {}).await;
+    let vote = |by: &str, seen: usize| {
+        let mut batch = vote_batch(gate, by);
+        for change in &mut batch.changes {
+            if let Change::UpdateGate(update) = change {
+                update.seen_answers = Some(seen);
+            }
+        }
+        fixture.append_outside(held.run, batch)
+    };
+    assert_appended(&vote("cli:anna", 0).await);
+    assert_eq!(refused(vote("cli:ben", 0).await), AppendRefusalReason::GateAnswersChanged);
+    assert_eq!(gate_row(&fixture, gate).await.answers.len(), 1);
+    assert_appended(&vote("cli:ben", 1).await);
+}
+
 /// Unknown and withdrawn gates can't be answered.
 pub async fn only_open_gates_can_be_answered(fixture: StoreFixture) {
     let (mut held, gate) = park_at_gate(&fixture, |_| {}).await;
