@@ -66,15 +66,15 @@ fn repaired_object(text: &str) -> Option<RawJson> {
 /// Removes each comma that is followed by a closing bracket, except in strings.
 fn remove_trailing_commas(json: &str) -> String {
     let (mut result, mut in_text, mut escaped) = (String::with_capacity(json.len()), false, false);
-    for (index, letter) in json.char_indices() {
-        match letter {
+    for (index, character) in json.char_indices() {
+        match character {
             _ if escaped => escaped = false,
             '\\' => escaped = in_text,
             '"' => in_text = !in_text,
             ',' if !in_text && json[index + 1..].trim_start().starts_with(['}', ']']) => continue,
             _ => {}
         }
-        result.push(letter);
+        result.push(character);
     }
     result
 }

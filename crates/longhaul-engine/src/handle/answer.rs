@@ -93,7 +93,7 @@ impl Longhaul {
     }
 
     /// Answers a gate once. `secret` is the name of a secret that the edit contains. Returns `None` if
-    /// another answer was recorded meanwhile, so that this one has to be judged again.
+    /// another answer was recorded meanwhile, so that this one has to be checked again.
     async fn try_answer_gate(
         &self,
         gate: GateId,
