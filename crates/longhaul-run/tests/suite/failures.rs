@@ -72,13 +72,13 @@ fn retry_after_is_a_minimum_delay_with_jitter_above_it() {
         go                => turn.started
     "#,
     );
-    // An absurd delay makes the run wait, but does not make its journal unreadable.
+    // An absurd delay is shortened to the time for which the run waits in an outage.
     check(
         plain(),
         r#"
         claim                           => run.claimed | running
         see                             => run.prepared turn.started
-        err rate_limit 9223372036854775 => turn.failed(rate_limit) run.waiting(rate_limit) | waiting rate_limit
+        err rate_limit 9223372036854775 => turn.failed(rate_limit) run.waiting(outage) | waiting outage
         steer after_batch Go on.        => steer.queued | running
         claim                           => run.claimed
         go                              => steer.delivered(after turn 0) turn.started
