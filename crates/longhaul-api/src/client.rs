@@ -36,6 +36,7 @@ use crate::list::List;
 use crate::problem::Problem;
 use crate::run::{CancelBody, ResumeBody, RunBriefView, RunView};
 use crate::schedule::{NewScheduleBody, ScheduleView};
+use crate::spend::{RaiseCapBody, SpendCapView};
 use crate::steer::{SteerBody, SteerChange, SteerReceipt, SteerView};
 use crate::submit::NewRunBody;
 use crate::transcript::TranscriptView;
@@ -254,6 +255,17 @@ impl Client {
         let budget = raise.map(Into::into);
         let path = ["v1", "runs", &run.to_string(), "resume"];
         self.post_and_parse(&path, &ResumeBody { budget }).await
+    }
+
+    /// Returns the spend caps, each with what it has counted in its current window.
+    pub async fn spend(&self) -> Result<Vec<SpendCapView>, Problem> {
+        let list: List<SpendCapView> = self.get_and_parse(&["v1", "spend"]).await?;
+        Ok(list.data)
+    }
+
+    /// Raises a spend cap until its current window ends.
+    pub async fn raise_cap(&self, id: &str, raise: &RaiseCapBody) -> Result<SpendCapView, Problem> {
+        self.post_and_parse(&["v1", "spend", id, "raise"], raise).await
     }
 
     /// Returns the lanes that contain runs or are paused, ordered by name.

@@ -18,6 +18,7 @@ pub mod problem;
 pub mod run;
 pub mod schedule;
 pub mod schema;
+pub mod spend;
 pub mod steer;
 pub mod submit;
 pub mod transcript;

@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::{
     agents, answer, approve, batch, bench, chaos, config, db, demo, error, export, gates, inbox,
     keys, lanes, log, ls, mcp, memory, mock_model, models, run, run_commands, schedules, serve,
-    show, steer, submit, trust, version, watch, why, worker,
+    show, spend, steer, submit, trust, version, watch, why, worker,
 };
 
 const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:
@@ -78,6 +78,8 @@ commands! {
     Cancel(run_commands::CancelCommand),
     /// Lists lanes (runs of one lane execute one at a time), and pauses or resumes a lane
     Lanes(lanes::LanesCommand),
+    /// Shows what spend caps have counted, and raises a cap
+    Spend(spend::SpendCommand),
     /// Retries failed runs from their last good event, as new runs
     Retry(run_commands::RetryCommand),
     /// Lists inboxes, posts tasks to them and shows their tasks and dead letters

@@ -4,6 +4,7 @@
 pub(crate) mod connect;
 mod run_request;
 mod schedules;
+mod spend;
 
 use std::collections::BTreeMap;
 

@@ -238,6 +238,7 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
         "no_run" => &[("all runs", "longhaul ls --all")],
         "no_gate" => &[("what waits for an answer", "longhaul gates")],
         "no_batch" => &[("submit one", "longhaul batch submit FILE.jsonl")],
+        "over_cap" | "no_cap" | "invalid_raise" => &[("see the caps", "longhaul spend")],
         "lane_busy" => &[("see the lanes", "longhaul lanes")],
         "no_agent" => &[("all agents", "longhaul agents")],
         "no_key" => &[("all keys", "longhaul keys ls")],
@@ -304,6 +305,7 @@ fn exit_for_problem_code(code: &str) -> Exit {
         | "contention"
         | "lane_full"
         | "lane_busy"
+        | "over_cap"
         | "busy"
         | "draining"
         | "timeout"
@@ -341,6 +343,8 @@ mod tests {
             ("self_approval", Exit::NotAllowed, ""),
             ("steers_full", Exit::Busy, "longhaul steer run_"),
             ("lane_full", Exit::Busy, ""),
+            ("over_cap", Exit::Busy, "longhaul spend"),
+            ("no_cap", Exit::Usage, "longhaul spend"),
             ("rate_limited", Exit::Busy, ""),
             ("draining", Exit::Busy, ""),
             ("unauthorized", Exit::NotAllowed, "longhaul keys new NAME"),

@@ -201,6 +201,7 @@ fn wait_reason_text(wait: &WaitReason) -> Option<String> {
             format_time_of_day(*until)
         ),
         WaitReason::Budget(_) => "for more budget".to_owned(),
+        WaitReason::Cap(wait) => format!("at the cap {} until {}", wait.cap, wait.until),
         WaitReason::Message(_) => "open for a message".to_owned(),
         WaitReason::Signal(_) => "for a signal".to_owned(),
         WaitReason::Child(child) => format!("for {child}"),

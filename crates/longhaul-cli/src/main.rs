@@ -61,6 +61,7 @@ mod schedules;
 mod serve;
 mod server;
 mod show;
+mod spend;
 mod steer;
 mod store_access;
 mod style;

@@ -61,6 +61,7 @@ mod suite {
     mod settings_have_effect;
     mod single_process;
     mod skills;
+    mod spend_cli;
     mod steer_cli;
     mod terminal;
     mod tls_and_proxy;

@@ -12,6 +12,7 @@ use crate::id::{
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
 use crate::policy::gate::{Answer, GateSpec, RulePattern};
+use crate::policy::spend_cap::{CapReservation, CapSettlement, CapWaitRow};
 use crate::raw::{BlobRef, Hash};
 use crate::request::{IdempotencyKey, IdempotencyRecord};
 use crate::task::TaskSpec;
@@ -80,6 +81,14 @@ pub enum Change {
     Hold(BudgetAmount),
     /// Releases a budget hold and books the part that was spent or lost.
     Settle(BudgetHoldSettlement),
+    /// Holds (reserves) amounts within spend caps. Refused if one of them does not fit, or if the
+    /// window of a cap has ended.
+    HoldCaps(Vec<CapReservation>),
+    /// Releases amounts held within spend caps and books what was spent or lost. Runs that wait for
+    /// the released amounts are woken.
+    SettleCaps(Vec<CapSettlement>),
+    /// Queues the run at a spend cap until the amount that it needs fits.
+    WaitAtCap(CapWaitRow),
     /// Adds tokens, cost, turns and active time to the run's totals.
     AddUsage(UsageRow),
     /// Queues a message for delivery to an external endpoint.
@@ -123,6 +132,9 @@ pub struct NewRun {
     pub lane_depth_max: u32,
     /// Condition under which the run enters its lane.
     pub lane_entry: LaneEntryPolicy,
+    /// Spend caps that refuse the run if they are reached, with the amounts that the run counts at
+    /// once.
+    pub caps: Vec<CapReservation>,
 }
 
 impl NewRun {

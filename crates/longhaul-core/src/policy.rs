@@ -6,6 +6,7 @@ pub mod budget;
 pub mod effect;
 pub mod gate;
 pub mod retry;
+pub mod spend_cap;
 
 use serde::{Deserialize, Serialize};
 

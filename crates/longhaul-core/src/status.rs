@@ -78,6 +78,8 @@ pub enum WaitReason {
     SandboxSlot,
     /// The run waits for a higher budget cap.
     Budget(BudgetCap),
+    /// The run waits at a spend cap.
+    Cap(CapWait),
     /// The run has answered and waits for follow-up messages until this time.
     Message(Timestamp),
     /// The run waits for another worker, because its last worker released it without a crash.
@@ -103,6 +105,7 @@ impl WaitReason {
             Self::Outage { .. } => "outage",
             Self::SandboxSlot => "sandbox_slot",
             Self::Budget(_) => "budget",
+            Self::Cap(_) => "cap",
             Self::Message(_) => "message",
             Self::Worker => "worker",
             Self::StartAt(_) => "start_at",
@@ -119,7 +122,8 @@ impl WaitReason {
             | Self::Retry(at)
             | Self::Outage { until: at, .. }
             | Self::Message(at)
-            | Self::StartAt(at) => Some(*at),
+            | Self::StartAt(at)
+            | Self::Cap(CapWait { until: at, .. }) => Some(*at),
             Self::Approval(_)
             | Self::Question(_)
             | Self::Signal(_)
@@ -131,6 +135,18 @@ impl WaitReason {
             | Self::Batch => None,
         }
     }
+}
+
+/// A wait at a spend cap.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapWait {
+    /// Id of the spend cap.
+    pub cap: String,
+    /// Whose usage the cap counts. Empty if the cap counts all usage together.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub subject: String,
+    /// Time at which the window of the cap ends.
+    pub until: Timestamp,
 }
 
 /// Outcome of a run that has ended.

@@ -5,6 +5,7 @@
 
 use longhaul_core::id::{BatchId, GateId, LaneKey, RunId, SteerId};
 use longhaul_core::port::store::StoreError;
+use longhaul_core::time::{Millis, Timestamp};
 pub use longhaul_run::Rejection;
 use longhaul_run::state::ReplayError;
 
@@ -74,6 +75,31 @@ pub enum Error {
         /// Run that holds the lane, or the last run that waits for it.
         run: RunId,
     },
+    /// A spend cap refuses new tasks until its window ends.
+    #[error(
+        "the cap `{cap}`{} is reached; it takes tasks again at {until}", subject_text(.subject)
+    )]
+    OverCap {
+        /// Id of the spend cap.
+        cap: String,
+        /// Whose usage the cap counts. Empty if the cap counts all usage together.
+        subject: String,
+        /// Time at which the window of the cap ends.
+        until: Timestamp,
+        /// Time until then.
+        retry_after: Millis,
+    },
+    /// No spend cap has this id.
+    #[error("there is no cap named `{id}`")]
+    CapNotFound {
+        /// Id that was requested.
+        id: String,
+        /// Existing id that is most similar. `None` if no id is similar.
+        suggestion: Option<String>,
+    },
+    /// The new limit of a spend cap is invalid. The message says why.
+    #[error("{0}")]
+    InvalidRaise(String),
     /// There are too many concurrent writes to the run. The caller may retry.
     #[error("there are too many concurrent writes to {0}; try again")]
     Contention(RunId),
@@ -120,9 +146,19 @@ impl Error {
             Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::LaneFull(_) => "lane_full",
             Self::LaneBusy { .. } => "lane_busy",
+            Self::OverCap { .. } => "over_cap",
+            Self::CapNotFound { .. } => "no_cap",
+            Self::InvalidRaise(_) => "invalid_raise",
             Self::Contention(_) => "contention",
             Self::Template { .. } => "template",
             Self::Internal { .. } => "internal",
         }
+    }
+}
+
+fn subject_text(subject: &str) -> String {
+    match subject {
+        "" => String::new(),
+        subject => format!(" of {subject}"),
     }
 }

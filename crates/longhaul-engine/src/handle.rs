@@ -20,6 +20,7 @@ mod retry;
 mod schedules;
 mod served_inboxes;
 mod sessions;
+mod spend;
 mod stats;
 mod submit;
 mod transcript;

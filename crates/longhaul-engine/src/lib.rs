@@ -41,6 +41,7 @@ mod scheduler;
 pub mod secret;
 pub mod services;
 pub mod shutdown;
+pub mod spend_caps;
 mod stalled;
 mod summary;
 pub mod sweep;

@@ -12,6 +12,7 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::tool::LateToolResultEvent;
 use longhaul_core::id::{RunId, Seq, WorkerId};
 use longhaul_core::message::Part;
+use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, JournalPage,
     JournalReadRequest, StoreError,
@@ -61,7 +62,6 @@ pub(crate) struct RunSession {
     run: Run,
     /// Last known time of the store, and the monotonic clock in nanoseconds when it was read.
     store_time: (Timestamp, u64),
-    remaining_budget: Option<RemainingBudget>,
     rejections: u32,
 }
 
@@ -82,7 +82,6 @@ impl RunSession {
             claim: claimed,
             registration,
             run,
-            remaining_budget: None,
             rejections: 0,
         })
     }
@@ -140,6 +139,10 @@ impl RunSession {
 
     /// Decides an input and appends the resulting events. On a conflict the input is decided again.
     pub(crate) async fn commit_input(&mut self, input: RunInput) -> Result<CommitOutcome, Error> {
+        // All refusals of this input are kept: a decision that avoids only the last one could meet
+        // the others again and again.
+        let mut remaining_budget = None;
+        let mut cap_refusals: Vec<CapRefusal> = Vec::new();
         loop {
             // Entries read meanwhile may show that the run is lost before an append does.
             if !self.holds_claim() {
@@ -149,12 +152,13 @@ impl RunSession {
             let model = called_model(&self.run, &input).to_owned();
             let blocks = &self.services.provider_blocks;
             let ctx = DecideContext {
-                now: self.now(),
-                remaining_budget: self.remaining_budget.take(),
+                remaining_budget,
+                cap_refusals: cap_refusals.clone(),
                 provider_blocked_until: blocks.blocked_until(&*self.services.records, &model).await,
                 random: self.random_for(&input),
+                ..self.decide_context()
             };
-            let calls_other_model = calls_other_model(&self.run);
+            let (now, calls_other_model) = (ctx.now, calls_other_model(&self.run));
             let batch = match decide(&self.run, input.clone(), ctx) {
                 Ok(batch) if batch.is_empty() => {
                     return self.count_rejected_input("the input has no effect");
@@ -163,24 +167,34 @@ impl RunSession {
                 // For example, a result that was surfaced meanwhile.
                 Err(refusal) => return self.count_rejected_input(&refusal.to_string()),
             };
-            let news = ProviderNews::from_events(&batch.events, ctx.now);
+            let news = ProviderNews::from_events(&batch.events, now);
             match self.append_batch(batch).await? {
                 AppendAttemptOutcome::Committed => {
                     self.rejections = 0;
                     if let Some(news) = news.filter(|_| !calls_other_model) {
                         let EngineServices { provider_blocks, records, .. } = &self.services;
-                        provider_blocks.record_news(&**records, &model, (news, ctx.now)).await;
+                        provider_blocks.record_news(&**records, &model, (news, now)).await;
                     }
                     return Ok(CommitOutcome::Applied);
                 }
                 AppendAttemptOutcome::Conflict => self.apply_new_entries().await?,
-                AppendAttemptOutcome::OverBudget(left) => self.remaining_budget = Some(left),
+                AppendAttemptOutcome::OverBudget(left) => remaining_budget = Some(left),
+                AppendAttemptOutcome::OverCap(refusal) => {
+                    cap_refusals.retain(|earlier| earlier.key != refusal.key);
+                    cap_refusals.push(*refusal);
+                }
                 AppendAttemptOutcome::Fenced => {
                     self.submit_late_results(input).await?;
                     return Ok(CommitOutcome::Lost);
                 }
             }
         }
+    }
+
+    /// Returns the context of a decision: the current time, and the spend caps with their windows.
+    fn decide_context(&self) -> DecideContext {
+        let now = self.now();
+        DecideContext { caps: self.services.caps.at(now), ..DecideContext::new(now) }
     }
 
     /// Returns a random number for the jitter of a retry that may follow the input. 0 if none can
@@ -208,16 +222,16 @@ impl RunSession {
             if !self.holds_claim() {
                 return Ok(CommitOutcome::Lost);
             }
-            let Ok(batch) = decide(&self.run, input.clone(), DecideContext::new(self.now())) else {
+            let Ok(batch) = decide(&self.run, input.clone(), self.decide_context()) else {
                 return Ok(CommitOutcome::Applied);
             };
             if batch.is_empty() {
                 return Ok(CommitOutcome::Applied);
             }
             match self.append_batch(batch).await? {
-                AppendAttemptOutcome::Committed | AppendAttemptOutcome::OverBudget(_) => {
-                    return Ok(CommitOutcome::Applied);
-                }
+                AppendAttemptOutcome::Committed
+                | AppendAttemptOutcome::OverBudget(_)
+                | AppendAttemptOutcome::OverCap(_) => return Ok(CommitOutcome::Applied),
                 AppendAttemptOutcome::Conflict => self.apply_new_entries().await?,
                 AppendAttemptOutcome::Fenced => return Ok(CommitOutcome::Lost),
             }
@@ -233,7 +247,7 @@ impl RunSession {
         if !self.holds_claim() {
             return Ok(CommitOutcome::Lost);
         }
-        let Ok(batch) = decide(&self.run, input, DecideContext::new(self.now())) else {
+        let Ok(batch) = decide(&self.run, input, self.decide_context()) else {
             return Ok(CommitOutcome::Applied);
         };
         if batch.is_empty() {
@@ -289,9 +303,16 @@ impl RunSession {
                 self.apply_appended_events(append.batch.events, seq, now)?;
                 Ok(AppendAttemptOutcome::Committed)
             }
-            AppendResult::Conflict => Ok(AppendAttemptOutcome::Conflict),
+            // After `CapWindowPassed` the known time is outdated; reading the journal updates it.
+            AppendResult::Conflict
+            | AppendResult::Refused(AppendRefusalReason::CapWindowPassed) => {
+                Ok(AppendAttemptOutcome::Conflict)
+            }
             AppendResult::Refused(AppendRefusalReason::OverBudget(left)) => {
                 Ok(AppendAttemptOutcome::OverBudget(left))
+            }
+            AppendResult::Refused(AppendRefusalReason::OverCap(refusal)) => {
+                Ok(AppendAttemptOutcome::OverCap(refusal))
             }
             AppendResult::Fenced | AppendResult::RunEnded => Ok(AppendAttemptOutcome::Fenced),
             other @ (AppendResult::RunNotFound | AppendResult::Refused(_)) => {
@@ -413,6 +434,8 @@ enum AppendAttemptOutcome {
     Conflict,
     /// The budget does not cover the append. The value is what is left of the budget.
     OverBudget(RemainingBudget),
+    /// A spend cap does not cover the append.
+    OverCap(Box<CapRefusal>),
     Fenced,
 }
 

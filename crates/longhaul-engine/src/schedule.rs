@@ -99,7 +99,8 @@ fn parse_cron(text: &str) -> Result<Cron, String> {
     })
 }
 
-fn parse_time_zone(name: &str) -> Result<TimeZone, String> {
+/// Returns the time zone with this IANA name. The error says so if there is none.
+pub(crate) fn parse_time_zone(name: &str) -> Result<TimeZone, String> {
     let found = match name.len() <= TZ_BYTES_MAX {
         true => TimeZone::get(name).ok(),
         false => None,

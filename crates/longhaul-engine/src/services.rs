@@ -30,6 +30,7 @@ use crate::error::Error;
 use crate::id_gen::{IdGenerator, UuidV7Generator};
 use crate::notifier::DriverNotifier;
 use crate::provider_blocks::ProviderBlocks;
+use crate::spend_caps::SpendCaps;
 use crate::tool_registry::{RegisteredTool, ToolRegistry};
 
 /// Error when a model can't be resolved. The message says what to do.
@@ -223,6 +224,8 @@ pub struct EngineServices {
     pub provider_blocks: ProviderBlocks,
     /// Counters of this process.
     pub counters: EngineCounters,
+    /// Spend caps of the configuration.
+    pub caps: SpendCaps,
 }
 
 impl EngineServices {
@@ -252,6 +255,7 @@ impl EngineServices {
             definitions: AgentDefinitionCache::default(),
             provider_blocks: ProviderBlocks::default(),
             counters: EngineCounters::default(),
+            caps: SpendCaps::default(),
         }
     }
 }

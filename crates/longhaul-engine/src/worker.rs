@@ -24,6 +24,7 @@ use crate::hooks::{NoHooks, WorkerHooks};
 use crate::scheduler::run_scheduler;
 use crate::services::EngineServices;
 use crate::shutdown::Shutdown;
+use crate::spend_caps::store_configured_limits;
 use crate::stalled::StalledRunDetector;
 use crate::sweep::{Retention, run_sweep_until_error};
 use crate::worker::claim_loop::{ClaimLoop, STORE_RETRY_DELAY, release_claims};
@@ -81,6 +82,10 @@ impl Worker {
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Error> {
         let heartbeats =
             HeartbeatSender::new_with_first_heartbeat(&self.services, &self.options).await?;
+        let EngineServices { caps, records, .. } = &self.services;
+        if let Err(error) = store_configured_limits(caps, &**records).await {
+            tracing::warn!(%error, "the limits of spend caps could not be stored");
+        }
         let mut background_tasks = JoinSet::new();
         background_tasks.spawn(send_heartbeats(heartbeats.clone(), shutdown.clone()));
         background_tasks

@@ -33,6 +33,7 @@ mod suite {
     mod sessions;
     mod sim;
     mod simulation;
+    mod spend_caps;
     mod stalled;
     mod stats;
     mod steer;

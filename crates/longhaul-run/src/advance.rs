@@ -13,6 +13,7 @@ mod model_call;
 mod outage;
 mod park;
 pub(crate) mod runtime_message;
+mod spend_caps;
 mod steer;
 mod tool_calls;
 mod turn_start;

@@ -1,11 +1,13 @@
-//! The time, the budget, the provider's limit and the random number that a decision depends on.
+//! The time, the budget, the spend caps, the provider's limit and the random number that a decision
+//! depends on.
 
+use longhaul_core::policy::spend_cap::{CapRefusal, CurrentCap};
 use longhaul_core::time::Timestamp;
 use longhaul_core::usage::RemainingBudget;
 
-/// Context of a decision: the store's time, the remaining budget, the provider's limit and a random
-/// number.
-#[derive(Debug, Clone, Copy)]
+/// Context of a decision: the store's time, the remaining budget, the spend caps, the provider's limit
+/// and a random number.
+#[derive(Debug, Clone)]
 pub struct DecideContext {
     /// Current time according to the store.
     pub now: Timestamp,
@@ -15,13 +17,24 @@ pub struct DecideContext {
     /// Time until which the provider of the run's model accepts no requests, as learned by any run.
     /// `None` means that no limit is known.
     pub provider_blocked_until: Option<Timestamp>,
+    /// Spend caps of the configuration, with their current windows.
+    pub caps: Vec<CurrentCap>,
+    /// Spend caps that did not cover earlier decisions of the same input.
+    pub cap_refusals: Vec<CapRefusal>,
     /// Random number for the jitter of a retry delay. 0 means no jitter.
     pub random: u64,
 }
 
 impl DecideContext {
-    /// Creates a context with this time, an unknown remaining budget and no jitter.
+    /// Creates a context with this time, an unknown remaining budget, no spend caps and no jitter.
     pub const fn new(now: Timestamp) -> Self {
-        Self { now, remaining_budget: None, provider_blocked_until: None, random: 0 }
+        Self {
+            now,
+            remaining_budget: None,
+            provider_blocked_until: None,
+            caps: Vec::new(),
+            cap_refusals: Vec::new(),
+            random: 0,
+        }
     }
 }

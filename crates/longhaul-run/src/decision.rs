@@ -4,13 +4,14 @@
 //! the conversation.
 
 use longhaul_core::change::{
-    Batch, Blob, Change, GateTransition, GateUpdate, RunSchedulingUpdate, TimerDueTime, TimerKind,
-    TimerUpdate,
+    Batch, Blob, BudgetHoldSettlement, Change, GateTransition, GateUpdate, RunSchedulingUpdate,
+    TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::gate::{GateNotice, GateRaised};
 use longhaul_core::id::{GateId, TimerId};
 use longhaul_core::policy::gate::GateSpec;
+use longhaul_core::policy::spend_cap::CapHold;
 use longhaul_core::time::{Millis, Timestamp};
 
 use crate::input::{DecideContext, PerceptionRefresh};
@@ -63,6 +64,16 @@ impl<'a> DecisionBuilder<'a> {
 
     pub(crate) fn add_row_change(&mut self, change: Change) {
         self.batch.changes.push(change);
+    }
+
+    /// Adds the row changes that settle the budget and the spend caps held for a model call.
+    pub(crate) fn settle_hold(&mut self, settlement: BudgetHoldSettlement, caps: &[CapHold]) {
+        self.add_row_change(Change::Settle(settlement));
+        if !caps.is_empty() {
+            let BudgetHoldSettlement { spent, lost, .. } = settlement;
+            let settlements = caps.iter().map(|hold| hold.settlement(spent, lost));
+            self.add_row_change(Change::SettleCaps(settlements.collect()));
+        }
     }
 
     /// Adds row changes that store blobs, which an event refers to by hash.

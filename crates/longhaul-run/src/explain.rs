@@ -4,7 +4,7 @@
 use longhaul_core::id::GateId;
 use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::gate::has_unanswerable_tag;
-use longhaul_core::status::{RunOutcome, Status, WaitReason};
+use longhaul_core::status::{CapWait, RunOutcome, Status, WaitReason};
 
 use crate::state::Run;
 use crate::state::control::IdleReason;
@@ -76,8 +76,7 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
     let (message, command) = match wait {
         WaitReason::Approval(gates) => {
             let first = gates.first().map_or_else(String::new, |gate| gate_text(*gate));
-            let count = gates.len();
-            let what = if count > 1 { format!("{count} approvals") } else { "an approval".into() };
+            let what = approval_count_text(gates.len());
             (format!("The run waits for {what}{first}."), format!("longhaul approve {id}"))
         }
         WaitReason::Question(gate) => (
@@ -126,6 +125,7 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
                 format!("longhaul resume {id} --budget {more}"),
             )
         }
+        WaitReason::Cap(wait) => (explain_cap_wait(wait), "longhaul spend".to_owned()),
         WaitReason::StartAt(at) => (format!("The run starts at {at}."), String::new()),
         WaitReason::Batch => {
             ("The run waits for the run before it in its batch.".into(), String::new())
@@ -137,6 +137,23 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
         WaitReason::Worker => ("The run waits for a worker.".into(), "longhaul worker".into()),
     };
     StateExplanation { message, command }
+}
+
+fn approval_count_text(count: usize) -> String {
+    if count > 1 { format!("{count} approvals") } else { "an approval".to_owned() }
+}
+
+/// Explains a wait at a spend cap.
+fn explain_cap_wait(wait: &CapWait) -> String {
+    let CapWait { cap, subject, until } = wait;
+    let of = match subject.as_str() {
+        "" => String::new(),
+        subject => format!(" of {subject}"),
+    };
+    format!(
+        "The cap `{cap}`{of} does not cover the next model call; the run goes on when an amount \
+         is released, when somebody raises the cap, or when its window ends at {until}."
+    )
 }
 
 /// Returns the command that unblocks a run. A question of the agent needs an answer; a missing

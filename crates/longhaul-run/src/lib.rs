@@ -16,6 +16,7 @@ pub mod next;
 mod policy;
 pub mod rejection;
 pub mod retry;
+pub mod spend_caps;
 pub mod state;
 pub mod submit;
 

@@ -51,6 +51,7 @@ pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Reject
         steers: Vec::new(),
         lane_depth_max: LANE_DEPTH_MAX,
         lane_entry: LaneEntryPolicy::default(),
+        caps: Vec::new(),
     })
 }
 

@@ -13,4 +13,5 @@ pub(crate) mod lanes;
 pub(crate) mod runs;
 pub(crate) mod schedules;
 pub(crate) mod send_event;
+pub(crate) mod spend;
 pub(crate) mod steer;

@@ -8,7 +8,7 @@ use utoipa_axum::routes;
 
 use crate::api::{
     agents, batches, events, gates, health, inboxes, keys, lanes, runs, schedules, send_event,
-    steer,
+    spend, steer,
 };
 use crate::app::App;
 
@@ -25,6 +25,7 @@ use crate::app::App;
         (name = "agents", description = "Agents of the project"),
         (name = "schedules", description = "Schedules that start agents at certain times"),
         (name = "lanes", description = "Lanes: runs of one lane execute serially"),
+        (name = "spend", description = "Spend caps: money, tokens and runs per day, week or month"),
         (name = "keys", description = "API keys"),
         (name = "health", description = "Liveness, readiness and version"),
     ),
@@ -66,6 +67,8 @@ pub(crate) fn api_router() -> OpenApiRouter<App> {
         .routes(routes!(lanes::show_lane))
         .routes(routes!(lanes::pause_lane))
         .routes(routes!(lanes::resume_lane))
+        .routes(routes!(spend::list_spend))
+        .routes(routes!(spend::raise_cap))
         .routes(routes!(keys::list_keys, keys::create_key))
         .routes(routes!(keys::revoke_key))
         .routes(routes!(keys::create_login_ticket))

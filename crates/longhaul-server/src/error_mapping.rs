@@ -52,6 +52,14 @@ impl From<Error> for Problem {
             Error::LaneBusy { .. } => {
                 (StatusCode::CONFLICT, "wait until the runs of this lane have ended")
             }
+            Error::OverCap { .. } => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "wait until the window of the cap ends, or raise it: POST /v1/spend/{name}/raise",
+            ),
+            Error::CapNotFound { .. } => (StatusCode::NOT_FOUND, "GET /v1/spend lists all caps"),
+            Error::InvalidRaise(_) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/spend shows the caps and their limits")
+            }
             Error::Contention(_) => (StatusCode::CONFLICT, "try again"),
             Error::Template { .. } => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "check the agent's file: longhaul agents check")
@@ -61,7 +69,13 @@ impl From<Error> for Problem {
         if status == StatusCode::TOO_MANY_REQUESTS {
             problem = problem.with_retry_after(1);
         }
-        if let Error::AgentNotFound { suggestion, .. } = error {
+        if let Error::OverCap { retry_after, .. } = &error {
+            let seconds = u32::try_from(retry_after.0.div_ceil(1_000)).unwrap_or(u32::MAX);
+            problem = problem.with_retry_after(seconds);
+        }
+        if let Error::AgentNotFound { suggestion, .. } | Error::CapNotFound { suggestion, .. } =
+            error
+        {
             problem.suggestion = suggestion;
         }
         problem

@@ -18,5 +18,6 @@ mod suite {
     mod routes;
     mod schedules;
     mod sessions;
+    mod spend;
     mod streams;
 }

@@ -47,6 +47,7 @@ mod schedule;
 mod schedule_port;
 pub(crate) mod schema;
 mod slot;
+mod spend;
 mod steer;
 mod store_port;
 mod takeover;

@@ -20,6 +20,7 @@ mod repair;
 mod rows;
 mod sandbox_slot;
 mod schedule;
+mod spend;
 mod steer;
 mod store;
 mod table;

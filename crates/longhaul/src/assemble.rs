@@ -42,6 +42,7 @@ use longhaul_engine::redaction::Redaction;
 #[cfg(feature = "server")]
 use longhaul_engine::secret::Secret;
 use longhaul_engine::services::{EngineServices, ModelResolver};
+use longhaul_engine::spend_caps::SpendCaps;
 use longhaul_engine::sweep::Retention;
 use longhaul_engine::tool_registry::{ToolRegistrationError, ToolRegistry};
 use longhaul_engine::worker::WorkerOptions;
@@ -258,6 +259,7 @@ fn open_with_store_url(
         context_providers: registered.context_providers_with_fallback(Arc::new(context_providers)),
         redact: Arc::new(ProjectRedactor(build_redactor(&config))),
         counters,
+        caps: SpendCaps::new(config.spend_caps()).map_err(AssembleError::Setting)?,
         ..EngineServices::from_single_store(Arc::clone(&store), clock, models, tools)
     };
     let agents = registered.extend_agent_registry(loaded.to_agent_registry());

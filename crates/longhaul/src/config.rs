@@ -20,5 +20,6 @@ pub mod process_env;
 pub mod schema;
 pub mod secrets;
 pub mod settings;
+pub(crate) mod spend_caps;
 pub mod value;
 pub mod value_kind;

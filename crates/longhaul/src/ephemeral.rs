@@ -212,6 +212,7 @@ fn makes_run_wait(event: &Event) -> bool {
             | WaitReason::Question(_)
             | WaitReason::Blocked(_)
             | WaitReason::Budget(_)
+            | WaitReason::Cap(_)
             | WaitReason::Signal(_)
             | WaitReason::Message(_) => true,
             WaitReason::Timer(_)

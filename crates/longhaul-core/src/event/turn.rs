@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::id::ToolName;
 use crate::message::{Reply, StopReason};
 use crate::policy::effect::{EffectClass, InDoubtPolicy};
+use crate::policy::spend_cap::CapHold;
 use crate::raw::{Hash, RawJson};
 use crate::status::RunOutput;
 use crate::time::Millis;
@@ -28,6 +29,9 @@ pub struct TurnStarted {
     pub purpose: ModelCallPurpose,
     /// Worst-case cost of the request, which is held (reserved) in the budget account.
     pub hold: BudgetAmount,
+    /// Amounts that are held (reserved) within spend caps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caps: Vec<CapHold>,
     /// Maximum length of the reply in tokens. The held (reserved) cost covers this length.
     pub max_tokens: u64,
     /// Model that receives this request. `None` means the run's own model.

@@ -1,6 +1,6 @@
 //! Listing the ready runs of an inbox, and selecting the runs of a claim.
 
-use crate::id::{InboxName, RunId};
+use crate::id::{InboxName, LaneKey, RunId};
 
 /// The runs to which a claim is limited.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,4 +37,15 @@ pub struct QueuePosition {
     pub sort_key: i64,
     /// Ready run. Among equal numbers the older run comes first.
     pub run: RunId,
+}
+
+/// A lane that contains runs, as the transaction found it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BusyLane {
+    /// Key of the lane.
+    pub lane: LaneKey,
+    /// Run that holds the lane. `None` means that the lane is paused.
+    pub head: Option<RunId>,
+    /// Run that entered the lane last. It may be the run that holds the lane.
+    pub last: RunId,
 }

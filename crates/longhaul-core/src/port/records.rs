@@ -15,6 +15,7 @@ use crate::id::{
 use crate::message::Message;
 use crate::note::{AddNoteOutcome, NewNote, Note};
 use crate::policy::gate::GateRow;
+use crate::policy::spend_cap::{CapLimitChange, SpendRow};
 use crate::port::store::{StoreError, WorkerLiveness};
 use crate::raw::Hash;
 use crate::time::{Millis, Timestamp};
@@ -102,6 +103,14 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
 
     /// Returns the budget account of the tree of runs with this root.
     async fn budget_account(&self, root: RunId) -> Result<Option<BudgetAccount>, StoreError>;
+
+    /// Returns the counts of spend caps whose window contains the current time, at most
+    /// [`SPEND_ROWS_MAX`](crate::policy::spend_cap::SPEND_ROWS_MAX), those with waiting runs and
+    /// with the highest usage first.
+    async fn spend_rows(&self) -> Result<Vec<SpendRow>, StoreError>;
+
+    /// Changes the limit of a spend cap in one window, and wakes the runs whose amounts now fit.
+    async fn set_cap_limit(&self, change: CapLimitChange) -> Result<(), StoreError>;
 
     /// Returns token usage and cost per model.
     async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError>;

@@ -5,6 +5,7 @@
 use async_trait::async_trait;
 
 use crate::id::{LaneKey, RunId, ScheduleName};
+use crate::policy::spend_cap::CapRefusal;
 use crate::port::store::{CreateRunsRequest, StoreError};
 use crate::schedule::{ScheduleRow, ScheduleSpec};
 use crate::time::Timestamp;
@@ -90,4 +91,6 @@ pub enum ScheduleFiringOutcome {
     Outdated,
     /// The lane of the run contains the maximum number of runs. Nothing was changed.
     LaneFull(LaneKey),
+    /// A spend cap that refuses tasks is reached. Nothing was changed.
+    OverCap(Box<CapRefusal>),
 }

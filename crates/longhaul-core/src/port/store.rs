@@ -13,6 +13,8 @@ use crate::id::{
     AgentName, Epoch, GateId, InboxName, LaneKey, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
 use crate::policy::gate::{GateRow, GateStatus, RecordedAnswer};
+use crate::policy::spend_cap::CapRefusal;
+pub use crate::port::queue::BusyLane;
 use crate::port::queue::{ClaimSelection, PeekRequest, QueuePosition};
 use crate::raw::Hash;
 pub use crate::request::IdempotencyRecord;
@@ -94,17 +96,8 @@ pub enum CreateRunsOutcome {
     LaneFull(LaneKey),
     /// The lane contains runs that the new run must not queue behind.
     LaneBusy(BusyLane),
-}
-
-/// A lane that contains runs, as the transaction found it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BusyLane {
-    /// Key of the lane.
-    pub lane: LaneKey,
-    /// Run that holds the lane. `None` means that the lane is paused.
-    pub head: Option<RunId>,
-    /// Run that entered the lane last. It may be the run that holds the lane.
-    pub last: RunId,
+    /// A spend cap that refuses tasks is reached.
+    OverCap(Box<CapRefusal>),
 }
 
 /// Request of a worker to claim runs.
@@ -261,6 +254,10 @@ pub enum AppendResult {
 pub enum AppendRefusalReason {
     /// The remaining budget does not cover the amount to be held. Contains the remaining budget.
     OverBudget(RemainingBudget),
+    /// A spend cap does not cover the amount to be held. Contains what is left of the cap.
+    OverCap(Box<CapRefusal>),
+    /// The window of a spend cap does not contain the current time of the store's clock.
+    CapWindowPassed,
     /// The maximum number of sandboxes of the provider is already running.
     NoSlot,
     /// The lane contains the maximum number of runs.

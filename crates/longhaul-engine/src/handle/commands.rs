@@ -158,6 +158,8 @@ fn error_for_refused_append(
         // that effect.
         AppendRefusalReason::RequestAlreadyApplied => Error::Contention(run),
         other @ (AppendRefusalReason::OverBudget(_)
+        | AppendRefusalReason::OverCap(_)
+        | AppendRefusalReason::CapWindowPassed
         | AppendRefusalReason::NoSlot
         | AppendRefusalReason::LaneFull(_)
         | AppendRefusalReason::LaneBusy(_)

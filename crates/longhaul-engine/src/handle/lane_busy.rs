@@ -52,7 +52,7 @@ impl Longhaul {
             return self.create_runs(enqueue()).await;
         };
         for _ in 0..ATTEMPTS_MAX {
-            let mut request = enqueue();
+            let mut request = self.with_refusing_caps(enqueue()).await?;
             for run in &mut request.runs {
                 run.lane_entry = lane_entry(agent.lane_busy, self.defaults.collect_window);
             }
@@ -61,7 +61,8 @@ impl Longhaul {
                 outcome @ (CreateRunsOutcome::Created(_)
                 | CreateRunsOutcome::Existing(_)
                 | CreateRunsOutcome::KeyReused
-                | CreateRunsOutcome::LaneFull(_)) => return self.submit_outcome(outcome),
+                | CreateRunsOutcome::LaneFull(_)
+                | CreateRunsOutcome::OverCap(_)) => return self.submit_outcome(outcome),
             };
             if agent.lane_busy == LaneBusyPolicy::Reject {
                 return Err(lane_busy_error(busy));

@@ -99,6 +99,7 @@ impl Longhaul {
             let row = self.schedule_row(name).await?;
             let request = self.firing_request(&row, self.store_time().await?)?;
             let request = CreateRunsRequest { idempotency: idempotency.clone(), ..request };
+            let request = self.with_refusing_caps(request).await?;
             let firing = ScheduleFiring {
                 name: row.name,
                 due: row.due,
@@ -113,6 +114,9 @@ impl Longhaul {
                 ScheduleFiringOutcome::Existing(run) => return self.get_run(run).await,
                 ScheduleFiringOutcome::KeyReused => return Err(Error::IdempotencyKeyReused),
                 ScheduleFiringOutcome::LaneFull(lane) => return Err(Error::LaneFull(lane)),
+                ScheduleFiringOutcome::OverCap(refusal) => {
+                    return Err(self.over_cap_error(*refusal));
+                }
                 // A worker has fired the schedule meanwhile.
                 ScheduleFiringOutcome::Outdated | ScheduleFiringOutcome::Skipped => {}
             }
@@ -225,7 +229,7 @@ impl Longhaul {
             name: row.name.clone(),
             due: row.due,
             next_due: next,
-            action: FiringAction::Create(Box::new(request)),
+            action: FiringAction::Create(Box::new(self.with_refusing_caps(request).await?)),
         };
         match self.services.schedules.fire_schedule(firing).await? {
             ScheduleFiringOutcome::Created(run) => {
@@ -236,6 +240,11 @@ impl Longhaul {
             }
             ScheduleFiringOutcome::LaneFull(lane) => {
                 let error = Error::LaneFull(lane);
+                tracing::warn!(schedule = %row.name, %error, "the schedule could not start a run");
+                self.skip_firing(row, next, error.to_string()).await
+            }
+            ScheduleFiringOutcome::OverCap(refusal) => {
+                let error = self.over_cap_error(*refusal);
                 tracing::warn!(schedule = %row.name, %error, "the schedule could not start a run");
                 self.skip_firing(row, next, error.to_string()).await
             }

@@ -133,6 +133,7 @@ impl Longhaul {
         &self,
         request: CreateRunsRequest,
     ) -> Result<SubmitOutcome, Error> {
+        let request = self.with_refusing_caps(request).await?;
         self.submit_outcome(self.services.store.create_runs(request).await?)
     }
 
@@ -147,6 +148,7 @@ impl Longhaul {
             CreateRunsOutcome::KeyReused => return Err(Error::IdempotencyKeyReused),
             CreateRunsOutcome::LaneFull(lane) => return Err(Error::LaneFull(lane)),
             CreateRunsOutcome::LaneBusy(busy) => return Err(lane_busy_error(busy)),
+            CreateRunsOutcome::OverCap(refusal) => return Err(self.over_cap_error(*refusal)),
         };
         self.services.notifier.notify_work_available();
         Ok(submitted)

@@ -37,6 +37,7 @@ use longhaul_engine::services::{
     ResolveModelError, ResolvedModel,
 };
 use longhaul_engine::shutdown::Shutdown;
+use longhaul_engine::spend_caps::SpendCaps;
 use longhaul_engine::tool_registry::ToolRegistry;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_engine::{Error, Longhaul, Task};
@@ -199,6 +200,7 @@ impl TestEngineBuilder {
             definitions: AgentDefinitionCache::default(),
             provider_blocks: longhaul_engine::provider_blocks::ProviderBlocks::default(),
             counters: EngineCounters::default(),
+            caps: SpendCaps::default(),
         };
         let mut agents = AgentRegistry::default();
         agents.register(self.agent);

@@ -23,6 +23,7 @@ use longhaul_engine::deltas::DeltaBroadcast;
 use longhaul_engine::id_gen::UuidV7Generator;
 use longhaul_engine::notifier::DriverNotifier;
 use longhaul_engine::services::{AgentDefinitionCache, EngineServices, NoExternalTools};
+use longhaul_engine::spend_caps::SpendCaps;
 use longhaul_engine::tool_registry::ToolRegistry;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::sim::driver;
@@ -86,6 +87,7 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
         definitions: AgentDefinitionCache::default(),
         provider_blocks: longhaul_engine::provider_blocks::ProviderBlocks::default(),
         counters: EngineCounters::default(),
+        caps: SpendCaps::default(),
     };
     EngineProcess::new(services, ctx, yielding)
 }

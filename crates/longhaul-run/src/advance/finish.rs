@@ -123,6 +123,7 @@ pub(crate) fn settle_work_of_dead_drivers(
         && left_by(running.epoch)
     {
         let (turn, attempt, hold) = (running.turn, running.attempt, running.hold);
+        let held_caps = running.caps.clone();
         let failure =
             Failure::new(FailureClass::Lost, "the driver died before the reply was recorded");
         decision.record_event(Event::TurnFailed(TurnFailed {
@@ -136,7 +137,7 @@ pub(crate) fn settle_work_of_dead_drivers(
         }))?;
         let settlement =
             BudgetHoldSettlement { held: hold, spent: BudgetAmount::default(), lost: hold };
-        decision.add_row_change(Change::Settle(settlement));
+        decision.settle_hold(settlement, &held_caps);
     }
     let doubtful: Vec<ToolInDoubt> =
         decision.control.running_tools().map_or_else(Vec::new, |tools| {

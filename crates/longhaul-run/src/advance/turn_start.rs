@@ -1,4 +1,4 @@
-//! Starts a turn within all budget caps.
+//! Starts a turn within all budget caps and spend caps.
 //!
 //! Invariant: no model call starts before the budget for its worst-case cost is held. If the
 //! remaining budget is too small, the store refuses the whole batch.
@@ -11,13 +11,15 @@ use longhaul_core::event::environment::{BudgetReached, BudgetWarned};
 use longhaul_core::event::run::CompactionModel;
 use longhaul_core::event::turn::{ModelCallPurpose, TurnStarted};
 use longhaul_core::policy::budget::BudgetCap;
+use longhaul_core::policy::spend_cap::CapReservation;
 use longhaul_core::status::RunError;
-use longhaul_core::usage::{ModelPricing, RemainingBudget};
+use longhaul_core::usage::{BudgetAmount, ModelPricing, RemainingBudget};
 
-use crate::advance::finish;
 use crate::advance::runtime_message::{needs_perception_refresh, runtime_messages};
+use crate::advance::{finish, spend_caps};
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
+use crate::spend_caps::{CappedCall, reservations_for_call};
 use crate::state::control::ControlState;
 use crate::state::stage::{PendingModelCall, RunStage};
 
@@ -57,30 +59,20 @@ pub(super) fn start_turn(
     let messages = if thinks { runtime_messages(decision) } else { Vec::new() };
     let message_bytes = messages.iter().map(|runtime_message| runtime_message.text.len() as u64);
     let bytes = decision.control.transcript_bytes + message_bytes.sum::<u64>();
-    // Providers reject a request whose maximum reply does not fit into the context window.
-    let available = pricing.window_tokens.saturating_sub(pricing.estimate_input_tokens(bytes));
-    let mut max_tokens = pricing.max_output_tokens.min(available.max(REPLY_TOKENS_MIN));
-    let mut hold = pricing.worst_case_hold(bytes, max_tokens);
-    if let Some(left) = decision.ctx.remaining_budget.filter(|left| !left.covers(hold)) {
-        let short = if left.micro_usd.is_some_and(|left| hold.micro_usd > left) {
-            BudgetCap::Money
-        } else {
-            BudgetCap::Tokens
-        };
-        match affordable_reply_tokens(&pricing, bytes, left) {
-            Some(_) if !decision.control.warned.contains(&short) => {
-                return warn_about_cap(decision, short);
-            }
-            Some(tokens) => {
-                max_tokens = tokens;
-                hold = pricing.worst_case_hold(bytes, max_tokens);
-            }
-            None => {
-                decision.record_event(Event::BudgetReached(BudgetReached { cap: short }))?;
-                return Ok(ControlFlow::Continue(()));
-            }
+    let size = match size_within_budget(decision, &pricing, bytes) {
+        CallSizeOutcome::Fits(size) => size,
+        CallSizeOutcome::Warn(cap) => return warn_about_cap(decision, cap),
+        CallSizeOutcome::Exhausted(cap) => {
+            decision.record_event(Event::BudgetReached(BudgetReached { cap }))?;
+            return Ok(ControlFlow::Continue(()));
         }
-    }
+    };
+    let call = PlannedCall { pricing: &pricing, bytes, model: model.as_deref() };
+    let (size, caps) = match size_within_spend_caps(decision, call, size) {
+        Ok(fitting) => fitting,
+        Err(refused) => return spend_caps::park_at_cap(decision, &refused),
+    };
+    let CallSize { max_tokens, hold } = size;
     let turn = decision.control.turn + 1;
     let look = decision.perception_refresh.take().filter(|_| thinks);
     let update = look.and_then(|look| look.update);
@@ -89,13 +81,111 @@ pub(super) fn start_turn(
         attempt,
         purpose,
         hold,
+        caps: caps.iter().map(|reservation| reservation.hold.clone()).collect(),
         max_tokens,
         model,
         runtime_messages: messages,
         perception: update,
     }))?;
     decision.add_row_change(Change::Hold(hold));
+    if !caps.is_empty() {
+        decision.add_row_change(Change::HoldCaps(caps));
+    }
     Ok(ControlFlow::Break(()))
+}
+
+/// Maximum reply length of a model call, and the worst-case cost of the call.
+#[derive(Debug, Clone, Copy)]
+struct CallSize {
+    max_tokens: u64,
+    hold: BudgetAmount,
+}
+
+impl CallSize {
+    const fn new(pricing: &ModelPricing, bytes: u64, max_tokens: u64) -> Self {
+        Self { max_tokens, hold: pricing.worst_case_hold(bytes, max_tokens) }
+    }
+}
+
+/// Whether the remaining budget covers a model call.
+enum CallSizeOutcome {
+    /// The budget covers a call of this size.
+    Fits(CallSize),
+    /// The budget covers only a shorter reply, and the model was not warned about this cap yet.
+    Warn(BudgetCap),
+    /// The budget covers no useful reply, because of this cap.
+    Exhausted(BudgetCap),
+}
+
+/// Returns the size of a call with this many bytes of conversation that the remaining budget covers.
+fn size_within_budget(
+    decision: &DecisionBuilder<'_>,
+    pricing: &ModelPricing,
+    bytes: u64,
+) -> CallSizeOutcome {
+    // Providers reject a request whose maximum reply does not fit into the context window.
+    let available = pricing.window_tokens.saturating_sub(pricing.estimate_input_tokens(bytes));
+    let max_tokens = pricing.max_output_tokens.min(available.max(REPLY_TOKENS_MIN));
+    let size = CallSize::new(pricing, bytes, max_tokens);
+    let Some(left) = decision.ctx.remaining_budget.filter(|left| !left.covers(size.hold)) else {
+        return CallSizeOutcome::Fits(size);
+    };
+    let short = if left.micro_usd.is_some_and(|left| size.hold.micro_usd > left) {
+        BudgetCap::Money
+    } else {
+        BudgetCap::Tokens
+    };
+    match affordable_reply_tokens(pricing, bytes, left) {
+        Some(_) if !decision.control.warned.contains(&short) => CallSizeOutcome::Warn(short),
+        Some(tokens) => CallSizeOutcome::Fits(CallSize::new(pricing, bytes, tokens)),
+        None => CallSizeOutcome::Exhausted(short),
+    }
+}
+
+/// A model call that is about to start.
+#[derive(Debug, Clone, Copy)]
+struct PlannedCall<'a> {
+    pricing: &'a ModelPricing,
+    /// Length of the conversation.
+    bytes: u64,
+    /// Name of the called model. `None` means the run's own model.
+    model: Option<&'a str>,
+}
+
+/// Returns the size of a call and the amounts that it holds within spend caps. The error is the
+/// first amount that its cap does not cover.
+fn size_within_spend_caps(
+    decision: &DecisionBuilder<'_>,
+    call: PlannedCall<'_>,
+    size: CallSize,
+) -> Result<(CallSize, Vec<CapReservation>), CapReservation> {
+    let PlannedCall { pricing, bytes, model } = call;
+    let is_root = decision.run.task.root == decision.run.id;
+    let has_called = matches!(
+        &decision.control.stage,
+        RunStage::ModelPending(pending) if pending.attempts > 0
+    );
+    let reserve = |size: CallSize| {
+        let call = CappedCall {
+            model: model.unwrap_or_else(|| spend_caps::own_model(decision)),
+            hold: size.hold,
+            starts_run: is_root && !has_called && decision.control.turn == 0,
+        };
+        reservations_for_call(&decision.ctx.caps, &decision.run.task, call)
+    };
+    let mut size = size;
+    let mut caps = reserve(size);
+    let covered = spend_caps::caps_below_one_call(decision, &caps);
+    if !covered.covers(size.hold)
+        && let Some(tokens) = affordable_reply_tokens(pricing, bytes, covered)
+    {
+        size = CallSize::new(pricing, bytes, tokens.min(size.max_tokens));
+        caps = reserve(size);
+    }
+    match spend_caps::first_refused(decision, &caps).cloned() {
+        Some(refused) => Err(refused),
+        None => Ok((size, caps)),
+    }
 }
 
 /// Returns the error that ends a run that has used all its turns. `None` means that a turn is left.

@@ -51,6 +51,7 @@ impl ControlState {
             epoch: self.epoch,
             purpose: data.purpose,
             hold: data.hold,
+            caps: data.caps.clone(),
             max_tokens: data.max_tokens,
             compacted: pending.compacted,
             model: data.model.clone(),

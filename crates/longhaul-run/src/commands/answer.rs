@@ -26,7 +26,7 @@ pub(super) fn decide_gate_answer(
     answer: Answer,
     ctx: DecideContext,
 ) -> Result<Batch, Rejection> {
-    check_gate_open(gate, ctx)?;
+    check_gate_open(gate, &ctx)?;
     check_decision_allowed(&gate.spec.kind, &answer.decision)?;
     check_answer_digest(gate, &answer)?;
     check_answer_permission(gate, &answer)?;
@@ -47,12 +47,12 @@ pub(super) fn decide_gate_answer(
     let settled = answer_with_approved_edit(gate, answer.clone());
     let mut batch = close(Event::GateAnswered, GateTransition::Answered, settled);
     if is_approval_for_run(gate, &answer) {
-        add_approval_rule(gate, &answer, ctx, &mut batch)?;
+        add_approval_rule(gate, &answer, &ctx, &mut batch)?;
     }
     Ok(batch)
 }
 
-fn check_gate_open(gate: &GateRow, ctx: DecideContext) -> Result<(), Rejection> {
+fn check_gate_open(gate: &GateRow, ctx: &DecideContext) -> Result<(), Rejection> {
     let id = gate.spec.id;
     match gate.status {
         GateStatus::Open if !gate.is_overdue(ctx.now) => Ok(()),
@@ -200,7 +200,7 @@ fn answer_with_approved_edit(gate: &GateRow, mut answer: Answer) -> Answer {
 fn add_approval_rule(
     gate: &GateRow,
     answer: &Answer,
-    ctx: DecideContext,
+    ctx: &DecideContext,
     batch: &mut Batch,
 ) -> Result<(), Rejection> {
     let GateSpec { id, pattern, .. } = &gate.spec;

@@ -152,6 +152,7 @@ fn record_failed_model_call(
 ) -> Result<(), Rejection> {
     let running = running_model_call(decision)?;
     let (turn, attempt, held) = (running.turn, running.attempt, running.hold);
+    let held_caps = running.caps.clone();
     let usage = failure.usage.unwrap_or_default();
     let price = decision.control.pricing_for(running).price;
     let micros = cost.or(price.map(|price| price.cost(usage)));
@@ -172,11 +173,8 @@ fn record_failed_model_call(
         cost,
         fallback_model: instead,
     }))?;
-    decision.add_row_change(Change::Settle(BudgetHoldSettlement {
-        held,
-        spent: charged,
-        lost: BudgetAmount::default(),
-    }));
+    let settlement = BudgetHoldSettlement { held, spent: charged, lost: BudgetAmount::default() };
+    decision.settle_hold(settlement, &held_caps);
     let used = usage.total_tokens() > 0;
     let model = if used { called_model } else { String::new() };
     decision.add_row_change(Change::AddUsage(UsageRow {

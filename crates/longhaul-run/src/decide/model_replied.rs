@@ -5,6 +5,7 @@ use longhaul_core::change::{BudgetHoldSettlement, Change, UsageRow};
 use longhaul_core::event::Event;
 use longhaul_core::event::turn::{ModelCallPurpose, TurnCompleted, TurnFailed, TurnInterrupted};
 use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::policy::spend_cap::CapHold;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, MicroUsd, Usage};
 
@@ -19,6 +20,7 @@ use crate::state::stage::{RunStage, RunningModelCall};
 /// Usage and cost of a model call that has ended, and the budget held for it.
 pub(super) struct ModelCallCharge {
     held: BudgetAmount,
+    held_caps: Vec<CapHold>,
     usage: Usage,
     /// Cost of the model call. It is computed from the price list if the provider does not report
     /// it.
@@ -37,7 +39,9 @@ impl ModelCallCharge {
         let free = (usage.total_tokens() == 0).then_some(MicroUsd::ZERO);
         let pricing = decision.control.pricing_for(running);
         let listed = pricing.price.map(|price| price.cost(usage));
-        Ok(Self { held: running.hold, usage, cost: cost.or(listed).or(free), turns: 0 })
+        let held_caps = running.caps.clone();
+        let cost = cost.or(listed).or(free);
+        Ok(Self { held: running.hold, held_caps, usage, cost, turns: 0 })
     }
 
     /// Settles the budget held for the model call and records its usage.
@@ -53,7 +57,7 @@ impl ModelCallCharge {
         };
         let settlement =
             BudgetHoldSettlement { held: self.held, spent, lost: BudgetAmount::default() };
-        decision.add_row_change(Change::Settle(settlement));
+        decision.settle_hold(settlement, &self.held_caps);
         decision.add_row_change(Change::AddUsage(UsageRow {
             model,
             usage: self.usage,

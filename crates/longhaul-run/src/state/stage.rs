@@ -3,6 +3,7 @@
 use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::{Epoch, GateId};
+use longhaul_core::policy::spend_cap::CapHold;
 use longhaul_core::status::{ResultAnswer, RunOutcome, RunOutput};
 use longhaul_core::time::Timestamp;
 use longhaul_core::usage::BudgetAmount;
@@ -112,6 +113,9 @@ pub struct RunningModelCall {
     pub purpose: ModelCallPurpose,
     /// Budget held for the model call.
     pub hold: BudgetAmount,
+    /// Amounts held within spend caps for the model call.
+    #[serde(default)]
+    pub caps: Vec<CapHold>,
     /// Maximum length of the reply in tokens, as covered by the held budget.
     pub max_tokens: u64,
     /// Whether the conversation was compacted for this turn.

@@ -105,7 +105,7 @@ impl TestRun {
         ctx.provider_blocked_until = self.provider_blocked_until;
         // The account refuses at most once: the next decision uses the remaining budget.
         for _ in 0..3 {
-            let batch = match self.decided(input.clone(), ctx) {
+            let batch = match self.decided(input.clone(), ctx.clone()) {
                 Ok(batch) => batch,
                 Err(refusal) => return InputOutcome::Rejected(refusal),
             };
@@ -120,7 +120,7 @@ impl TestRun {
 
     /// Decides twice and checks that the same run, input and context give the same batch.
     fn decided(&self, input: RunInput, ctx: DecideContext) -> Result<Batch, Rejection> {
-        let batch = decide(&self.run, input.clone(), ctx);
+        let batch = decide(&self.run, input.clone(), ctx.clone());
         assert_eq!(batch, decide(&self.run, input, ctx), "`decide` is not deterministic");
         batch
     }

@@ -17,6 +17,7 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::gate::{
     ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction,
 };
+use longhaul_core::policy::spend_cap::SpendCap;
 use longhaul_core::port::redact::NoRedaction;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::{Clock, Millis};
@@ -35,6 +36,7 @@ use longhaul_engine::services::{
     AgentDefinitionCache, EngineServices, NoContextProviders, NoExternalTools,
 };
 use longhaul_engine::shutdown::Shutdown;
+use longhaul_engine::spend_caps::SpendCaps;
 use longhaul_engine::tool_registry::ToolRegistry;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_server::{App, ServerOptions, serve};
@@ -66,6 +68,7 @@ pub(crate) struct TestServerBuilder {
     clock: Option<SimClock>,
     options: ServerOptions,
     defaults: RunPolicyDefaults,
+    caps: Vec<SpendCap>,
 }
 
 /// Creates a configuration with these model replies. The tool `send` needs approval.
@@ -93,6 +96,7 @@ pub(crate) fn server_with(lines: impl IntoIterator<Item = FakeReply>) -> TestSer
         clock: None,
         options: ServerOptions::new(Secret::new("lh_", [7; 32])),
         defaults: RunPolicyDefaults::default(),
+        caps: Vec::new(),
     }
 }
 
@@ -117,6 +121,12 @@ impl TestServerBuilder {
     /// Sets the maximum number of runs in a lane.
     pub(crate) fn lane_depth(mut self, max: u32) -> Self {
         self.defaults.lane_depth_max = max;
+        self
+    }
+
+    /// Sets the spend caps.
+    pub(crate) fn caps(mut self, caps: impl IntoIterator<Item = SpendCap>) -> Self {
+        self.caps = caps.into_iter().collect();
         self
     }
 
@@ -161,6 +171,7 @@ impl TestServerBuilder {
             definitions: AgentDefinitionCache::default(),
             provider_blocks: longhaul_engine::provider_blocks::ProviderBlocks::default(),
             counters: EngineCounters::default(),
+            caps: SpendCaps::new(self.caps.clone()).unwrap(),
         }
     }
 

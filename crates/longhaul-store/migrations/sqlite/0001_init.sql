@@ -211,6 +211,35 @@ CREATE TABLE budget (
   held_tokens     INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
+-- What spend caps have counted, by cap, subject and window. A higher raised_limit replaces the
+-- limit of the configuration.
+CREATE TABLE spend (
+  cap          TEXT NOT NULL,
+  subject      TEXT NOT NULL,
+  window_start INTEGER NOT NULL,
+  window_end   INTEGER NOT NULL,
+  cap_limit    INTEGER NOT NULL,
+  raised_limit INTEGER,
+  spent        INTEGER NOT NULL DEFAULT 0,
+  lost         INTEGER NOT NULL DEFAULT 0,
+  held         INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (cap, subject, window_start)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX spend_window ON spend (window_end);
+
+-- Runs that wait at a spend cap, with the amount that they need. A row counts only while its
+-- run is parked for the reason `cap`.
+CREATE TABLE spend_wait (
+  run          BLOB NOT NULL PRIMARY KEY,
+  cap          TEXT NOT NULL,
+  subject      TEXT NOT NULL,
+  window_start INTEGER NOT NULL,
+  amount       INTEGER NOT NULL,
+  timer        BLOB NOT NULL,
+  since        INTEGER NOT NULL
+) STRICT;
+CREATE INDEX spend_wait_cap ON spend_wait (cap, subject, window_start, since, run);
+
 -- Results of tool calls that arrived after their run had ended.
 CREATE TABLE late_result (
   id   INTEGER PRIMARY KEY,

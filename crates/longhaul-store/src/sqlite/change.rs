@@ -10,7 +10,9 @@ use crate::sqlite::column::to_json;
 use crate::sqlite::error::RowChangeError;
 use crate::sqlite::new_run::{RunOrigin, create_run, save_key_of_added_task};
 use crate::sqlite::tx::Tx;
-use crate::sqlite::{blob, budget, gate, head, idempotency, records, slot, steer, timer, usage};
+use crate::sqlite::{
+    blob, budget, gate, head, idempotency, records, slot, spend, steer, timer, usage,
+};
 
 /// The batch of events that a row change belongs to.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +48,9 @@ pub(crate) fn apply_row_change(
         Change::QueueForSlot(provider) => Ok(slot::queue_for_sandbox_slot(tx, run, provider)?),
         Change::Hold(hold) => budget::hold_budget(tx, run, *hold),
         Change::Settle(settlement) => Ok(budget::settle_budget_hold(tx, run, *settlement)?),
+        Change::HoldCaps(reservations) => spend::hold_caps(tx, run, reservations),
+        Change::SettleCaps(settlements) => Ok(spend::settle_caps(tx, settlements)?),
+        Change::WaitAtCap(row) => Ok(spend::queue_at_cap(tx, run, row)?),
         Change::SetCap(raise) => Ok(budget::set_budget_caps(tx, run, *raise)?),
         Change::AddUsage(row) => Ok(usage::add_usage(tx, run, row)?),
         Change::AddOutbox(row) => Ok(add_outbox_row(tx, run, row)?),

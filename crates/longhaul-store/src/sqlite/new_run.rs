@@ -21,7 +21,7 @@ use crate::sqlite::lane::{
 use crate::sqlite::queue::add_run_to_queue;
 use crate::sqlite::steer::insert_steer;
 use crate::sqlite::tx::Tx;
-use crate::sqlite::{blob, budget, timer};
+use crate::sqlite::{blob, budget, spend, timer};
 
 /// How a run is created: on its own, or as a step of a chain of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +61,9 @@ pub(crate) fn create_runs(
             }
             Err(RowChangeError::Refused(AppendRefusalReason::LaneBusy(busy))) => {
                 return Ok(CommandOutcome::Rollback(CreateRunsOutcome::LaneBusy(busy)));
+            }
+            Err(RowChangeError::Refused(AppendRefusalReason::OverCap(refusal))) => {
+                return Ok(CommandOutcome::Rollback(CreateRunsOutcome::OverCap(refusal)));
             }
             Err(RowChangeError::Refused(why)) => {
                 return Err(CommandError::InconsistentRows(format!(
@@ -135,6 +138,7 @@ pub(crate) fn create_run(
     origin: RunOrigin,
 ) -> Result<(), RowChangeError> {
     let task = &new_run.task;
+    spend::count_new_run(tx, &new_run.caps)?;
     let lane = task.lane.as_ref().filter(|_| origin == RunOrigin::Run);
     let entered = match (task.start, lane) {
         (EarliestStart::Now, Some(lane)) => {

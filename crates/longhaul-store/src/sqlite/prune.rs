@@ -5,6 +5,7 @@
 //! global sequence number would be reused.
 
 use longhaul_core::id::RunId;
+use longhaul_core::policy::spend_cap::SPEND_TTL;
 use longhaul_core::port::store::{DEAD_WORKER_TTL, PruneOutcome, PruneRequest};
 use longhaul_core::time::Timestamp;
 use rusqlite::{Result, params};
@@ -40,6 +41,7 @@ const DELETE_RUN_ROWS: &[&str] = &[
     "DELETE FROM timer WHERE run = ?1",
     "DELETE FROM steer WHERE run = ?1",
     "DELETE FROM sandbox_slot_wait WHERE run = ?1",
+    "DELETE FROM spend_wait WHERE run = ?1",
     DELETE_BUDGET,
     "DELETE FROM late_result WHERE run = ?1",
     "DELETE FROM usage WHERE run = ?1",
@@ -183,6 +185,9 @@ pub(crate) fn run_prune_step(
             tx.run("DELETE FROM lane WHERE depth = 0 AND paused = 0", ())?;
             let silent_since = cutoff_micros(tx.now, DEAD_WORKER_TTL.0);
             tx.run(DELETE_DEAD_WORKERS, params![silent_since, count_to_column(ROWS_MAX)])?;
+            let age = request.runs_older_than.0.max(SPEND_TTL.0);
+            let sql = "DELETE FROM spend WHERE window_end < ?1";
+            tx.run(sql, params![cutoff_micros(tx.now, age)])?;
         }
         PruneStep::Pages => {
             let sql = format!("PRAGMA incremental_vacuum({PAGES_MAX})");

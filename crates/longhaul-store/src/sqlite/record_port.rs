@@ -9,6 +9,7 @@ use longhaul_core::id::{
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
+use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
     ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, RunCheckpoint, UsageQuery, WorkerRow,
@@ -22,8 +23,8 @@ use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::handle::SqliteStore;
 use crate::sqlite::lock::store_has_driver;
 use crate::sqlite::{
-    blob, budget, global_log, heartbeat, inbox, lane, note, records, repair, run_row, steer, timer,
-    usage,
+    blob, budget, global_log, heartbeat, inbox, lane, note, records, repair, run_row, spend, steer,
+    timer, usage,
 };
 
 #[async_trait]
@@ -135,6 +136,15 @@ impl RecordStore for SqliteStore {
 
     async fn budget_account(&self, root: RunId) -> Result<Option<BudgetAccount>, StoreError> {
         self.run_query(move |tx| budget::budget_account_of_tree(tx, root)).await
+    }
+
+    async fn spend_rows(&self) -> Result<Vec<SpendRow>, StoreError> {
+        self.query_with_current_schema(spend::list_spend_rows).await
+    }
+
+    async fn set_cap_limit(&self, change: CapLimitChange) -> Result<(), StoreError> {
+        self.run_command(move |tx| Ok(CommandOutcome::Changed(spend::set_cap_limit(tx, &change)?)))
+            .await
     }
 
     async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError> {

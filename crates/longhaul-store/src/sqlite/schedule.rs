@@ -114,6 +114,9 @@ fn create_run_of_firing(
         CreateRunsOutcome::KeyReused => {
             return Ok(CommandOutcome::Rollback(ScheduleFiringOutcome::KeyReused));
         }
+        CreateRunsOutcome::OverCap(refusal) => {
+            return Ok(CommandOutcome::Rollback(ScheduleFiringOutcome::OverCap(refusal)));
+        }
         CreateRunsOutcome::LaneBusy(_) => None,
     };
     let Some(run) = run else {

@@ -49,6 +49,7 @@ mod rounds;
 pub mod sandbox_slot;
 pub mod sandbox_slot_race;
 pub mod schedule;
+pub mod spend;
 pub mod steer;
 pub mod timer;
 
@@ -176,6 +177,17 @@ macro_rules! each_store_check {
                 a_tree_has_one_account
                 usage_adds_up
                 usage_is_summed_by_model
+            }
+            spend {
+                amounts_are_held_and_settled_by_window
+                a_hold_that_does_not_fit_holds_nothing
+                a_hold_is_bound_to_the_current_window
+                a_settlement_wakes_runs_whose_amounts_fit
+                a_run_that_waits_too_late_is_woken
+                a_higher_limit_wakes_runs
+                new_runs_are_counted_and_refused
+                counts_are_pruned
+                holds_of_parallel_runs_never_pass_a_cap
             }
             sandbox_slot {
                 slots_are_limited

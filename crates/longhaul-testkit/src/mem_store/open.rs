@@ -91,7 +91,9 @@ impl Tx<'_> {
 
     /// Opens one run with the first events of its journal.
     pub(crate) fn open_run(&mut self, new: NewRun, origin: RunOrigin) -> ChangeResult {
-        let NewRun { id, task, events, copied_journal, steers, lane_depth_max, lane_entry } = new;
+        let NewRun { id, task, events, copied_journal, steers, lane_depth_max, lane_entry, caps } =
+            new;
+        self.count_new_run(&caps)?;
         if self.tables.heads.contains(&id) {
             return Err(Rollback::Error(duplicate_run(id)));
         }
@@ -180,7 +182,10 @@ fn map_refusal(undo: Rollback<AppendRefusalReason>) -> Rollback<CreateRunsOutcom
         Rollback::Answer(AppendRefusalReason::LaneBusy(busy)) => {
             Rollback::Answer(CreateRunsOutcome::LaneBusy(busy))
         }
-        // Opening a run can be refused only by its lane.
+        Rollback::Answer(AppendRefusalReason::OverCap(refusal)) => {
+            Rollback::Answer(CreateRunsOutcome::OverCap(refusal))
+        }
+        // Opening a run can be refused only by its lane or by a spend cap.
         Rollback::Answer(other) => Rollback::Error(StoreError::Closed {
             at: "memory".to_owned(),
             why: format!("opening a run was refused by {other:?}"),

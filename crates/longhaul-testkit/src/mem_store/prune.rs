@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use longhaul_core::id::{RunId, Seq};
+use longhaul_core::policy::spend_cap::SPEND_TTL;
 use longhaul_core::port::store::{DEAD_WORKER_TTL, PruneOutcome, PruneRequest, WorkerLiveness};
 use longhaul_core::raw::Hash;
 
@@ -28,6 +29,8 @@ impl Tx<'_> {
         let replies = replies.remove_where(|_, request| request.until <= now);
         self.tables.lanes.remove_where(|_, lane| lane.depth == 0 && !lane.paused);
         self.delete_dead_workers();
+        let kept = prune_request.runs_older_than.max(SPEND_TTL);
+        self.tables.spend.remove_where(|_, row| row.window_end.plus(kept) < now);
         let named = self.referenced_blobs();
         let blobs = self.tables.blobs.remove_where(|hash, content| {
             content.touched_at.plus(prune_request.blobs_older_than) < now && !named.contains(hash)
@@ -100,6 +103,7 @@ impl Tx<'_> {
         keys.remove_where(|_, key| key.until.is_none() && key.runs == [run]);
         tables.sandboxes.remove_where(|_, row| row.owner == run);
         tables.slot_waits.remove_where(|(_, owner), _| *owner == run);
+        tables.spend_waits.remove(&run);
     }
 
     fn referenced_blobs(&self) -> BTreeSet<Hash> {

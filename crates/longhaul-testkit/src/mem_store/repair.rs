@@ -75,9 +75,8 @@ impl Tx<'_> {
         let queue = || self.tables.slot_waits.iter().any(|((_, at), _)| *at == run);
         match reason {
             "approval" | "question" | "signal" | "blocked" => !gate(),
-            "timer" | "retry" | "rate_limit" | "outage" | "message" | "start_at" | "collect" => {
-                !timer()
-            }
+            "timer" | "retry" | "rate_limit" | "outage" | "message" | "start_at" | "collect"
+            | "cap" => !timer(),
             "sandbox_slot" => !queue() && !timer(),
             // A person, a child run or the previous run of its batch wakes it.
             _ => false,

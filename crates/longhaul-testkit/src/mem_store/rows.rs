@@ -12,6 +12,7 @@ use longhaul_core::id::{
 use longhaul_core::message::Message;
 use longhaul_core::note::Note;
 use longhaul_core::policy::gate::GateRow;
+use longhaul_core::policy::spend_cap::{CapKey, CapWaitRow, SpendRow};
 use longhaul_core::port::auth::{
     GateLinkRow, IdempotencyKey, KeyRow, StoredResponse, TokenKind, TokenRow,
 };
@@ -68,6 +69,8 @@ tables! {
     slots: SandboxId => String,
     slot_waits: (String, RunId) => SlotWait,
     accounts: RunId => BudgetAccount,
+    spend: CapKey => SpendRow,
+    spend_waits: RunId => SpendWait,
     usage: u64 => UsageEntry,
     outbox: u64 => OutboxEntry,
     threads: (ThreadKey, u64) => Message,
@@ -99,6 +102,13 @@ impl Tables {
 
 /// Key in the ready queue: an inbox, and a position in its queue.
 pub(crate) type ReadyKey = (InboxName, QueuePosition);
+
+/// A run that waits at a spend cap, and since when.
+#[derive(Debug, Clone)]
+pub(crate) struct SpendWait {
+    pub(crate) row: CapWaitRow,
+    pub(crate) since: Timestamp,
+}
 
 /// State of a run with its task.
 #[derive(Debug, Clone)]

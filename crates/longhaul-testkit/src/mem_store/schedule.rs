@@ -107,6 +107,9 @@ impl Tx<'_> {
             CreateRunsOutcome::KeyReused => {
                 return Err(Rollback::Answer(ScheduleFiringOutcome::KeyReused));
             }
+            CreateRunsOutcome::OverCap(refusal) => {
+                return Err(Rollback::Answer(ScheduleFiringOutcome::OverCap(refusal)));
+            }
             CreateRunsOutcome::LaneBusy(_) => None,
         };
         let Some(run) = run else {

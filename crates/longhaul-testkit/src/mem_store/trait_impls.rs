@@ -10,6 +10,7 @@ use longhaul_core::id::{
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
 use longhaul_core::policy::gate::GateRow;
+use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
 use longhaul_core::port::auth::{
     AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotentRequestState, KeyRow,
     NewKey, NewToken, StoredResponse, TokenKind, TokenRow,
@@ -178,6 +179,17 @@ impl RecordStore for MemStore {
 
     async fn budget_account(&self, root: RunId) -> StoreResult<Option<BudgetAccount>> {
         Ok(self.read_tx(|tx| tx.tables.account_of_tree(root)))
+    }
+
+    async fn spend_rows(&self) -> StoreResult<Vec<SpendRow>> {
+        Ok(self.read_tx(|tx| tx.spend_rows()))
+    }
+
+    async fn set_cap_limit(&self, change: CapLimitChange) -> StoreResult<()> {
+        self.write_tx(|tx| {
+            tx.set_cap_limit(change);
+            Ok(())
+        })
     }
 
     async fn usage_by_model(&self, query: UsageQuery) -> StoreResult<Vec<ModelUsage>> {

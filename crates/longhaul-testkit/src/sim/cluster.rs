@@ -214,7 +214,7 @@ impl Cluster {
         let ctx = DecideContext::new(self.clock.now());
         let worker = &mut self.workers[index];
         for run in &claimed {
-            let drive = worker.process.start_driver(worker.id, run, ctx);
+            let drive = worker.process.start_driver(worker.id, run, ctx.clone());
             worker.drivers.push(drive);
         }
         Ok(!claimed.is_empty())

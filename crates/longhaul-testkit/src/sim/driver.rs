@@ -287,7 +287,7 @@ impl ReferenceDriver {
         let Some(run) = &self.run else {
             return Ok(DriveProgress::Done);
         };
-        let Ok(batch) = decide(run, input.clone(), self.ctx) else {
+        let Ok(batch) = decide(run, input.clone(), self.ctx.clone()) else {
             // The input is no longer valid, for example a result that was surfaced meanwhile.
             return Ok(DriveProgress::Continue);
         };
@@ -334,7 +334,8 @@ impl ReferenceDriver {
             let status = self.services.store.get_run(self.run_id).await?.map(|row| row.status);
             let Some(status) = status else { continue };
             let view = RunSnapshot { run: self.run_id, status };
-            let decided = decide_command(&view, RunCommand::SurfaceResult(surfaced), self.ctx);
+            let decided =
+                decide_command(&view, RunCommand::SurfaceResult(surfaced), self.ctx.clone());
             let appended = match decided {
                 Err(_) => AppendResult::RunEnded,
                 Ok(batch) => {

@@ -180,7 +180,8 @@ impl Simulation {
             }
             CreateRunsOutcome::Existing(_)
             | CreateRunsOutcome::KeyReused
-            | CreateRunsOutcome::LaneFull(_) => {}
+            | CreateRunsOutcome::LaneFull(_)
+            | CreateRunsOutcome::OverCap(_) => {}
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use longhaul_engine::agent::AgentRegistry;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::counters::EngineCounters;
 use longhaul_engine::services::{EngineServices, NoContextProviders};
+use longhaul_engine::spend_caps::SpendCaps;
 use longhaul_engine::tool_registry::ToolRegistry;
 use longhaul_store::{OpenMode, StoreOptions};
 
@@ -113,6 +114,7 @@ pub(crate) fn open_without_project(
         context_providers: registered.context_providers_with_fallback(Arc::new(NoContextProviders)),
         redact: Arc::new(ProjectRedactor(build_redactor(&config))),
         counters,
+        caps: SpendCaps::new(config.spend_caps()).map_err(AssembleError::Setting)?,
         ..EngineServices::from_single_store(Arc::clone(&store), Arc::clone(&clock), models, tools)
     };
     let agents = registered.extend_agent_registry(AgentRegistry::default());

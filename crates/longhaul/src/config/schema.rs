@@ -151,8 +151,8 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key(TRUST_FOLDERS_KEY, SettingValueKind::TextList).with_default("[]"),
     // Outbound webhooks.
     key("webhooks", SettingValueKind::Unsupported("outbound webhooks")),
-    // Caps in addition to the budget of each run.
-    key("caps", SettingValueKind::Unsupported("caps over time, people, agents and models")),
+    // Caps per day, week or month, in addition to the budget of each run.
+    key("caps", SettingValueKind::SpendCaps),
     // Hosts that tools and perception may reach in addition to public hosts at ports 80 and 443,
     // such as 127.0.0.1:8080.
     key("outbound.allow", SettingValueKind::TextList).with_default("[]"),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::retry::RetryPolicy;
+use longhaul_core::policy::spend_cap::SpendCap;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::RunPolicyDefaults;
@@ -16,6 +17,7 @@ use serde_json::{Map, Value as Json};
 use crate::config::env::Env;
 use crate::config::price_overrides;
 use crate::config::schema::SECRETS_KEY;
+use crate::config::spend_caps::parse_spend_caps;
 use crate::config::value::{Setting, SettingValue};
 
 /// Environment variable that enables the crash probe tools, which tests use.
@@ -152,6 +154,14 @@ impl Config {
             hosts: self.text_list("server.hosts"),
             rate: rate.and_then(NonZeroU32::new),
             open_loopback: self.boolean("server.open_loopback"),
+        }
+    }
+
+    /// Returns the spend caps, which were checked when the settings were loaded.
+    pub fn spend_caps(&self) -> Vec<SpendCap> {
+        match self.settings.get("caps").map(|setting| &setting.value) {
+            Some(SettingValue::Any(caps)) => parse_spend_caps(caps).unwrap_or_default(),
+            Some(_) | None => Vec::new(),
         }
     }
 

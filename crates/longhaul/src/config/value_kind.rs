@@ -7,6 +7,7 @@ use longhaul_core::suggest;
 use longhaul_core::time::Millis;
 
 use crate::config::price_overrides::exact_micro_usd;
+use crate::config::spend_caps::parse_spend_caps;
 use crate::config::value::{SecretText, SettingValue, redact_password};
 use crate::duration::{self, DURATION_EXAMPLES};
 use crate::spanned::{Node, NodeValue, Position, toml};
@@ -55,6 +56,8 @@ pub enum SettingValueKind {
     Choice(&'static [&'static str]),
     /// A value of any type.
     Any,
+    /// A list of spend caps.
+    SpendCaps,
     /// A setting that this build does not support, so every value is an error. The text names the
     /// feature.
     Unsupported(&'static str),
@@ -88,6 +91,7 @@ impl SettingValueKind {
             Self::HeaderValue => "text on one line, such as \"context-1m-2025-08-07\"",
             Self::Choice(choices) => return format!("one of `{}`", choices.join("`, `")),
             Self::Any => "a value",
+            Self::SpendCaps => "a list of caps, such as [{ window = \"day\", usd = 50.0 }]",
             Self::Unsupported(_) => "nothing",
         };
         description.to_owned()
@@ -135,7 +139,7 @@ impl SettingValueKind {
             let parts = input.split(',').map(str::trim);
             let parts = parts.filter(|part| !part.is_empty());
             self.parse_node(&node(NodeValue::List(parts.map(text).collect())))
-        } else if is_number || matches!(self, Self::Boolean | Self::Any) {
+        } else if is_number || matches!(self, Self::Boolean | Self::Any | Self::SpendCaps) {
             self.parse_node(&toml::parse_toml_value(input).unwrap_or_else(|_| text(input)))
         } else {
             self.parse_node(&text(input))
@@ -183,6 +187,11 @@ impl SettingValueKind {
             Self::Duration => parse_duration(node, 1),
             Self::MinDuration(min) => parse_duration(node, min),
             Self::Any => Some(SettingValue::Any(node.to_json())),
+            Self::SpendCaps => {
+                let caps = node.to_json();
+                parse_spend_caps(&caps)?;
+                Some(SettingValue::Any(caps))
+            }
             Self::Unsupported(what) => {
                 return Err(format!(
                     "the setting has no effect, because {what} are not supported by this build yet: remove it"

@@ -257,7 +257,7 @@ impl ServedInbox {
                 full_lanes.insert(lane);
                 return SubmissionOutcome::Postponed(message);
             }
-            EngineError::Store(_) | EngineError::Contention(_) => {
+            EngineError::Store(_) | EngineError::Contention(_) | EngineError::OverCap { .. } => {
                 return SubmissionOutcome::Postponed(message);
             }
             EngineError::AgentNotFound { .. } => {

@@ -12,6 +12,7 @@ use longhaul_core::id::{
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
 use longhaul_core::policy::gate::GateRow;
+use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
@@ -338,6 +339,14 @@ impl RecordStore for FailingStore {
 
     async fn budget_account(&self, root: RunId) -> Result<Option<BudgetAccount>, StoreError> {
         self.inner.budget_account(root).await
+    }
+
+    async fn spend_rows(&self) -> Result<Vec<SpendRow>, StoreError> {
+        self.inner.spend_rows().await
+    }
+
+    async fn set_cap_limit(&self, change: CapLimitChange) -> Result<(), StoreError> {
+        self.inner.set_cap_limit(change).await
     }
 
     async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError> {

@@ -99,6 +99,7 @@ fn idle_run_can_wake(test_run: &TestRun) {
         | WaitReason::Message(_) => armed,
         // The store sets the timer that starts a run.
         WaitReason::StartAt(_) | WaitReason::Batch => true,
+        WaitReason::Cap(_) => !test_run.rows.timers.is_empty(),
         WaitReason::Child(_)
         | WaitReason::SandboxSlot
         | WaitReason::Budget(_)

@@ -63,6 +63,7 @@ impl StoreFixture {
             steers: Vec::new(),
             lane_depth_max: LANE_DEPTH_MAX,
             lane_entry: LaneEntryPolicy::default(),
+            caps: Vec::new(),
         }
     }
 

@@ -174,6 +174,7 @@ async fn busy(fixture: &StoreFixture, entry: LaneEntryPolicy) -> (Option<RunId>,
         other @ (CreateRunsOutcome::Created(_)
         | CreateRunsOutcome::Existing(_)
         | CreateRunsOutcome::KeyReused
-        | CreateRunsOutcome::LaneFull(_)) => panic!("the lane is not busy: {other:?}"),
+        | CreateRunsOutcome::LaneFull(_)
+        | CreateRunsOutcome::OverCap(_)) => panic!("the lane is not busy: {other:?}"),
     }
 }

@@ -214,7 +214,8 @@ pub async fn concurrent_requests_with_one_key_open_once(fixture: StoreFixture) {
             CreateRunsOutcome::Created(runs) | CreateRunsOutcome::Existing(runs) => runs.clone(),
             CreateRunsOutcome::KeyReused
             | CreateRunsOutcome::LaneFull(_)
-            | CreateRunsOutcome::LaneBusy(_) => panic!("{outcome:?}"),
+            | CreateRunsOutcome::LaneBusy(_)
+            | CreateRunsOutcome::OverCap(_) => panic!("{outcome:?}"),
         });
         let named: Vec<Vec<RunId>> = named.collect();
         assert!(named.iter().all(|runs| *runs == named[0]), "{named:?}");

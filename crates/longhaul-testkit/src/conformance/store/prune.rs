@@ -167,7 +167,8 @@ pub async fn expired_keys_and_empty_lanes_are_pruned(fixture: StoreFixture) {
             CreateRunsOutcome::Created(runs) | CreateRunsOutcome::Existing(runs) => runs[0],
             CreateRunsOutcome::KeyReused
             | CreateRunsOutcome::LaneFull(_)
-            | CreateRunsOutcome::LaneBusy(_) => panic!("{outcome:?}"),
+            | CreateRunsOutcome::LaneBusy(_)
+            | CreateRunsOutcome::OverCap(_) => panic!("{outcome:?}"),
         }
     };
     let short = open("short", Millis(10)).await;

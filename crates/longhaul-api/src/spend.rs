@@ -1,0 +1,172 @@
+//! Spend caps in responses, and the body of a request that raises one.
+
+use std::fmt;
+
+use longhaul_core::policy::spend_cap::CapUnit;
+use longhaul_core::time::Timestamp;
+use longhaul_core::usage::MicroUsd;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::run::micro_usd_to_usd;
+
+/// Maximum limit of a cap in dollars.
+const USD_MAX: f64 = 1e9;
+
+/// Maximum limit of a cap in tokens or runs: 2^50.
+const COUNT_MAX: u64 = 1 << 50;
+
+/// A spend cap, with what it has counted in its current window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = SpendCap)]
+pub struct SpendCapView {
+    /// Id of the cap, such as `day-usd-key`.
+    pub id: String,
+    /// Length of the window: `day`, `week` or `month`.
+    pub window: String,
+    /// Time zone in which windows begin.
+    pub tz: String,
+    /// Whose usage is counted together: `all`, `key`, `actor`, `agent` or `model`.
+    pub per: String,
+    /// Pattern of the subjects that the cap applies to.
+    #[serde(rename = "match", default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// What is counted: `usd`, `tokens` or `runs`.
+    pub unit: String,
+    /// Limit of the configuration per subject.
+    #[schema(value_type = f64)]
+    pub limit: CapAmount,
+    /// What happens at the cap: `wait` or `refuse`.
+    pub at_cap: String,
+    /// Time at which the next window begins.
+    #[schema(value_type = String, format = DateTime)]
+    pub resets_at: Timestamp,
+    /// What the cap has counted, those with waiting runs and with the highest usage first.
+    pub counts: Vec<SpendCountView>,
+}
+
+/// What a spend cap has counted for one subject in its current window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = SpendCount)]
+pub struct SpendCountView {
+    /// API key, actor, agent or model whose usage is counted. Empty if all usage is counted
+    /// together.
+    pub subject: String,
+    /// Limit that applies, which somebody may have raised.
+    #[schema(value_type = f64)]
+    pub limit: CapAmount,
+    /// Amount that was used, or that counts as used because the real usage is unknown.
+    #[schema(value_type = f64)]
+    pub used: CapAmount,
+    /// Amount held (reserved) for model calls in progress.
+    #[schema(value_type = f64)]
+    pub held: CapAmount,
+    /// Amount that is left.
+    #[schema(value_type = f64)]
+    pub left: CapAmount,
+    /// Number of runs that wait at the cap.
+    pub waiting: u64,
+}
+
+/// Amount of a spend cap: dollars, or a number of tokens or runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum CapAmount {
+    /// Number of tokens or runs.
+    Count(u64),
+    /// Amount in US dollars.
+    Usd(f64),
+}
+
+impl CapAmount {
+    /// Creates an amount from the number that a store counts. Money is counted in micro-dollars.
+    pub fn new(unit: CapUnit, amount: u64) -> Self {
+        match unit {
+            CapUnit::Usd => Self::Usd(micro_usd_to_usd(MicroUsd(amount))),
+            CapUnit::Tokens | CapUnit::Runs => Self::Count(amount),
+        }
+    }
+}
+
+impl fmt::Display for CapAmount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usd(dollars) => write!(f, "${dollars:.2}"),
+            Self::Count(count) => write!(f, "{count}"),
+        }
+    }
+}
+
+/// Body of a request that raises a spend cap until its current window ends. Exactly one limit is
+/// given, in the unit of the cap.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RaiseCapBody {
+    /// New limit in US dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(exclusive_minimum = 0, maximum = 1_000_000_000)]
+    pub usd: Option<f64>,
+    /// New limit in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_125_899_906_842_624_u64)]
+    pub tokens: Option<u64>,
+    /// New limit in runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_125_899_906_842_624_u64)]
+    pub runs: Option<u64>,
+    /// API key, actor, agent or model whose limit is raised. Required unless the cap counts all
+    /// runs together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
+    pub subject: Option<String>,
+}
+
+impl RaiseCapBody {
+    /// Returns the new limit as a store counts it. The error says what is wrong.
+    pub fn limit(&self, unit: CapUnit) -> Result<u64, String> {
+        let limit = match (unit, self.usd, self.tokens, self.runs) {
+            (CapUnit::Usd, Some(dollars), None, None) => {
+                let is_valid = dollars > 0.0 && dollars <= USD_MAX;
+                is_valid.then(|| (dollars * 1e6).round() as u64)
+            }
+            (CapUnit::Tokens, None, Some(count), None)
+            | (CapUnit::Runs, None, None, Some(count)) => {
+                Some(count).filter(|count| (1..=COUNT_MAX).contains(count))
+            }
+            (CapUnit::Usd | CapUnit::Tokens | CapUnit::Runs, ..) => {
+                return Err(format!("give the new limit in {}, and no other one", unit.as_str()));
+            }
+        };
+        limit.ok_or_else(|| format!("the new limit in {} must be above 0", unit.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_raise_needs_one_limit_in_the_unit_of_the_cap() {
+        let body = |usd, tokens, runs| RaiseCapBody { usd, tokens, runs, subject: None };
+        for (unit, raise, limit) in [
+            (CapUnit::Usd, body(Some(0.5), None, None), Ok(500_000)),
+            (CapUnit::Tokens, body(None, Some(7), None), Ok(7)),
+            (CapUnit::Runs, body(None, None, Some(7)), Ok(7)),
+            (CapUnit::Usd, body(Some(0.0), None, None), Err("above 0")),
+            (CapUnit::Usd, body(Some(-1.0), None, None), Err("above 0")),
+            (CapUnit::Usd, body(Some(f64::NAN), None, None), Err("above 0")),
+            (CapUnit::Usd, body(Some(f64::INFINITY), None, None), Err("above 0")),
+            (CapUnit::Runs, body(None, None, Some(0)), Err("above 0")),
+            (CapUnit::Tokens, body(None, Some(u64::MAX), None), Err("above 0")),
+            (CapUnit::Usd, body(None, Some(7), None), Err("in usd")),
+            (CapUnit::Usd, body(Some(1.0), Some(7), None), Err("no other")),
+            (CapUnit::Tokens, RaiseCapBody::default(), Err("in tokens")),
+        ] {
+            match (raise.limit(unit), limit) {
+                (Ok(found), limit) => assert_eq!(Ok(found), limit, "{raise:?}"),
+                (Err(why), Err(part)) => assert!(why.contains(part), "{raise:?}: {why}"),
+                (Err(why), Ok(limit)) => panic!("{raise:?}: {why} instead of {limit}"),
+            }
+        }
+    }
+}

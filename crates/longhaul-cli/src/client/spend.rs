@@ -1,0 +1,27 @@
+//! Client methods for spend caps.
+
+use longhaul_api::spend::{RaiseCapBody, SpendCapView};
+
+use crate::client::RunClient;
+
+impl RunClient {
+    /// Returns the spend caps, each with what it has counted in its current window.
+    pub(crate) async fn spend(&self) -> anyhow::Result<Vec<SpendCapView>> {
+        match self {
+            Self::Local(longhaul) => Ok(longhaul.spend().await?),
+            Self::Remote(client) => Ok(client.spend().await?),
+        }
+    }
+
+    /// Raises a spend cap until its current window ends.
+    pub(crate) async fn raise_cap(
+        &self,
+        id: &str,
+        raise: &RaiseCapBody,
+    ) -> anyhow::Result<SpendCapView> {
+        match self {
+            Self::Local(longhaul) => Ok(longhaul.raise_cap(id, raise).await?),
+            Self::Remote(client) => Ok(client.raise_cap(id, raise).await?),
+        }
+    }
+}

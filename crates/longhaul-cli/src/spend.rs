@@ -1,0 +1,152 @@
+//! `longhaul spend`: shows what spend caps have counted, and raises a cap until its window ends.
+
+use clap::{Args, Subcommand};
+use longhaul_api::spend::{RaiseCapBody, SpendCapView, SpendCountView};
+
+use crate::client::connect::{
+    connect_or_create_store, find_named_or_local_server, try_connect_run_client,
+};
+use crate::table::{self, TableCell};
+use crate::{environment, output, runtime};
+
+const EXAMPLES: &str = "Examples:
+  longhaul spend                                     what each cap has counted
+  longhaul spend raise day-usd-all --usd 80          until the current window ends
+  longhaul spend raise day-usd-key --for key:ops --usd 80
+
+Caps are set in longhaul.toml:
+  [[caps]]
+  window = \"day\"        # day, week or month
+  usd = 50.0            # or tokens, or runs
+  per = \"key\"           # all, key, actor, agent or model";
+
+/// Arguments of `longhaul spend`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct SpendCommand {
+    #[command(subcommand)]
+    command: Option<SpendSubcommand>,
+    #[command(flatten)]
+    list: ListSpendCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum SpendSubcommand {
+    /// Shows what each cap has counted in its current window
+    #[command(after_help = EXAMPLES)]
+    Ls(ListSpendCommand),
+    /// Raises a cap until its current window ends; runs that wait at it go on
+    #[command(after_help = EXAMPLES)]
+    Raise(RaiseCapCommand),
+}
+
+#[derive(Debug, Args)]
+struct ListSpendCommand {
+    /// Print the caps as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct RaiseCapCommand {
+    /// Id of the cap, as `longhaul spend` shows it
+    cap: String,
+    /// Key, actor, agent or model whose limit is raised
+    #[arg(long = "for", value_name = "NAME")]
+    subject: Option<String>,
+    /// New limit in dollars
+    #[arg(long, value_name = "DOLLARS")]
+    usd: Option<f64>,
+    /// New limit in tokens
+    #[arg(long, value_name = "COUNT")]
+    tokens: Option<u64>,
+    /// New limit in runs
+    #[arg(long, value_name = "COUNT")]
+    runs: Option<u64>,
+    /// Print the cap as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl SpendCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        match &self.command {
+            None => self.list.run(),
+            Some(SpendSubcommand::Ls(list)) => list.run(),
+            Some(SpendSubcommand::Raise(raise)) => raise.run(),
+        }
+    }
+}
+
+impl ListSpendCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let caps = match try_connect_run_client()? {
+            Some(client) => Some(runtime::build_current_thread()?.block_on(client.spend())?),
+            None => None,
+        };
+        let has_store = caps.is_some();
+        let caps = caps.unwrap_or_default();
+        if self.json {
+            return output::print_json_list(&caps);
+        }
+        if !caps.is_empty() {
+            return print_caps(&caps);
+        }
+        let has_caps = || {
+            let env = environment::current_process_env()?;
+            anyhow::Ok(!environment::load_config_quietly(&env)?.spend_caps().is_empty())
+        };
+        output::eprint_line(match has_store || !has_caps()? {
+            true => "No caps are set.   Set one: [[caps]] in longhaul.toml",
+            false => "Nothing was counted yet.   Submit a task: longhaul submit AGENT TEXT",
+        });
+        Ok(())
+    }
+}
+
+impl RaiseCapCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let Self { usd, tokens, runs, subject, .. } = self;
+        let raise =
+            RaiseCapBody { usd: *usd, tokens: *tokens, runs: *runs, subject: subject.clone() };
+        let client = connect_or_create_store(find_named_or_local_server()?)?;
+        let cap = runtime::build_current_thread()?.block_on(client.raise_cap(&self.cap, &raise))?;
+        match self.json {
+            true => output::print_json(&cap),
+            false => print_caps(std::slice::from_ref(&cap)),
+        }
+    }
+}
+
+fn print_caps(caps: &[SpendCapView]) -> anyhow::Result<()> {
+    let titles = ["CAP", "FOR", "USED", "HELD", "LEFT", "LIMIT", "WAITING", "RESETS"];
+    table::print_table(&titles, caps.iter().flat_map(cap_rows))
+}
+
+fn cap_rows(cap: &SpendCapView) -> Vec<Vec<TableCell>> {
+    // A cap that has not counted anything yet.
+    if cap.counts.is_empty() {
+        let cells = [&cap.id, "-", "-", "-", "-"].map(TableCell::new).into_iter();
+        let limit = [cap.limit.to_string(), "0".to_owned(), cap.resets_at.to_string()];
+        return vec![cells.chain(limit.map(TableCell::new)).collect()];
+    }
+    cap.counts.iter().map(|count| count_row(cap, count)).collect()
+}
+
+fn count_row(cap: &SpendCapView, count: &SpendCountView) -> Vec<TableCell> {
+    let subject = match (cap.per.as_str(), count.subject.as_str()) {
+        ("all", _) => "all",
+        (_, "") => "-",
+        (_, subject) => subject,
+    };
+    vec![
+        TableCell::new(&cap.id),
+        TableCell::new(subject),
+        TableCell::new(count.used.to_string()),
+        TableCell::new(count.held.to_string()),
+        TableCell::new(count.left.to_string()),
+        TableCell::new(count.limit.to_string()),
+        TableCell::new(count.waiting.to_string()),
+        TableCell::new(cap.resets_at.to_string()),
+    ]
+}

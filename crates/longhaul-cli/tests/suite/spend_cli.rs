@@ -1,0 +1,54 @@
+//! `longhaul spend` and `[[caps]]` with the real binary.
+
+use super::project::{Project, has_status};
+
+#[test]
+fn a_run_waits_at_a_cap_until_it_is_raised() {
+    let project = Project::new();
+    let none = project.run(&["spend"], 0);
+    assert!(none.err.contains("No caps are set"), "{none:?}");
+    project.write("longhaul.toml", "[[caps]]\nwindow = \"month\"\nruns = 1\n");
+    project.run(&["spend"], 0);
+    assert!(!project.path().join(".longhaul").exists(), "a reading command creates no store");
+    let _worker = project.start_worker();
+    let first = project.submit("plain", "one");
+    project.wait_until(&first, has_status("completed"));
+    let second = project.submit("plain", "two");
+    let waiting = project.wait_until(&second, has_status("waiting"));
+    assert_eq!(waiting["reason"], "cap");
+    let why = project.run(&["why", &second], 0).out;
+    assert!(why.contains("The cap `month-runs-all`") && why.contains("longhaul spend"), "{why}");
+    let shown = project.run(&["spend"], 0).out;
+    let row: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().take(7).collect();
+    assert_eq!(row, ["month-runs-all", "all", "1", "0", "0", "1", "1"], "{shown}");
+    for (args, part) in [
+        (&["spend", "raise", "month-runs-all"][..], "in runs"),
+        (&["spend", "raise", "month-runs-all", "--runs", "1"], "already"),
+        (&["spend", "raise", "month-runs-all", "--runs", "0"], "above 0"),
+        (&["spend", "raise", "month-runs-all", "--usd", "NaN"], "in runs"),
+        (&["spend", "raise", "month-usd-all", "--usd", "5"], "no cap named `month-usd-all`"),
+    ] {
+        let refused = project.run(args, 2);
+        assert!(
+            refused.err.contains(part) && refused.err.contains("longhaul spend"),
+            "{refused:?}"
+        );
+    }
+    project.run(&["spend", "raise", "month-runs-all", "--runs", "2"], 0);
+    project.wait_until(&second, has_status("completed"));
+    let caps = project.json(&["spend", "--json"]);
+    assert_eq!(caps["data"][0]["counts"][0]["used"], 2);
+}
+
+#[test]
+fn a_cap_refuses_a_task_and_an_invalid_one_is_reported() {
+    let project = Project::new();
+    project.write("longhaul.toml", "[[caps]]\nwindow = \"month\"\nruns = 1\nat_cap = \"refuse\"\n");
+    project.submit("plain", "one");
+    let refused = project.run(&["submit", "plain", "two"], 5);
+    assert!(refused.err.contains("the cap `month-runs-all` is reached"), "{refused:?}");
+    assert!(refused.err.contains("longhaul spend"), "{refused:?}");
+    project.write("longhaul.toml", "[[caps]]\nwindow = \"month\"\nusd = -1.0\n");
+    let invalid = project.run(&["spend"], 2);
+    assert!(invalid.err.contains("cap 1: `usd` must be dollars above 0"), "{invalid:?}");
+}

@@ -1,0 +1,286 @@
+//! Spend caps: limits on money, tokens or runs per day, week or month, over all runs or per API key,
+//! actor, agent or model.
+//!
+//! A spend cap applies in addition to the budgets of runs. This module only describes the caps and
+//! their counts. The store counts, and the engine computes the windows.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::TimerId;
+use crate::raw::Hash;
+use crate::text_macros::string_enum;
+use crate::time::{Millis, Timestamp};
+use crate::usage::BudgetAmount;
+
+string_enum! {
+    /// Length of the window in which a spend cap counts.
+    pub enum CapWindow {
+        /// From midnight to midnight.
+        Day = "day",
+        /// From Monday to Monday.
+        Week = "week",
+        /// From the first day of a month to that of the next one.
+        Month = "month",
+    }
+}
+
+string_enum! {
+    /// Whose usage a spend cap counts together.
+    pub enum CapScope {
+        /// All runs together.
+        All = "all",
+        /// The runs of each principal that submits tasks, such as an API key.
+        Key = "key",
+        /// The runs of each actor.
+        Actor = "actor",
+        /// The runs of each agent.
+        Agent = "agent",
+        /// The calls of each model.
+        Model = "model",
+    }
+}
+
+string_enum! {
+    /// What a spend cap counts.
+    pub enum CapUnit {
+        /// Money. Amounts are in millionths of a US dollar.
+        Usd = "usd",
+        /// Input and output tokens.
+        Tokens = "tokens",
+        /// Root runs.
+        Runs = "runs",
+    }
+}
+
+impl CapUnit {
+    /// Returns the part of an amount that a cap with this unit counts. A cap on runs counts none.
+    pub const fn part_of(self, amount: BudgetAmount) -> u64 {
+        match self {
+            Self::Usd => amount.micro_usd.0,
+            Self::Tokens => amount.tokens,
+            Self::Runs => 0,
+        }
+    }
+}
+
+string_enum! {
+    /// What happens at a spend cap.
+    pub enum AtCap {
+        /// Runs wait until the window ends or the cap is raised.
+        Wait = "wait",
+        /// New tasks are refused. Runs that have started wait.
+        Refuse = "refuse",
+    }
+}
+
+/// A spend cap of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpendCap {
+    /// Length of the window.
+    pub window: CapWindow,
+    /// IANA name of the time zone in which windows begin.
+    pub tz: String,
+    /// Whose usage is counted together.
+    pub per: CapScope,
+    /// Pattern with `*` of the subjects that the cap applies to. `None` means all subjects.
+    pub pattern: Option<String>,
+    /// What is counted.
+    pub unit: CapUnit,
+    /// Maximum amount per window and subject.
+    pub limit: u64,
+    /// What happens when the limit is reached.
+    pub at_cap: AtCap,
+}
+
+impl SpendCap {
+    /// Returns the id of the cap, such as `day-usd-key`. It names what is counted and not the limit,
+    /// so that a cap with another limit keeps its count.
+    pub fn id(&self) -> String {
+        let Self { window, unit, per, .. } = self;
+        let name = format!("{}-{}-{}", window.as_str(), unit.as_str(), per.as_str());
+        if self.pattern.is_none() && self.tz == "UTC" {
+            return name;
+        }
+        let details = format!("{}\n{}", self.tz, self.pattern.as_deref().unwrap_or_default());
+        let digest = Hash::digest(details.as_bytes()).to_string();
+        format!("{name}-{}", digest.get(..6).unwrap_or(&digest))
+    }
+}
+
+/// Window of a spend cap: the times from `start` to before `end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CapPeriod {
+    /// Time at which the window begins.
+    pub start: Timestamp,
+    /// Time at which the next window begins.
+    pub end: Timestamp,
+}
+
+/// A spend cap with its current window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CurrentCap {
+    /// Spend cap of the configuration.
+    pub cap: SpendCap,
+    /// Current window of the cap.
+    pub period: CapPeriod,
+}
+
+/// Key of a count: a cap, a subject and the start of a window.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CapKey {
+    /// Id of the spend cap.
+    pub cap: String,
+    /// Whose usage is counted: an API key, an actor, an agent or a model. Empty if all usage is
+    /// counted together.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub subject: String,
+    /// Time at which the window begins.
+    pub window_start: Timestamp,
+}
+
+/// Amount that is held (reserved) within a spend cap before a model request is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapHold {
+    /// Count in which the amount is held, also if its window has ended since.
+    #[serde(flatten)]
+    pub key: CapKey,
+    /// What the cap counts.
+    pub unit: CapUnit,
+    /// Amount that is held.
+    pub amount: u64,
+}
+
+impl CapHold {
+    /// Returns the settlement of the hold, given what the request has spent and lost. A run counts
+    /// whatever happens to its request.
+    pub fn settlement(&self, spent: BudgetAmount, lost: BudgetAmount) -> CapSettlement {
+        let spent = match self.unit {
+            CapUnit::Runs => self.amount,
+            CapUnit::Usd | CapUnit::Tokens => self.unit.part_of(spent),
+        };
+        let (held, lost) = (self.amount, self.unit.part_of(lost));
+        CapSettlement { key: self.key.clone(), held, spent, lost }
+    }
+}
+
+/// Request to count an amount within a spend cap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CapReservation {
+    /// Amount to be counted.
+    pub hold: CapHold,
+    /// Time at which the window ends.
+    pub window_end: Timestamp,
+    /// Limit of the configuration. The limit of the count is higher if somebody has raised it.
+    pub limit: u64,
+}
+
+/// Settlement of an amount held within a spend cap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CapSettlement {
+    /// Count in which the amount was held.
+    pub key: CapKey,
+    /// Amount that was held.
+    pub held: u64,
+    /// Amount that the request used.
+    pub spent: u64,
+    /// Amount that is counted as used because the real usage is unknown.
+    pub lost: u64,
+}
+
+/// Refusal of an amount that does not fit within a spend cap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CapRefusal {
+    /// Count that the amount does not fit in.
+    pub key: CapKey,
+    /// Time at which the window ends.
+    pub window_end: Timestamp,
+    /// Limit of the count.
+    pub limit: u64,
+    /// Amount that is left of the limit.
+    pub left: u64,
+}
+
+/// Row of a run that waits at a spend cap. If its amount fits within the cap, its timer is due at
+/// once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CapWaitRow {
+    /// Count that the amount does not fit in.
+    pub key: CapKey,
+    /// Amount that the run needs for its next model request.
+    pub amount: u64,
+    /// Timer that wakes the run after the end of the window.
+    pub timer: TimerId,
+}
+
+/// New limit of a spend cap in one window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CapLimitChange {
+    /// Id of the spend cap.
+    pub cap: String,
+    /// Subject whose limit somebody raises. `None` means that the limit of the configuration has
+    /// changed, for all subjects.
+    pub subject: Option<String>,
+    /// Window in which the limit applies.
+    pub period: CapPeriod,
+    /// New limit.
+    pub limit: u64,
+}
+
+/// Count of a spend cap for one subject in one window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpendRow {
+    /// Key of the count.
+    pub key: CapKey,
+    /// Time at which the window ends.
+    pub window_end: Timestamp,
+    /// Limit of the configuration when the count last changed.
+    pub limit: u64,
+    /// Limit that somebody has set for this subject and window.
+    pub raised_limit: Option<u64>,
+    /// Amount that was used.
+    pub spent: u64,
+    /// Amount that is counted as used because the real usage is unknown.
+    pub lost: u64,
+    /// Amount held (reserved) for requests in progress.
+    pub held: u64,
+    /// Number of runs that wait at the cap. Set only in lists.
+    pub waiting: u64,
+}
+
+impl SpendRow {
+    /// Creates a count of zero.
+    pub const fn new(key: CapKey, window_end: Timestamp, limit: u64) -> Self {
+        Self { key, window_end, limit, raised_limit: None, spent: 0, lost: 0, held: 0, waiting: 0 }
+    }
+
+    /// Returns the limit: that of the configuration, or a higher one that somebody has set.
+    pub fn effective_limit(&self) -> u64 {
+        self.limit.max(self.raised_limit.unwrap_or_default())
+    }
+
+    /// Returns the amount that is left of the limit.
+    pub fn left(&self) -> u64 {
+        let used = self.spent.saturating_add(self.lost).saturating_add(self.held);
+        self.effective_limit().saturating_sub(used)
+    }
+
+    /// Returns the refusal of an amount that does not fit.
+    pub fn refusal(&self) -> CapRefusal {
+        CapRefusal {
+            key: self.key.clone(),
+            window_end: self.window_end,
+            limit: self.effective_limit(),
+            left: self.left(),
+        }
+    }
+}
+
+/// Maximum number of runs that a store wakes at once when an amount becomes available.
+pub const CAP_WAKES_MAX: usize = 64;
+
+/// Maximum number of counts that a store lists.
+pub const SPEND_ROWS_MAX: usize = 1_000;
+
+/// Minimum time for which a count is kept after its window, so that a clock that is set back finds
+/// the count again.
+pub const SPEND_TTL: Millis = Millis::from_secs(31 * 24 * 60 * 60);

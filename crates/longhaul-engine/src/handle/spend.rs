@@ -1,0 +1,136 @@
+//! Spend caps: what they have counted, and raising a limit for one window.
+
+use longhaul_api::spend::{CapAmount, RaiseCapBody, SpendCapView, SpendCountView};
+use longhaul_core::policy::spend_cap::{
+    CapKey, CapLimitChange, CapRefusal, CapScope, CurrentCap, SpendRow,
+};
+use longhaul_core::port::store::CreateRunsRequest;
+use longhaul_core::suggest::closest_match;
+use longhaul_run::spend_caps::reservations_for_task;
+
+use crate::error::Error;
+use crate::handle::Longhaul;
+
+impl Longhaul {
+    /// Returns the spend caps of the configuration, each with what it has counted in its current
+    /// window.
+    pub async fn spend(&self) -> Result<Vec<SpendCapView>, Error> {
+        let rows = self.services.records.spend_rows().await?;
+        let caps = self.services.caps.at(self.store_time().await?);
+        Ok(caps.iter().map(|current| cap_view(current, &rows)).collect())
+    }
+
+    /// Raises the limit of a spend cap for one subject, until the current window ends. Runs that
+    /// wait at the cap go on if it covers their next call.
+    pub async fn raise_cap(&self, id: &str, raise: &RaiseCapBody) -> Result<SpendCapView, Error> {
+        let caps = self.services.caps.at(self.store_time().await?);
+        let ids: Vec<String> = caps.iter().map(|current| current.cap.id()).collect();
+        let Some(current) = caps.iter().find(|current| current.cap.id() == id) else {
+            let suggestion = closest_match(id, ids.iter().map(String::as_str));
+            return Err(Error::CapNotFound {
+                id: id.to_owned(),
+                suggestion: suggestion.map(str::to_owned),
+            });
+        };
+        let limit = raise.limit(current.cap.unit).map_err(Error::InvalidRaise)?;
+        let subject = raise_subject(current, raise.subject.as_deref())?;
+        let key = CapKey { cap: id.to_owned(), subject, window_start: current.period.start };
+        let rows = self.services.records.spend_rows().await?;
+        let row = rows.into_iter().find(|row| row.key == key);
+        let row = row.unwrap_or_else(|| new_count(current, key));
+        let before = row.effective_limit().max(current.cap.limit);
+        if limit <= before {
+            let before = CapAmount::new(current.cap.unit, before);
+            let why = format!("the limit is {before} already: give a higher one");
+            return Err(Error::InvalidRaise(why));
+        }
+        let change = CapLimitChange {
+            cap: row.key.cap,
+            subject: Some(row.key.subject),
+            period: current.period,
+            limit,
+        };
+        self.services.records.set_cap_limit(change).await?;
+        let rows = self.services.records.spend_rows().await?;
+        Ok(cap_view(current, &rows))
+    }
+
+    /// Adds to the runs of a request the spend caps that refuse them if they are reached.
+    pub(super) async fn with_refusing_caps(
+        &self,
+        mut request: CreateRunsRequest,
+    ) -> Result<CreateRunsRequest, Error> {
+        if !self.services.caps.is_empty() {
+            let caps = self.services.caps.at(self.store_time().await?);
+            for run in &mut request.runs {
+                run.caps = reservations_for_task(&caps, &run.task);
+            }
+        }
+        Ok(request)
+    }
+
+    /// Returns the error for a task that a spend cap refuses.
+    pub(super) fn over_cap_error(&self, refusal: CapRefusal) -> Error {
+        let CapRefusal { key, window_end, .. } = refusal;
+        let retry_after = window_end.duration_since(self.services.clock.now());
+        Error::OverCap { cap: key.cap, subject: key.subject, until: window_end, retry_after }
+    }
+}
+
+/// Returns the subject whose limit is raised.
+fn raise_subject(current: &CurrentCap, subject: Option<&str>) -> Result<String, Error> {
+    let per = current.cap.per;
+    match (per, subject) {
+        (CapScope::All, None) => Ok(String::new()),
+        (CapScope::All, Some(_)) => {
+            Err(Error::InvalidRaise("the cap counts all runs together: name no subject".to_owned()))
+        }
+        (CapScope::Key | CapScope::Actor | CapScope::Agent | CapScope::Model, Some(subject)) => {
+            Ok(subject.to_owned())
+        }
+        (CapScope::Key | CapScope::Actor | CapScope::Agent | CapScope::Model, None) => {
+            let per = per.as_str();
+            Err(Error::InvalidRaise(format!("the cap counts per {per}: name the {per} to raise")))
+        }
+    }
+}
+
+const fn new_count(current: &CurrentCap, key: CapKey) -> SpendRow {
+    SpendRow::new(key, current.period.end, current.cap.limit)
+}
+
+/// Returns the view of a cap. A cap over all runs always has a count.
+fn cap_view(current: &CurrentCap, rows: &[SpendRow]) -> SpendCapView {
+    let CurrentCap { cap, period } = current;
+    let id = cap.id();
+    let key = CapKey { cap: id.clone(), subject: String::new(), window_start: period.start };
+    let mut counts: Vec<SpendRow> = rows
+        .iter()
+        .filter(|row| row.key.cap == id && row.key.window_start == period.start)
+        .map(|row| SpendRow { limit: cap.limit, ..row.clone() })
+        .collect();
+    if counts.is_empty() && cap.per == CapScope::All {
+        counts.push(new_count(current, key));
+    }
+    let amount = |amount| CapAmount::new(cap.unit, amount);
+    let counts = counts.iter().map(|row| SpendCountView {
+        subject: row.key.subject.clone(),
+        limit: amount(row.effective_limit()),
+        used: amount(row.spent.saturating_add(row.lost)),
+        held: amount(row.held),
+        left: amount(row.left()),
+        waiting: row.waiting,
+    });
+    SpendCapView {
+        counts: counts.collect(),
+        id,
+        window: cap.window.as_str().to_owned(),
+        tz: cap.tz.clone(),
+        per: cap.per.as_str().to_owned(),
+        pattern: cap.pattern.clone(),
+        unit: cap.unit.as_str().to_owned(),
+        limit: amount(cap.limit),
+        at_cap: cap.at_cap.as_str().to_owned(),
+        resets_at: period.end,
+    }
+}

@@ -1,0 +1,246 @@
+//! Spend caps: runs wait at a cap until an amount is released, the cap is raised or its window ends,
+//! and a cap can refuse new tasks.
+
+use longhaul_api::spend::{CapAmount, RaiseCapBody};
+use longhaul_core::event::Event;
+use longhaul_core::id::RunId;
+use longhaul_core::policy::spend_cap::{AtCap, CapScope, CapUnit, CapWindow, SpendCap};
+use longhaul_core::raw::RawJson;
+use longhaul_core::status::{Status, WaitReason};
+use longhaul_core::time::{Clock as _, Millis, Timestamp};
+use longhaul_engine::agent::{AgentRegistry, RunPolicyDefaults};
+use longhaul_engine::services::EngineServices;
+use longhaul_engine::spend_caps::SpendCaps;
+use longhaul_engine::worker::{Worker, WorkerOptions};
+use longhaul_engine::{Error, Longhaul, Task};
+use longhaul_testkit::latch::Latch;
+
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::{TestEngine, TestEngineBuilder, count, engine_with, outcome_text};
+
+/// Upper bound of the worst case of one call of the fake model in tokens, and a lower bound of it.
+const CALL_TOKENS_MAX: u64 = 12_000;
+const CALL_TOKENS_MIN: u64 = 8_192;
+
+/// Tokens that each call of the fake model uses.
+const USED_TOKENS: u64 = 15;
+
+fn cap(unit: CapUnit, limit: u64) -> SpendCap {
+    SpendCap {
+        window: CapWindow::Day,
+        tz: "UTC".to_owned(),
+        per: CapScope::All,
+        pattern: None,
+        unit,
+        limit,
+        at_cap: AtCap::Wait,
+    }
+}
+
+/// Builds an engine with spend caps and without a worker.
+fn with_caps(builder: TestEngineBuilder, caps: impl IntoIterator<Item = SpendCap>) -> TestEngine {
+    let mut engine = builder.build();
+    let caps = SpendCaps::new(caps.into_iter().collect()).unwrap();
+    let services = EngineServices { caps, ..engine.longhaul.services().clone() };
+    let mut agents = AgentRegistry::default();
+    for agent in engine.longhaul.agents() {
+        agents.register((*agent).clone());
+    }
+    engine.longhaul = Longhaul::new(services, agents, RunPolicyDefaults::default());
+    engine
+}
+
+/// Builds an engine with spend caps and one worker.
+fn start_with_caps(
+    builder: TestEngineBuilder,
+    caps: impl IntoIterator<Item = SpendCap>,
+) -> TestEngine {
+    let mut engine = with_caps(builder, caps);
+    engine.spawn_worker(|_| {});
+    engine
+}
+
+fn now(engine: &TestEngine) -> Timestamp {
+    engine.clock.as_ref().unwrap().now()
+}
+
+/// Waits until a run is parked at a cap, and returns the end of the cap's window.
+async fn parked_at_cap(engine: &TestEngine, run: RunId) -> Timestamp {
+    let journal = engine.until(run, "run.waiting").await;
+    let Some(Event::RunWaiting(waiting)) = journal.last().map(|entry| &entry.event) else {
+        panic!("{journal:?}");
+    };
+    let WaitReason::Cap(wait) = &waiting.wait else {
+        panic!("{waiting:?}");
+    };
+    let view = engine.longhaul.get_run(run).await.unwrap();
+    assert_eq!((view.status, view.reason.as_deref()), (Status::Waiting, Some("cap")));
+    let why = engine.longhaul.explain_run(run).await.unwrap();
+    let text = format!("The cap `{}`", wait.cap);
+    assert!(why.message.starts_with(&text) && why.message.contains(&wait.until.to_string()));
+    assert_eq!(why.command, "longhaul spend");
+    wait.until
+}
+
+#[tokio::test]
+async fn a_run_goes_on_when_a_call_of_another_run_has_ended() {
+    let latch = Latch::closed();
+    let reply = FakeReply::Text("done").after_latch(&latch);
+    let caps = [cap(CapUnit::Tokens, CALL_TOKENS_MAX)];
+    let engine = start_with_caps(engine_with([reply]).with_sim_clock(), caps);
+    let first = engine.submit().await;
+    latch.reached(1).await;
+    let second = engine.submit().await;
+    parked_at_cap(&engine, second).await;
+    let count_now = engine.longhaul.spend().await.unwrap().remove(0).counts.remove(0);
+    let CapAmount::Count(held) = count_now.held else { panic!("{count_now:?}") };
+    assert!((CALL_TOKENS_MIN..CALL_TOKENS_MAX).contains(&held), "{count_now:?}");
+    assert_eq!(count_now.left, CapAmount::Count(CALL_TOKENS_MAX - held));
+    assert_eq!((count_now.used, count_now.waiting), (CapAmount::Count(0), 1));
+    let before = now(&engine);
+    latch.open();
+    engine.advance_until(second, "run.completed").await;
+    assert!(now(&engine).duration_since(before) < Millis::from_secs(60), "before the window ends");
+    assert_eq!(outcome_text(&engine.ended(first).await), "done");
+    let count_now = engine.longhaul.spend().await.unwrap().remove(0).counts.remove(0);
+    assert_eq!(count_now.used, CapAmount::Count(2 * USED_TOKENS));
+    assert_eq!((count_now.held, count_now.waiting), (CapAmount::Count(0), 0));
+}
+
+#[tokio::test]
+async fn a_run_goes_on_when_the_window_ends() {
+    let engine = start_with_caps(engine_with([]).with_sim_clock(), [cap(CapUnit::Runs, 1)]);
+    let first = engine.submit().await;
+    engine.ended(first).await;
+    let second = engine.submit().await;
+    let until = parked_at_cap(&engine, second).await;
+    // A message does not let a run pass a cap.
+    engine.longhaul.resume_run(second, None, "cli:anna").await.unwrap();
+    let again = engine.advance_until(second, "run.resumed").await;
+    let after = again.last().unwrap().seq;
+    engine.until_after(second, after, "run.waiting").await;
+    assert_eq!(count(&engine.until(second, "run.waiting").await, "turn.started"), 0);
+    let left = until.duration_since(now(&engine));
+    engine.clock.as_ref().unwrap().advance(left);
+    let journal = engine.advance_until(second, "run.completed").await;
+    assert_eq!(count(&journal, "turn.started"), 1);
+    let cap = engine.longhaul.spend().await.unwrap().remove(0);
+    assert_eq!(cap.counts[0].used, CapAmount::Count(1), "in the new window");
+    assert!(cap.resets_at > until);
+}
+
+#[tokio::test]
+async fn a_raised_cap_lets_waiting_runs_go_on() {
+    let per_actor = SpendCap { per: CapScope::Actor, ..cap(CapUnit::Runs, 1) };
+    let engine = start_with_caps(engine_with([]).with_sim_clock(), [per_actor]);
+    let submit = async |actor: &str| {
+        let actor = RawJson::parse(format!("{{\"id\": \"{actor}\"}}")).unwrap();
+        let task = Task { actor: Some(actor), ..Task::new("tester", "Do it.") };
+        engine.longhaul.submit(task).await.unwrap()
+    };
+    engine.ended(submit("anna").await).await;
+    let (anna, bert) = (submit("anna").await, submit("bert").await);
+    engine.ended(bert).await;
+    parked_at_cap(&engine, anna).await;
+    let raise = async |id: &str, runs, subject: Option<&str>| {
+        let subject = subject.map(str::to_owned);
+        let body = RaiseCapBody { runs, subject, ..RaiseCapBody::default() };
+        engine.longhaul.raise_cap(id, &body).await
+    };
+    for (id, runs, subject, code, part) in [
+        ("day-runs-actr", Some(2), Some("anna"), "no_cap", "`day-runs-actr`"),
+        ("day-runs-actor", None, Some("anna"), "invalid_raise", "in runs"),
+        ("day-runs-actor", Some(0), Some("anna"), "invalid_raise", "above 0"),
+        ("day-runs-actor", Some(1), Some("anna"), "invalid_raise", "the limit is 1 already"),
+        ("day-runs-actor", Some(2), None, "invalid_raise", "name the actor"),
+    ] {
+        let error = raise(id, runs, subject).await.unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    let raised = raise("day-runs-actor", Some(2), Some("anna")).await.unwrap();
+    let limits: Vec<_> = raised.counts.iter().map(|one| (&*one.subject, one.limit)).collect();
+    assert_eq!(limits, [("anna", CapAmount::Count(2)), ("bert", CapAmount::Count(1))]);
+    engine.advance_until(anna, "run.completed").await;
+}
+
+#[tokio::test]
+async fn a_higher_limit_of_the_configuration_lets_waiting_runs_go_on() {
+    for caps in [vec![cap(CapUnit::Runs, 2)], Vec::new()] {
+        let engine = engine_with([]).with_sim_clock();
+        let mut engine = with_caps(engine, [cap(CapUnit::Runs, 1)]);
+        let stop = engine.spawn_worker(|_| {});
+        engine.ended(engine.submit().await).await;
+        let second = engine.submit().await;
+        parked_at_cap(&engine, second).await;
+        stop.request_drain();
+        engine.worker_stopped().await;
+        let caps = SpendCaps::new(caps).unwrap();
+        let services = EngineServices { caps, ..engine.longhaul.services().clone() };
+        let inbox = longhaul_core::id::InboxName::new("default").unwrap();
+        let options =
+            WorkerOptions { lease: Millis::from_secs(1_000_000_000), ..WorkerOptions::new(inbox) };
+        let worker = Worker::new(&services, options);
+        engine.workers.spawn(worker.run(longhaul_engine::shutdown::Shutdown::new()));
+        engine.advance_until(second, "run.completed").await;
+    }
+}
+
+#[tokio::test]
+async fn a_cap_can_refuse_new_tasks() {
+    let refuse = |unit, limit| SpendCap { at_cap: AtCap::Refuse, ..cap(unit, limit) };
+    let caps = [refuse(CapUnit::Runs, 2), refuse(CapUnit::Tokens, CALL_TOKENS_MAX)];
+    let latch = Latch::closed();
+    let reply = FakeReply::Text("done").after_latch(&latch);
+    let engine = start_with_caps(engine_with([reply]).with_sim_clock(), caps);
+    let first = engine.submit().await;
+    latch.reached(1).await;
+    let second = engine.submit().await;
+    parked_at_cap(&engine, second).await;
+    let task = || Task::new("tester", "Do it.");
+    let error = engine.longhaul.submit(task()).await.unwrap_err();
+    let Error::OverCap { cap, until, retry_after, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(cap, "day-runs-all");
+    assert_eq!(*retry_after, until.duration_since(now(&engine)));
+    latch.open();
+    engine.advance_until(second, "run.completed").await;
+    engine.ended(first).await;
+    let error = engine.longhaul.submit(task()).await.unwrap_err();
+    assert_eq!(error.code(), "over_cap", "two runs were counted when they were submitted");
+    engine.clock.as_ref().unwrap().advance(Millis::from_secs(24 * 60 * 60));
+    engine.ended(engine.submit().await).await;
+}
+
+#[tokio::test]
+async fn a_cap_below_one_call_limits_the_reply() {
+    let engine = start_with_caps(engine_with([]).with_sim_clock(), [cap(CapUnit::Tokens, 5_000)]);
+    engine.ended(engine.submit().await).await;
+    let max_tokens = engine.model.requests()[0].max_tokens;
+    assert!((1_024..5_000).contains(&max_tokens), "{max_tokens}");
+    // The next run waits, because the whole cap is not available any more.
+    let second = engine.submit().await;
+    parked_at_cap(&engine, second).await;
+    let none = start_with_caps(engine_with([]).with_sim_clock(), [cap(CapUnit::Tokens, 100)]);
+    parked_at_cap(&none, none.submit().await).await;
+}
+
+#[tokio::test]
+async fn the_hold_of_a_dead_worker_is_lost() {
+    let latch = Latch::closed();
+    let reply = FakeReply::Text("never").after_latch(&latch);
+    let month = SpendCap { window: CapWindow::Month, ..cap(CapUnit::Tokens, 1_000_000) };
+    let mut engine = with_caps(engine_with([reply]), [month]);
+    let short_lease = |options: &mut WorkerOptions| options.lease = Millis(300);
+    engine.spawn_worker(short_lease);
+    let run = engine.submit().await;
+    latch.reached(1).await;
+    engine.workers.abort_all();
+    while engine.workers.join_next().await.is_some() {}
+    let held = engine.longhaul.spend().await.unwrap()[0].counts[0].held;
+    let CapAmount::Count(held) = held else { panic!("{held:?}") };
+    engine.spawn_worker(short_lease);
+    engine.ended(run).await;
+    let count_now = engine.longhaul.spend().await.unwrap().remove(0).counts.remove(0);
+    assert_eq!(count_now.used, CapAmount::Count(held + USED_TOKENS), "lost, and counted once");
+    assert_eq!(count_now.held, CapAmount::Count(0));
+}

@@ -1,0 +1,85 @@
+//! Parks a run at a spend cap that does not cover its next model call.
+
+use std::ops::ControlFlow;
+
+use longhaul_core::change::Change;
+use longhaul_core::event::Event;
+use longhaul_core::policy::spend_cap::{CapReservation, CapUnit, CapWaitRow};
+use longhaul_core::status::{CapWait, WaitReason};
+use longhaul_core::time::Millis;
+use longhaul_core::usage::{MicroUsd, RemainingBudget};
+
+use crate::advance::park::park_run;
+use crate::decision::DecisionBuilder;
+use crate::rejection::Rejection;
+
+/// Time over which the runs that wait for the end of a window are woken, so that they do not all
+/// call the provider at once.
+const WAKE_SPREAD: Millis = Millis::from_secs(60);
+
+/// Returns the name of the run's model, which may have changed in this decision.
+pub(super) fn own_model<'a>(decision: &'a DecisionBuilder<'_>) -> &'a str {
+    let mut events = decision.batch.events.iter().rev();
+    let fallback = events.find_map(|event| {
+        let Event::TurnFailed(failed) = event else {
+            return None;
+        };
+        failed.fallback_model.as_deref()
+    });
+    fallback.unwrap_or_else(|| decision.run.transcript.current_model())
+}
+
+/// Returns what caps with nothing counted yet cover, if a single call needs more than a whole cap.
+/// Waiting for the next window would not help, so the reply is limited instead.
+pub(super) fn caps_below_one_call(
+    decision: &DecisionBuilder<'_>,
+    reservations: &[CapReservation],
+) -> RemainingBudget {
+    let mut covered = RemainingBudget::default();
+    for CapReservation { hold, .. } in reservations {
+        let refusals = decision.ctx.cap_refusals.iter().filter(|refusal| {
+            refusal.key == hold.key && refusal.left == refusal.limit && hold.amount > refusal.limit
+        });
+        for limit in refusals.map(|refusal| refusal.limit) {
+            match hold.unit {
+                CapUnit::Usd => {
+                    let before = covered.micro_usd.unwrap_or(MicroUsd(limit));
+                    covered.micro_usd = Some(before.min(MicroUsd(limit)));
+                }
+                CapUnit::Tokens => {
+                    covered.tokens = Some(covered.tokens.unwrap_or(limit).min(limit));
+                }
+                CapUnit::Runs => {}
+            }
+        }
+    }
+    covered
+}
+
+/// Returns the first amount that its cap is known not to cover.
+pub(super) fn first_refused<'a>(
+    decision: &DecisionBuilder<'_>,
+    reservations: &'a [CapReservation],
+) -> Option<&'a CapReservation> {
+    let refusals = &decision.ctx.cap_refusals;
+    reservations.iter().find(|one| {
+        refusals.iter().any(|refusal| refusal.key == one.hold.key && one.hold.amount > refusal.left)
+    })
+}
+
+/// Parks the run until its amount fits or the window ends.
+pub(super) fn park_at_cap(
+    decision: &mut DecisionBuilder<'_>,
+    refused: &CapReservation,
+) -> Result<ControlFlow<()>, Rejection> {
+    let until = refused.window_end;
+    let spread = u128::from(WAKE_SPREAD.0);
+    let jitter = Millis(u64::try_from(decision.run.id.bits() % spread).unwrap_or_default());
+    let delay = until.duration_since(decision.ctx.now).plus(jitter);
+    let timer = decision.set_wake_timer("cap", delay);
+    let key = refused.hold.key.clone();
+    let wait = CapWait { cap: key.cap.clone(), subject: key.subject.clone(), until };
+    let row = CapWaitRow { key, amount: refused.hold.amount, timer };
+    decision.add_row_change(Change::WaitAtCap(row));
+    park_run(decision, WaitReason::Cap(wait))
+}

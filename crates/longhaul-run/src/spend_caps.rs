@@ -1,0 +1,194 @@
+//! Finds the spend caps that apply to a task or to a model call, and how much counts in each.
+
+use longhaul_core::policy::spend_cap::{
+    AtCap, CapHold, CapKey, CapReservation, CapScope, CapUnit, CurrentCap, SpendCap,
+};
+use longhaul_core::raw::{Hash, canonical_json};
+use longhaul_core::task::TaskSpec;
+use longhaul_core::usage::BudgetAmount;
+use wildmatch::WildMatch;
+
+/// Maximum length of a subject in bytes. Of a longer one the hash is used.
+const SUBJECT_BYTES_MAX: usize = 200;
+
+/// A model call that is about to start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CappedCall<'a> {
+    /// Full name of the called model.
+    pub(crate) model: &'a str,
+    /// Worst-case cost of the call.
+    pub(crate) hold: BudgetAmount,
+    /// Whether the call is the first one of a root run, so that the run is counted.
+    pub(crate) starts_run: bool,
+}
+
+/// Returns the amounts that a model call holds within spend caps, ordered by cap and subject.
+pub(crate) fn reservations_for_call(
+    caps: &[CurrentCap],
+    task: &TaskSpec,
+    call: CappedCall<'_>,
+) -> Vec<CapReservation> {
+    let counted = caps.iter().filter_map(|current| {
+        let amount = match (current.cap.unit, current.cap.at_cap) {
+            (CapUnit::Usd | CapUnit::Tokens, _) => current.cap.unit.part_of(call.hold),
+            (CapUnit::Runs, AtCap::Wait) => u64::from(call.starts_run),
+            // Such a cap counted the run when its task was submitted.
+            (CapUnit::Runs, AtCap::Refuse) => 0,
+        };
+        let subject = cap_subject(&current.cap, task, call.model).filter(|_| amount > 0)?;
+        Some(reservation(current, subject, amount))
+    });
+    let mut counted: Vec<CapReservation> = counted.collect();
+    counted.sort_by(|one, two| one.hold.key.cmp(&two.hold.key));
+    counted
+}
+
+/// Returns the spend caps that refuse a new task when they are reached, with the amounts that the
+/// task counts at once. Which model its run calls is not known yet, so caps per model never refuse.
+pub fn reservations_for_task(caps: &[CurrentCap], task: &TaskSpec) -> Vec<CapReservation> {
+    let refusing = caps.iter().filter(|current| {
+        current.cap.at_cap == AtCap::Refuse && current.cap.per != CapScope::Model
+    });
+    let counted = refusing.filter_map(|current| {
+        let subject = cap_subject(&current.cap, task, "")?;
+        Some(reservation(current, subject, u64::from(current.cap.unit == CapUnit::Runs)))
+    });
+    counted.collect()
+}
+
+fn reservation(current: &CurrentCap, subject: String, amount: u64) -> CapReservation {
+    let CurrentCap { cap, period } = current;
+    let key = CapKey { cap: cap.id(), subject, window_start: period.start };
+    let hold = CapHold { key, unit: cap.unit, amount };
+    CapReservation { hold, window_end: period.end, limit: cap.limit }
+}
+
+/// Returns the subject under which a spend cap counts a call of this model for this task. `None`
+/// means that the cap does not apply.
+fn cap_subject(cap: &SpendCap, task: &TaskSpec, model: &str) -> Option<String> {
+    let subject = match cap.per {
+        CapScope::All => String::new(),
+        CapScope::Key => task.submitter.clone().unwrap_or_default(),
+        CapScope::Actor => actor_subject(task),
+        CapScope::Agent => task.agent.to_string(),
+        CapScope::Model => model.to_owned(),
+    };
+    let applies =
+        cap.pattern.as_ref().is_none_or(|pattern| WildMatch::new(pattern).matches(&subject));
+    applies.then(|| match subject.len() <= SUBJECT_BYTES_MAX {
+        true => subject,
+        false => Hash::digest(subject.as_bytes()).to_string(),
+    })
+}
+
+/// Returns the id of the task's actor, else the name, else the whole actor. Tasks without an actor
+/// count together.
+fn actor_subject(task: &TaskSpec) -> String {
+    let Some(actor) = task.actor.as_ref().map(longhaul_core::raw::RawJson::to_value) else {
+        return String::new();
+    };
+    let named = ["id", "name"].iter().find_map(|field| actor.get(field));
+    let named = named.unwrap_or(&actor);
+    named.as_str().map_or_else(|| canonical_json(named), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::id::{AgentName, InboxName, RunId};
+    use longhaul_core::policy::spend_cap::{CapPeriod, CapWindow};
+    use longhaul_core::raw::RawJson;
+    use longhaul_core::time::Timestamp;
+    use longhaul_core::usage::MicroUsd;
+
+    use super::*;
+
+    fn task(submitter: &str, actor: &str) -> TaskSpec {
+        let agent = AgentName::new("research_web").unwrap();
+        let inbox = InboxName::new("default").unwrap();
+        TaskSpec {
+            submitter: Some(submitter.to_owned()),
+            actor: Some(RawJson::parse(actor).unwrap()),
+            ..TaskSpec::new(RunId::from_bits(1), agent, RawJson::null(), inbox)
+        }
+    }
+
+    fn cap(per: CapScope, pattern: Option<&str>, unit: CapUnit) -> CurrentCap {
+        let cap = SpendCap {
+            window: CapWindow::Day,
+            tz: "UTC".to_owned(),
+            per,
+            pattern: pattern.map(str::to_owned),
+            unit,
+            limit: 100,
+            at_cap: AtCap::Wait,
+        };
+        let period = CapPeriod { start: Timestamp::default(), end: Timestamp::default() };
+        CurrentCap { cap, period }
+    }
+
+    #[test]
+    fn a_cap_counts_by_its_subject() {
+        use CapScope::{Actor, Agent, All, Key, Model};
+        let long = format!("\"{}\"", "x".repeat(SUBJECT_BYTES_MAX + 1));
+        for (per, pattern, actor, subject) in [
+            (All, None, "null", Some("")),
+            (Key, None, "null", Some("key:ops")),
+            (Key, Some("key:o*"), "null", Some("key:ops")),
+            (Key, Some("key:p*"), "null", None),
+            (Agent, Some("research_*"), "null", Some("research_web")),
+            (Agent, Some("writer"), "null", None),
+            (Model, Some("anthropic/*"), "null", Some("anthropic/opus")),
+            (Model, Some("openai/*"), "null", None),
+            (Actor, None, r#"{"id": 7, "name": "Anna"}"#, Some("7")),
+            (Actor, None, r#"{"name": "Anna"}"#, Some("Anna")),
+            (Actor, None, r#"{"b": 1, "a": [2]}"#, Some(r#"{"a":[2],"b":1}"#)),
+            (Actor, None, "\"anna\"", Some("anna")),
+        ] {
+            let found = cap_subject(
+                &cap(per, pattern, CapUnit::Usd).cap,
+                &task("key:ops", actor),
+                "anthropic/opus",
+            );
+            assert_eq!(found.as_deref(), subject, "{per:?} {pattern:?} {actor}");
+        }
+        let hashed = cap_subject(&cap(Actor, None, CapUnit::Usd).cap, &task("", &long), "m");
+        assert_eq!(hashed.map(|subject| subject.len()), Some(64));
+    }
+
+    #[test]
+    fn a_call_holds_its_amount_in_the_unit_of_each_cap() {
+        use CapUnit::{Runs, Tokens, Usd};
+        let caps = [Usd, Tokens, Runs].map(|unit| cap(CapScope::All, None, unit));
+        let hold = BudgetAmount { micro_usd: MicroUsd(5), tokens: 70 };
+        let amounts = |starts_run| {
+            let call = CappedCall { model: "m", hold, starts_run };
+            let found = reservations_for_call(&caps, &task("", "null"), call);
+            found.into_iter().map(|one| (one.hold.key.cap, one.hold.amount)).collect::<Vec<_>>()
+        };
+        let named = |list: &[(&str, u64)]| -> Vec<(String, u64)> {
+            list.iter().map(|(cap, amount)| ((*cap).to_owned(), *amount)).collect()
+        };
+        let first = [("day-runs-all", 1), ("day-tokens-all", 70), ("day-usd-all", 5)];
+        assert_eq!(amounts(true), named(&first));
+        assert_eq!(amounts(false), named(&first[1..]));
+    }
+
+    #[test]
+    fn only_refusing_caps_count_a_new_task() {
+        let refusing = |mut current: CurrentCap| {
+            current.cap.at_cap = AtCap::Refuse;
+            current
+        };
+        let caps = [
+            cap(CapScope::All, None, CapUnit::Runs),
+            refusing(cap(CapScope::Agent, None, CapUnit::Runs)),
+            refusing(cap(CapScope::Key, None, CapUnit::Usd)),
+            refusing(cap(CapScope::Model, None, CapUnit::Usd)),
+            refusing(cap(CapScope::Key, Some("key:dev"), CapUnit::Usd)),
+        ];
+        let found = reservations_for_task(&caps, &task("key:ops", "null"));
+        let found: Vec<_> =
+            found.iter().map(|one| (one.hold.key.subject.as_str(), one.hold.amount)).collect();
+        assert_eq!(found, [("research_web", 1), ("key:ops", 0)]);
+    }
+}

@@ -1,0 +1,248 @@
+//! Counts of spend caps, and runs that wait until the amounts that they need fit.
+//!
+//! Invariant: a hold never makes the sum of spent, lost and held amounts exceed the limit.
+
+use longhaul_core::id::{RunId, TimerId};
+use longhaul_core::policy::spend_cap::{
+    CAP_WAKES_MAX, CapKey, CapLimitChange, CapReservation, CapSettlement, CapWaitRow,
+    SPEND_ROWS_MAX, SpendRow,
+};
+use longhaul_core::port::store::AppendRefusalReason;
+use rusqlite::{Result, Row, params};
+
+use crate::sqlite::column::{PARKED, amount_to_column, get_time, get_u64, limit_to_column};
+use crate::sqlite::error::RowChangeError;
+use crate::sqlite::tx::Tx;
+
+const COLUMNS: &str = "s.cap, s.subject, s.window_start, s.window_end, s.cap_limit, \
+                       s.raised_limit, s.spent, s.lost, s.held";
+
+/// Condition of rows whose run still waits at the cap.
+const RUN_WAITS: &str = "EXISTS (SELECT 1 FROM run_head h WHERE h.run = w.run
+                                  AND h.state = ?1 AND h.reason = 'cap')";
+
+/// Holds amounts within spend caps. Refused if one of them does not fit.
+pub(crate) fn hold_caps(
+    tx: &Tx<'_>,
+    run: RunId,
+    reservations: &[CapReservation],
+) -> Result<(), RowChangeError> {
+    for reservation in reservations {
+        let start = reservation.hold.key.window_start;
+        if tx.now < start || tx.now >= reservation.window_end {
+            return Err(RowChangeError::Refused(AppendRefusalReason::CapWindowPassed));
+        }
+        let row = load_or_new_row(tx, reservation)?;
+        if reservation.hold.amount > row.left() {
+            return Err(over_cap(&row));
+        }
+        let held = row.held.saturating_add(reservation.hold.amount);
+        save_row(tx, &SpendRow { held, ..row })?;
+    }
+    tx.exec("DELETE FROM spend_wait WHERE run = ?1", params![run.bytes()])
+}
+
+/// Counts a new run in the spend caps that refuse tasks. Refused if one of them is reached: its
+/// amount does not fit, or another run waits at the cap.
+pub(crate) fn count_new_run(
+    tx: &Tx<'_>,
+    reservations: &[CapReservation],
+) -> Result<(), RowChangeError> {
+    for reservation in reservations {
+        let row = load_or_new_row(tx, reservation)?;
+        if reservation.hold.amount > row.left()
+            || row.left() == 0
+            || count_waiting_runs(tx, &row.key)? > 0
+        {
+            return Err(over_cap(&row));
+        }
+        let spent = row.spent.saturating_add(reservation.hold.amount);
+        save_row(tx, &SpendRow { spent, ..row })?;
+    }
+    Ok(())
+}
+
+fn over_cap(row: &SpendRow) -> RowChangeError {
+    RowChangeError::Refused(AppendRefusalReason::OverCap(Box::new(row.refusal())))
+}
+
+/// Returns the count of a reservation, with the limit of the reservation.
+fn load_or_new_row(tx: &Tx<'_>, reservation: &CapReservation) -> Result<SpendRow> {
+    let CapReservation { hold, window_end, limit } = reservation;
+    let found = load_row(tx, &hold.key)?;
+    let row = found.unwrap_or_else(|| SpendRow::new(hold.key.clone(), *window_end, *limit));
+    Ok(SpendRow { limit: *limit, ..row })
+}
+
+fn load_row(tx: &Tx<'_>, key: &CapKey) -> Result<Option<SpendRow>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM spend s WHERE s.cap = ?1 AND s.subject = ?2 AND s.window_start = ?3"
+    );
+    let key = params![key.cap, key.subject, key.window_start.as_micros()];
+    tx.query_one(&sql, key, read_spend_row)
+}
+
+fn save_row(tx: &Tx<'_>, row: &SpendRow) -> Result<()> {
+    tx.exec(
+        "INSERT OR REPLACE INTO spend (cap, subject, window_start, window_end, cap_limit,
+                                       raised_limit, spent, lost, held)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        params![
+            row.key.cap,
+            row.key.subject,
+            row.key.window_start.as_micros(),
+            row.window_end.as_micros(),
+            amount_to_column(row.limit),
+            row.raised_limit.map(amount_to_column),
+            amount_to_column(row.spent),
+            amount_to_column(row.lost),
+            amount_to_column(row.held)
+        ],
+    )
+}
+
+/// Releases held amounts, books what was spent or lost, and wakes runs whose amounts now fit. A
+/// count that was pruned since is not created again.
+pub(crate) fn settle_caps(tx: &Tx<'_>, settlements: &[CapSettlement]) -> Result<()> {
+    for settlement in settlements {
+        let Some(row) = load_row(tx, &settlement.key)? else {
+            continue;
+        };
+        let row = SpendRow {
+            held: row.held.saturating_sub(settlement.held),
+            spent: row.spent.saturating_add(settlement.spent),
+            lost: row.lost.saturating_add(settlement.lost),
+            ..row
+        };
+        save_row(tx, &row)?;
+        wake_waiting_runs(tx, &row)?;
+    }
+    Ok(())
+}
+
+/// Queues a run at a spend cap. A run waits at one cap at a time. If its amount fits by now, because
+/// another request was settled after the refusal, the run is woken at once.
+pub(crate) fn queue_at_cap(tx: &Tx<'_>, run: RunId, wait: &CapWaitRow) -> Result<()> {
+    if load_row(tx, &wait.key)?.is_some_and(|row| wait.amount <= row.left()) {
+        return make_timer_due(tx, wait.timer);
+    }
+    tx.exec(
+        "INSERT OR REPLACE INTO spend_wait (run, cap, subject, window_start, amount, timer, since)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            run.bytes(),
+            wait.key.cap,
+            wait.key.subject,
+            wait.key.window_start.as_micros(),
+            amount_to_column(wait.amount),
+            wait.timer.bytes(),
+            tx.now_micros()
+        ],
+    )
+}
+
+/// Makes the timers due of the runs whose amounts fit into what is left, the longest waiting first.
+fn wake_waiting_runs(tx: &Tx<'_>, row: &SpendRow) -> Result<()> {
+    let mut left = row.left();
+    let sql = format!(
+        "SELECT w.run, w.timer, w.amount FROM spend_wait w
+          WHERE w.cap = ?2 AND w.subject = ?3 AND w.window_start = ?4 AND w.amount <= ?5
+            AND {RUN_WAITS}
+          ORDER BY w.since, w.run LIMIT ?6"
+    );
+    let waiting: Vec<([u8; 16], [u8; 16], u64)> = tx.query_all(
+        &sql,
+        params![
+            PARKED,
+            row.key.cap,
+            row.key.subject,
+            row.key.window_start.as_micros(),
+            amount_to_column(left),
+            limit_to_column(CAP_WAKES_MAX)
+        ],
+        |row| Ok((row.get(0)?, row.get(1)?, get_u64(row, 2)?)),
+    )?;
+    for (run, timer, amount) in waiting {
+        if amount > left {
+            continue;
+        }
+        left -= amount;
+        make_timer_due(tx, TimerId::from_bytes(timer))?;
+        tx.run("DELETE FROM spend_wait WHERE run = ?1", params![run])?;
+    }
+    Ok(())
+}
+
+fn make_timer_due(tx: &Tx<'_>, timer: TimerId) -> Result<()> {
+    let sql = "UPDATE timer SET fire_at = ?2 WHERE timer = ?1";
+    tx.exec(sql, params![timer.bytes(), tx.now_micros()])
+}
+
+fn count_waiting_runs(tx: &Tx<'_>, key: &CapKey) -> Result<u64> {
+    let sql = format!(
+        "SELECT count(*) FROM spend_wait w
+          WHERE w.cap = ?2 AND w.subject = ?3 AND w.window_start = ?4 AND {RUN_WAITS}"
+    );
+    let key = params![PARKED, key.cap, key.subject, key.window_start.as_micros()];
+    Ok(tx.query_one(&sql, key, |row| get_u64(row, 0))?.unwrap_or_default())
+}
+
+/// Changes the limit of a spend cap in one window, and wakes runs whose amounts now fit.
+pub(crate) fn set_cap_limit(tx: &Tx<'_>, change: &CapLimitChange) -> Result<()> {
+    let CapLimitChange { cap, subject, period, limit } = change;
+    let rows = match subject {
+        Some(subject) => {
+            let (cap, subject) = (cap.clone(), subject.clone());
+            let key = CapKey { cap, subject, window_start: period.start };
+            let row = load_row(tx, &key)?;
+            let row = row.unwrap_or_else(|| SpendRow::new(key, period.end, 0));
+            vec![SpendRow { raised_limit: Some(*limit), ..row }]
+        }
+        None => {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM spend s
+                  WHERE s.cap = ?1 AND s.window_start = ?2 AND s.cap_limit <> ?3"
+            );
+            let start = period.start.as_micros();
+            let outdated = params![cap, start, amount_to_column(*limit)];
+            let rows = tx.query_all(&sql, outdated, read_spend_row)?;
+            rows.into_iter().map(|row| SpendRow { limit: *limit, ..row }).collect()
+        }
+    };
+    for row in &rows {
+        save_row(tx, row)?;
+        wake_waiting_runs(tx, row)?;
+    }
+    Ok(())
+}
+
+/// Lists the counts whose window contains the current time, those with waiting runs and with the
+/// highest usage first.
+pub(crate) fn list_spend_rows(tx: &Tx<'_>) -> Result<Vec<SpendRow>> {
+    let sql = format!(
+        "SELECT {COLUMNS}, (SELECT count(*) FROM spend_wait w
+                            WHERE w.cap = s.cap AND w.subject = s.subject
+                              AND w.window_start = s.window_start AND {RUN_WAITS}) AS waiting
+           FROM spend s WHERE s.window_end > ?2 AND s.window_start <= ?2
+          ORDER BY waiting DESC, s.spent + s.lost + s.held DESC, s.cap, s.subject LIMIT ?3"
+    );
+    let window = params![PARKED, tx.now_micros(), limit_to_column(SPEND_ROWS_MAX)];
+    tx.query_all(&sql, window, |row| {
+        Ok(SpendRow { waiting: get_u64(row, 9)?, ..read_spend_row(row)? })
+    })
+}
+
+fn read_spend_row(row: &Row<'_>) -> Result<SpendRow> {
+    let raised: Option<i64> = row.get(5)?;
+    let (cap, subject) = (row.get(0)?, row.get(1)?);
+    Ok(SpendRow {
+        key: CapKey { cap, subject, window_start: get_time(row, 2)? },
+        window_end: get_time(row, 3)?,
+        limit: get_u64(row, 4)?,
+        raised_limit: raised.map(|_| get_u64(row, 5)).transpose()?,
+        spent: get_u64(row, 6)?,
+        lost: get_u64(row, 7)?,
+        held: get_u64(row, 8)?,
+        waiting: 0,
+    })
+}
