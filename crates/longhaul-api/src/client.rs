@@ -179,7 +179,8 @@ impl Client {
         };
         let request = ApiRequest::get(&["v1", "gates"])
             .with_optional_query_param("status", filter.status.map(gate_status))
-            .with_optional_query_param("run", filter.run);
+            .with_optional_query_param("run", filter.run)
+            .with_optional_query_param("tag", filter.tag.as_ref());
         self.read_list_pages(request, limits).await
     }
 

@@ -65,6 +65,9 @@ fn gate_card_lines(gate: &GateView, input: Vec<String>) -> Vec<String> {
     if gate.approvers > 1 {
         foot.push(format!("{} people must agree", gate.approvers));
     }
+    if !gate.tags.is_empty() {
+        foot.push(format!("tags {}", sanitize::sanitize_line(&gate.tags.join(", "))));
+    }
     if let Some(deadline) = gate.deadline {
         foot.push(format!("until {}", format_date_time(deadline)));
     }

@@ -55,6 +55,9 @@ struct ListGatesCommand {
     /// List only gates of this run
     #[arg(long)]
     run: Option<String>,
+    /// List only gates with this tag
+    #[arg(long)]
+    tag: Option<String>,
     /// Also list answered, expired and withdrawn gates
     #[arg(long)]
     all: bool,
@@ -112,6 +115,7 @@ impl ListGatesCommand {
         let filter = GateFilter {
             run,
             status: (!self.all).then_some(GateStatus::Open),
+            tag: self.tag.clone(),
             limit: GATES_MAX,
             ..GateFilter::default()
         };

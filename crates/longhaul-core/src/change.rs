@@ -273,12 +273,37 @@ pub enum TimerKind {
     GateDeadline(GateId),
     /// A reminder for this open gate is due.
     GateRemind(GateId),
+    /// A step of this open gate's escalation is due.
+    GateEscalate {
+        /// Gate that nobody has answered.
+        gate: GateId,
+        /// Index of the step, from 0.
+        step: usize,
+    },
     /// This child run has ended.
     ChildEnded(RunId),
     /// This parent run was cancelled.
     ParentCancelled(RunId),
     /// This newer run of the same lane interrupts the run.
     LaneInterrupted(RunId),
+}
+
+impl TimerKind {
+    /// Returns the gate that the timer belongs to. `None` means that it belongs to no gate.
+    pub const fn gate(&self) -> Option<GateId> {
+        match self {
+            Self::GateDeadline(gate) | Self::GateRemind(gate) | Self::GateEscalate { gate, .. } => {
+                Some(*gate)
+            }
+            Self::Wake
+            | Self::Start
+            | Self::BatchNext(_)
+            | Self::BatchStopped(_)
+            | Self::ChildEnded(_)
+            | Self::ParentCancelled(_)
+            | Self::LaneInterrupted(_) => None,
+        }
+    }
 }
 
 /// A person's message that is queued for a run.

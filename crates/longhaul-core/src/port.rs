@@ -4,6 +4,7 @@
 
 pub mod auth;
 pub mod context;
+pub(crate) mod gate_filter;
 pub mod image_sink;
 pub mod model;
 pub mod outbound;

@@ -122,7 +122,7 @@ pub fn decide_command(
     if let RunCommand::Timer(due) = &command {
         return Ok(match timer_cancel_request(due) {
             Some(request) => timer::with_timer_consumed(due, decide_cancel(request)),
-            None => timer::decide_due_timer(due),
+            None => timer::decide_due_timer(due, ctx),
         });
     }
     if snapshot.status.is_terminal() && !is_late_answer(&command) {
@@ -148,7 +148,7 @@ pub fn decide_command(
             changes: vec![timer::consume_timer(timer)],
         }),
         RunCommand::SurfaceResult(surfaced) => Ok(batch_with_event(Event::ToolSurfaced(surfaced))),
-        RunCommand::Timer(due) => Ok(timer::decide_due_timer(&due)),
+        RunCommand::Timer(due) => Ok(timer::decide_due_timer(&due, ctx)),
     }
 }
 

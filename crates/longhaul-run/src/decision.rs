@@ -15,6 +15,7 @@ use longhaul_core::policy::spend_cap::CapHold;
 use longhaul_core::time::{Millis, Timestamp};
 
 use crate::input::{DecideContext, PerceptionRefresh};
+use crate::policy::gate_timers::gate_timers;
 use crate::rejection::Rejection;
 use crate::state::Run;
 use crate::state::control::ControlState;
@@ -98,26 +99,19 @@ impl<'a> DecisionBuilder<'a> {
 
     /// Opens a gate and sets its deadline and reminder timers.
     pub(crate) fn raise_gate(&mut self, gate: GateSpec) -> Result<(), Rejection> {
-        let timers = [
-            gate.timeout.map(|timeout| (timeout, TimerKind::GateDeadline(gate.id), "deadline")),
-            gate.remind.map(|timeout| (timeout, TimerKind::GateRemind(gate.id), "remind")),
-        ];
         self.record_event(Event::GateRaised(Box::new(GateRaised { gate: gate.clone() })))?;
-        for (timeout, kind, name) in timers.into_iter().flatten() {
-            self.add_row_change(Change::SetTimer(TimerUpdate::Arm {
-                timer: TimerId::derive(gate.id.bits(), name, self.ctx.now),
-                run: self.run.id,
-                due: TimerDueTime::After(timeout),
-                kind,
-            }));
-        }
+        self.batch.changes.extend(gate_timers(self.run.id, &gate, self.ctx.now));
         self.add_row_change(Change::RaiseGate(Box::new(gate)));
         Ok(())
     }
 
     /// Closes a gate without an answer, for the given reason.
     pub(crate) fn withdraw_gate(&mut self, gate: GateId, reason: &str) -> Result<(), Rejection> {
-        self.record_event(Event::GateWithdrawn(GateNotice { gate, reason: reason.into() }))?;
+        self.record_event(Event::GateWithdrawn(GateNotice {
+            gate,
+            reason: reason.into(),
+            to: None,
+        }))?;
         self.add_row_change(Change::UpdateGate(GateUpdate {
             gate,
             seen_answers: None,

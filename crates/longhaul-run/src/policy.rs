@@ -5,6 +5,7 @@ pub(crate) mod control_tool;
 pub(crate) mod control_tool_names;
 pub(crate) mod digest;
 pub(crate) mod final_output;
+pub(crate) mod gate_timers;
 pub(crate) mod in_doubt;
 pub(crate) mod legacy_output;
 pub(crate) mod question;

@@ -23,6 +23,7 @@ mod suite {
     mod properties;
     mod questions;
     mod refusals;
+    mod result_gates;
     mod retries;
     mod steers;
     mod strictness;

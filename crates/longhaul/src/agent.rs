@@ -143,6 +143,8 @@ impl Agent {
             in_doubt: None,
             approvers: ApprovalRequirement::default(),
             remind: None,
+            then: Vec::new(),
+            tags: Vec::new(),
         };
         self.define(|agent| agent.rules.push(rule))
     }

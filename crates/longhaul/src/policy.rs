@@ -14,8 +14,8 @@
 pub use longhaul_core::policy::budget::BudgetRaise;
 pub use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 pub use longhaul_core::policy::gate::{
-    AnswerScope, ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction,
-    ResultApprovalGate, RulePattern,
+    AnswerScope, ApprovalRequirement, EscalationStep, GateRule, GateRuleAction, GateTimeout,
+    GateTimeoutAction, ResultApprovalGate, RulePattern,
 };
 pub use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy};
 pub use longhaul_engine::agent::config::{

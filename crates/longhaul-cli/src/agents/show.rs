@@ -7,7 +7,8 @@ use longhaul::agents::loaded_agents::{AgentError, LoadedAgents};
 use longhaul::{duration, spanned};
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{
-    GATE_TIMEOUT, GateRule, GateRuleAction, GateTimeoutAction, ResultApprovalGate,
+    ApprovalRequirement, GateRule, GateRuleAction, GateTimeout, GateTimeoutAction,
+    ResultApprovalGate,
 };
 use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy};
 use longhaul_core::raw::RawJson;
@@ -149,7 +150,8 @@ fn format_retry(retry: RetryPatch) -> String {
 }
 
 fn format_result_gate(gate: &ResultApprovalGate) -> String {
-    format!("asks \"{}\"", gate.ask)
+    let more = format_gate_conditions(gate.approvers, &gate.tags, "");
+    format!("asks \"{}\", {}{more}", gate.ask, format_gate_timeout(gate.timeout, gate.on_timeout))
 }
 
 fn format_output_schema(schema: &RawJson) -> String {
@@ -217,27 +219,44 @@ fn format_gate_rule(rule: &GateRule) -> String {
         GateRuleAction::Allow => format!("{what}: allowed"),
         GateRuleAction::Deny(why) => format!("{what}: denied, {why}"),
         GateRuleAction::Ask(question) => {
-            let timeout = duration::format_duration(rule.timeout.unwrap_or(GATE_TIMEOUT));
-            let then = match rule.on_timeout {
-                GateTimeoutAction::Reject => "then rejected",
-                GateTimeoutAction::Approve => "then approved",
-                GateTimeoutAction::Fail => "then the run fails",
-                GateTimeoutAction::Pause => "then the run pauses",
-            };
-            let who = rule.approvers;
-            let count = (who.count != 1).then_some(who.count);
-            let other = who.not_submitter.then_some("not by the submitter");
-            let more = join_named_texts(&[
-                ("approvers", format_option(count, |count| count.to_string())),
-                ("", format_option(other, str::to_owned)),
-                ("reminds after", format_option(rule.remind, duration::format_duration)),
-            ]);
-            let more = match more.as_str() {
-                "" => String::new(),
-                more => format!(", {more}"),
-            };
-            format!("{what}: asks \"{question}\", waits {timeout}, {then}{more}")
+            let waits = format_gate_timeout(rule.timeout.unwrap_or_default(), rule.on_timeout);
+            let remind = format_option(rule.remind, duration::format_duration);
+            let then = rule.then.iter().map(|step| {
+                format!(", notifies {} after {}", step.to, duration::format_duration(step.after))
+            });
+            let more = format_gate_conditions(rule.approvers, &rule.tags, &remind);
+            let more = more + &then.collect::<String>();
+            format!("{what}: asks \"{question}\", {waits}{more}")
         }
+    }
+}
+
+fn format_gate_timeout(timeout: GateTimeout, on_timeout: GateTimeoutAction) -> String {
+    let Some(timeout) = timeout.duration() else {
+        return "waits without limit".to_owned();
+    };
+    let then = match on_timeout {
+        GateTimeoutAction::Reject => "then rejected",
+        GateTimeoutAction::Approve => "then approved",
+        GateTimeoutAction::Fail => "then the run fails",
+        GateTimeoutAction::Pause => "then the run pauses",
+    };
+    format!("waits {}, {then}", duration::format_duration(timeout))
+}
+
+/// Formats the approvers, tags and reminder of a gate, with a leading comma if there are any.
+fn format_gate_conditions(who: ApprovalRequirement, tags: &[String], remind: &str) -> String {
+    let count = (who.count != 1).then_some(who.count);
+    let other = who.not_submitter.then_some("not by the submitter");
+    let more = join_named_texts(&[
+        ("approvers", format_option(count, |count| count.to_string())),
+        ("", format_option(other, str::to_owned)),
+        ("reminds every", remind.to_owned()),
+        ("tags", tags.join(" ")),
+    ]);
+    match more.as_str() {
+        "" => String::new(),
+        more => format!(", {more}"),
     }
 }
 

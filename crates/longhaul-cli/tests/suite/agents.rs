@@ -12,7 +12,9 @@ use longhaul::agents::problem::ProblemKind;
 use longhaul::skills;
 use longhaul_core::policy::ParkedLanePolicy;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
-use longhaul_core::policy::gate::{ApprovalRequirement, GateRuleAction, GateTimeoutAction};
+use longhaul_core::policy::gate::{
+    ApprovalRequirement, EscalationStep, GateRuleAction, GateTimeout, GateTimeoutAction,
+};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::Agent;
@@ -180,7 +182,7 @@ fn supported_fields_of_the_contract_are_read() {
         panic!("{:?}", agent.rules);
     };
     assert_eq!(push.action, GateRuleAction::Ask("Push the branch".into()));
-    assert_eq!(push.timeout, Some(Millis::from_secs(24 * 3600)));
+    assert_eq!(push.timeout, Some(GateTimeout::After(Millis::from_secs(24 * 3600))));
     assert_eq!(push.remind, Some(Millis::from_secs(2 * 3600)));
     assert_eq!(push.on_timeout, GateTimeoutAction::Reject);
     assert_eq!(shell.subject.as_deref(), Some("rm -rf *"));
@@ -205,6 +207,21 @@ fn a_minimal_agent_file_is_enough() {
     assert_eq!(agent("model: [fast]").models, ["fast"]);
     assert_eq!(agent("keep_open: 1h 30m").keep_open, Some(Millis::from_secs(5400)));
     assert!(agent("approve_result: false").result_gate.is_none());
+    let result = agent(
+        "approve_result: { ask: Ship it?, timeout: never, approvers: { count: 2, not: submitter }, tags: [release] }",
+    )
+    .result_gate
+    .unwrap();
+    assert_eq!((result.ask.as_str(), result.timeout), ("Ship it?", GateTimeout::Never));
+    assert_eq!((result.approvers.count, result.tags), (2, vec!["release".to_owned()]));
+    let rules = agent(
+        "approve:\n- { tool: a, ask: x, timeout: never, remind: 48h, then: [{ after: 6h, to: lead }], tags: [money] }",
+    )
+    .rules;
+    assert_eq!(rules[0].timeout, Some(GateTimeout::Never));
+    assert_eq!(rules[0].tags, ["money"]);
+    let lead = EscalationStep { after: Millis::from_secs(6 * 3600), to: "lead".to_owned() };
+    assert_eq!(rules[0].then, [lead]);
     let rules = agent(
         "approve:\n- { tool: a, ask: x, approvers: { count: 2, not: submitter }, always: true }\n- { tool: '*', allow: true, in_doubt: tell }",
     )
@@ -328,11 +345,16 @@ fn a_rule_has_exactly_one_action() {
         &["3:35: `approvers` is 0: write a whole number, 1 or more"],
     );
     assert_problems(
-        "approve:\n  - { tool: a, ask: x, paths: [src], then: b }",
-        &[
-            "3:24: `paths` is not supported by this build yet: remove it",
-            "3:38: `then` is not supported by this build yet: remove it",
-        ],
+        "approve:\n  - { tool: a, ask: x, timeout: never, on_timeout: fail }",
+        &["3:40: `on_timeout` has no effect: the gate never expires"],
+    );
+    assert_problems(
+        "approve:\n  - { tool: a, ask: x, then: [{ to: b }] }",
+        &["3:31: `then[0]` must be written as { after: 6h, to: NAME }"],
+    );
+    assert_problems(
+        "approve:\n  - { tool: a, ask: x, paths: [src] }",
+        &["3:24: `paths` is not supported by this build yet: remove it"],
     );
     assert_problems(
         "effects: [{ tool: shell, class: prue }]",

@@ -89,12 +89,12 @@ sandbox     unsandboxed
 guards      stopped after 16 identical calls
 keep open   1h
 in doubt    a person is asked
-result      asks \"Is this result good?\"
+result      asks \"Is this result good?\", waits 1d, then rejected
 lane        repo:{{ input.repo }}
 perception  ./look, once per run
 output      {\"type\":\"object\"}
 rules       AGENTS.md, 8 bytes
-rule        git_push: asks \"Push the branch\", waits 1d, then rejected, reminds after 2h
+rule        git_push: asks \"Push the branch\", waits 1d, then rejected, reminds every 2h
 rule        shell rm -rf *: denied, use the trash
 effect      shell cargo *: pure
 event       idle_tick: You have a moment to yourself. What do you do?

@@ -290,7 +290,8 @@ const TABLES: &[(&str, &[KeyCase])] = &[
             ("approvers", "2", Applied),
             ("remind", "1m", Applied),
             ("paths", "[src]", Unsupported),
-            ("then", "b", Unsupported),
+            ("then", "[{ after: 1h, to: b }]", Applied),
+            ("tags", "[b]", Applied),
         ],
     ),
     (
@@ -302,6 +303,18 @@ const TABLES: &[(&str, &[KeyCase])] = &[
         &[("count", "2", Applied), ("not", "submitter", Applied)],
     ),
     ("approve: [{ ask: b, @ }]", &[("tool", "x", Applied)]),
+    ("approve: [{ tool: a, ask: b, then: [{ @, to: c }] }]", &[("after", "1h", Applied)]),
+    ("approve: [{ tool: a, ask: b, then: [{ after: 1h, @ }] }]", &[("to", "x", Applied)]),
+    (
+        "approve_result: { @ }",
+        &[
+            ("ask", "x", Applied),
+            ("timeout", "never", Applied),
+            ("on_timeout", "fail", Applied),
+            ("approvers", "2", Applied),
+            ("tags", "[b]", Applied),
+        ],
+    ),
     (
         "effects: [{ tool: a, class: pure, @ }]",
         &[("match", "x", Applied), ("key", "x", Unsupported)],

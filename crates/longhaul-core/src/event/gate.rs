@@ -44,4 +44,7 @@ pub struct GateNotice {
     pub gate: GateId,
     /// Reason for the withdrawal or the reminder, as a sentence.
     pub reason: String,
+    /// Person or group that the reminder is for. `None` means the approvers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
 }

@@ -13,6 +13,33 @@ use crate::time::{Millis, Timestamp};
 /// Timeout of a gate whose approval rule sets no timeout.
 pub const GATE_TIMEOUT: Millis = Millis::from_secs(24 * 60 * 60);
 
+/// Time within which a gate must be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateTimeout {
+    /// The gate stays open until it is answered.
+    Never,
+    /// The gate expires after this time.
+    #[serde(untagged)]
+    After(Millis),
+}
+
+impl Default for GateTimeout {
+    fn default() -> Self {
+        Self::After(GATE_TIMEOUT)
+    }
+}
+
+impl GateTimeout {
+    /// Returns the time after which the gate expires. `None` means never.
+    pub const fn duration(self) -> Option<Millis> {
+        match self {
+            Self::Never => None,
+            Self::After(duration) => Some(duration),
+        }
+    }
+}
+
 /// Approval rule: one entry of the `approve:` list in an agent file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateRule {
@@ -30,7 +57,7 @@ pub struct GateRule {
     pub always: bool,
     /// Time within which a person must answer. `None` means the default timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Millis>,
+    pub timeout: Option<GateTimeout>,
     /// Action if nobody answers within the timeout.
     #[serde(default)]
     pub on_timeout: GateTimeoutAction,
@@ -40,9 +67,24 @@ pub struct GateRule {
     /// Required number of approvals, and whether the submitter may approve.
     #[serde(default)]
     pub approvers: ApprovalRequirement,
-    /// Delay after which the approvers are reminded. `None` means no reminder.
+    /// Interval at which the approvers are reminded. `None` means no reminder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remind: Option<Millis>,
+    /// Other people who are notified if nobody answers, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub then: Vec<EscalationStep>,
+    /// Tags of the gates that the rule raises, for searching.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+}
+
+/// A person or group that is notified if a gate stays unanswered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EscalationStep {
+    /// Time after which the notification is sent, from when the gate is raised.
+    pub after: Millis,
+    /// Name of the person or group to notify.
+    pub to: String,
 }
 
 /// Action of an approval rule for the calls that it matches.
@@ -94,11 +136,17 @@ pub struct ResultApprovalGate {
     /// Question that the person is asked.
     pub ask: String,
     /// Time within which a person must answer.
-    pub timeout: Millis,
+    pub timeout: GateTimeout,
     /// Action if nobody answers within the timeout. With `auto_approve`, this is `approve` after
     /// three seconds.
     #[serde(default)]
     pub on_timeout: GateTimeoutAction,
+    /// Required number of approvals, and whether the submitter may approve.
+    #[serde(default)]
+    pub approvers: ApprovalRequirement,
+    /// Tags of the gate, for searching.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
 }
 
 /// Purpose of a gate, i.e. what the person or program is asked for.
@@ -174,9 +222,12 @@ pub struct GateSpec {
     /// Action if nobody answers within the timeout.
     #[serde(default)]
     pub on_timeout: GateTimeoutAction,
-    /// Delay after which the approvers are reminded. `None` means no reminder.
+    /// Interval at which the approvers are reminded. `None` means no reminder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remind: Option<Millis>,
+    /// Other people who are notified if nobody answers, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub then: Vec<EscalationStep>,
     /// Key that identifies the gate within its run, so that it is raised only once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
@@ -204,6 +255,7 @@ impl GateSpec {
             timeout: None,
             on_timeout: GateTimeoutAction::default(),
             remind: None,
+            then: Vec::new(),
             idempotency_key: None,
             tags: Vec::new(),
         }

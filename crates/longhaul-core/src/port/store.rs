@@ -10,10 +10,11 @@ use crate::change::{Batch, NewRun};
 use crate::event::codec::EventCodecError;
 use crate::event::entry::Entry;
 use crate::id::{
-    AgentName, Epoch, GateId, InboxName, LaneKey, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
+    AgentName, Epoch, InboxName, LaneKey, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
 use crate::policy::gate::{GateRow, GateStatus, RecordedAnswer};
 use crate::policy::spend_cap::CapRefusal;
+pub use crate::port::gate_filter::GateFilter;
 pub use crate::port::queue::BusyLane;
 use crate::port::queue::{ClaimSelection, PeekRequest, QueuePosition};
 use crate::raw::Hash;
@@ -357,21 +358,6 @@ pub struct RunFilter {
     /// Continues after this run in the newest-first order: only older runs are listed.
     pub after: Option<RunId>,
     /// Maximum number of runs to list.
-    pub limit: usize,
-}
-
-/// Filter for listing gates.
-#[derive(Debug, Clone, Default)]
-pub struct GateFilter {
-    /// Restricts the list to this gate.
-    pub gate: Option<GateId>,
-    /// Restricts the list to gates of this run.
-    pub run: Option<RunId>,
-    /// Restricts the list to gates with this status.
-    pub status: Option<GateStatus>,
-    /// Continues after this gate in the newest-first order: only older gates are listed.
-    pub after: Option<GateId>,
-    /// Maximum number of gates to list.
     pub limit: usize,
 }
 

@@ -1,6 +1,8 @@
 //! Tests of control tools (questions, help, waits, progress, finish) and of the result gate.
 
-use longhaul_core::policy::gate::{GateDecision, GateKind, GateTimeoutAction, ResultApprovalGate};
+use longhaul_core::policy::gate::{
+    ApprovalRequirement, GateDecision, GateKind, GateTimeout, GateTimeoutAction, ResultApprovalGate,
+};
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
@@ -112,8 +114,10 @@ async fn an_invalid_control_call_is_an_error_result() {
 fn engine_with_result_gate(lines: Vec<FakeReply>) -> TestEngine {
     let gate = ResultApprovalGate {
         ask: "Is it good?".into(),
-        timeout: Millis::from_secs(60),
+        timeout: GateTimeout::After(Millis::from_secs(60)),
         on_timeout: GateTimeoutAction::Reject,
+        approvers: ApprovalRequirement::default(),
+        tags: Vec::new(),
     };
     let plan = engine_with(lines).agent(|agent| agent.result_gate = Some(gate));
     plan.with_sim_clock().start()

@@ -31,6 +31,8 @@ pub(super) fn rule(subject: Option<&str>, verdict: GateRuleAction) -> GateRule {
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
+        then: Vec::new(),
+        tags: Vec::new(),
     }
 }
 

@@ -134,9 +134,11 @@ fn raise_approval_gate(
     let mut gate = new_call_gate_with_digest(decision, call, GateKind::Approval, question);
     gate.pattern = (!rule.always).then(|| rule_pattern(rule));
     gate.approvers = rule.approvers;
-    gate.timeout = Some(rule.timeout.unwrap_or(GATE_TIMEOUT));
+    gate.timeout = rule.timeout.unwrap_or_default().duration();
     gate.on_timeout = rule.on_timeout;
     gate.remind = rule.remind;
+    gate.then.clone_from(&rule.then);
+    gate.tags.clone_from(&rule.tags);
     decision.raise_gate(gate)
 }
 
@@ -169,8 +171,10 @@ pub(super) fn raise_result_approval_gate(
     decision.raise_gate(GateSpec {
         input: Some(input),
         digest: Some(digest),
-        timeout: Some(policy.timeout),
+        timeout: policy.timeout.duration(),
         on_timeout: policy.on_timeout,
+        approvers: policy.approvers,
+        tags: policy.tags.clone(),
         ..GateSpec::new(id, GateKind::Result, policy.ask.as_str())
     })
 }

@@ -8,14 +8,16 @@ use longhaul_core::event::Event;
 use longhaul_core::event::environment::TimerFired;
 use longhaul_core::event::gate::{GateExpired, GateNotice};
 use longhaul_core::event::run::{CancelCause, RunControlRequest};
-use longhaul_core::id::TimerId;
+use longhaul_core::id::{GateId, TimerId};
 use longhaul_core::policy::gate::GateTimeoutAction;
 use longhaul_core::port::records::DueTimer;
 
 use crate::commands::answer::newest_edited_input;
+use crate::context::DecideContext;
+use crate::policy::gate_timers::next_reminder;
 
 /// Returns the events and row changes for a timer that is due.
-pub(super) fn decide_due_timer(due_timer: &DueTimer) -> Batch {
+pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Batch {
     let spent = consume_timer(due_timer.timer);
     let mut batch = Batch { events: Vec::new(), changes: vec![spent] };
     if due_timer.run_ended {
@@ -41,10 +43,15 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer) -> Batch {
             }
         }
         TimerKind::GateRemind(gate) => {
-            if due_timer.open_gate.is_some() {
-                let why = "no answer yet".to_owned();
-                batch.events.push(Event::GateReminded(GateNotice { gate: *gate, reason: why }));
+            if let Some(row) = &due_timer.open_gate {
+                batch.events.push(gate_reminded(*gate, None));
+                let times = (row.deadline, ctx.now);
+                batch.changes.extend(next_reminder(due_timer.run, &row.spec, times));
             }
+        }
+        TimerKind::GateEscalate { gate, step } => {
+            let step = due_timer.open_gate.as_ref().and_then(|row| row.spec.then.get(*step));
+            batch.events.extend(step.map(|step| gate_reminded(*gate, Some(step.to.clone()))));
         }
         // Timers that end a run are handled as cancels.
         TimerKind::BatchStopped(_)
@@ -54,6 +61,10 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer) -> Batch {
         TimerKind::ChildEnded(_) => {}
     }
     batch
+}
+
+fn gate_reminded(gate: GateId, to: Option<String>) -> Event {
+    Event::GateReminded(GateNotice { gate, reason: "no answer yet".to_owned(), to })
 }
 
 /// Returns the row change that consumes a timer.
@@ -80,6 +91,7 @@ pub fn timer_cancel_request(due_timer: &DueTimer) -> Option<RunControlRequest> {
         | TimerKind::BatchNext(_)
         | TimerKind::GateDeadline(_)
         | TimerKind::GateRemind(_)
+        | TimerKind::GateEscalate { .. }
         | TimerKind::ChildEnded(_) => return None,
     };
     Some(

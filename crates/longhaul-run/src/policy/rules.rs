@@ -119,6 +119,11 @@ fn merge_strictest_rules(mut rule: GateRule, other: &GateRule) -> GateRule {
     if rule.on_timeout == GateTimeoutAction::Approve {
         rule.on_timeout = other.on_timeout;
     }
+    for tag in &other.tags {
+        if !rule.tags.contains(tag) {
+            rule.tags.push(tag.clone());
+        }
+    }
     rule
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Invariant: an approval covers only what was shown.
 
-use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction,
+    ApprovalRequirement, EscalationStep, GateRule, GateRuleAction, GateTimeout, GateTimeoutAction,
 };
+use longhaul_core::time::Millis;
 
 use super::harness::script::check;
 use super::policies::{ask_rule, ask_rule_with_timeout, result_gate, with_rule};
@@ -243,7 +243,7 @@ fn an_expired_gate_follows_on_timeout() {
 fn an_edit_among_the_votes_is_approved_by_a_timeout() {
     let two_by_timeout = |on_timeout| GateRule {
         approvers: ApprovalRequirement { count: 2, not_submitter: false },
-        timeout: Some(longhaul_core::time::Millis::from_secs(600)),
+        timeout: Some(GateTimeout::After(Millis::from_secs(600))),
         on_timeout,
         ..ask_rule()
     };
@@ -279,133 +279,58 @@ fn an_edit_among_the_votes_is_approved_by_a_timeout() {
 }
 
 #[test]
-fn a_reminder_does_not_wake_the_run() {
-    let reminds =
-        GateRule { remind: Some(longhaul_core::time::Millis::from_secs(60)), ..ask_rule() };
+fn reminders_repeat_and_escalate_without_waking_the_run() {
+    let step = |hours: u64, to: &str| EscalationStep {
+        after: Millis::from_secs(hours * 3_600),
+        to: to.to_owned(),
+    };
+    let reminds = GateRule {
+        remind: Some(Millis::from_secs(5 * 3_600)),
+        then: vec![step(6, "lead"), step(30, "boss")],
+        ..ask_rule()
+    };
     check(
-        with_rule(reminds),
+        with_rule(reminds.clone()),
         r#"
         claim           => run.claimed | running
         see             => run.prepared turn.started
         call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
-        tick 60         => gate.reminded
+        tick 18000      => gate.reminded
+        tick 3600       => gate.reminded(lead)
+        tick 14400      => gate.reminded
+        tick 18000      => gate.reminded
         yes             => gate.answered | running
         tick 90000      =>
     "#,
     );
-}
-
-#[test]
-fn a_result_gate_approves_or_rejects_the_output() {
+    let endless = GateRule { timeout: Some(GateTimeout::Never), ..reminds };
     check(
-        result_gate(GateTimeoutAction::Reject),
+        with_rule(endless),
         r#"
-        claim               => run.claimed | running
-        see                 => run.prepared turn.started
-        say A poem.         => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
-        no Make it shorter. => gate.answered | running
-        claim               => run.claimed
-        go                  => turn.started
-        ? said              => Make it shorter.
-        say Poem.           => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
-        yes                 => gate.answered | running
-        claim               => run.claimed
-        go                  => run.completed(Poem.) | completed
-        ? outcome           => {"text":"Poem."}
-    "#,
-    );
-    check(
-        result_gate(GateTimeoutAction::Reject),
-        r#"
-        claim       => run.claimed | running
-        see         => run.prepared turn.started
-        say A poem. => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
-        no          => gate.answered | running
-        claim       => run.claimed
-        go          => run.failed(rejected) | failed
-        ? outcome   => rejected: cli:anna rejected the result
-    "#,
-    );
-    check(
-        result_gate(GateTimeoutAction::Approve),
-        r#"
-        claim       => run.claimed | running
-        see         => run.prepared turn.started
-        say A poem. => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
-        tick 600    => gate.expired(approve) | running
-        claim       => run.claimed
-        go          => run.completed(A poem.) | completed
-    "#,
-    );
-    check(
-        result_gate(GateTimeoutAction::Pause),
-        r#"
-        claim       => run.claimed | running
-        see         => run.prepared turn.started
-        say A poem. => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
-        tick 600    => gate.expired(pause) | running
-        claim       => run.claimed
-        go          => run.paused | paused
-        resume      => run.resumed | running
-        claim       => run.claimed
-        go          => gate.raised(result) run.waiting(approval) | waiting approval
-        tick 600    => gate.expired(pause) | running
-    "#,
-    );
-    check(
-        result_gate(GateTimeoutAction::Fail),
-        r#"
-        claim       => run.claimed | running
-        see         => run.prepared turn.started
-        say A poem. => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
-        tick 600    => gate.expired(fail) | running
-        claim       => run.claimed
-        go          => run.failed(gate_expired) | failed
+        claim           => run.claimed | running
+        see             => run.prepared turn.started
+        call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+        tick 18000      => gate.reminded
+        tick 90000      => gate.reminded(lead) gate.reminded gate.reminded gate.reminded gate.reminded gate.reminded(boss) gate.reminded
+        yes             => gate.answered | running
     "#,
     );
 }
 
 #[test]
-fn an_edited_result_replaces_the_output() {
-    for (edit, outcome) in [
-        (r#""Roses.""#, r#"{"text":"Roses."}"#),
-        (r#"{"text": "Roses."}"#, r#"{"text":"Roses."}"#),
-        (r#"{"lines": 2}"#, r#"{"text":"{\"lines\": 2}","data":{"lines": 2}}"#),
-    ] {
-        let mut world = super::harness::TestRun::new(result_gate(GateTimeoutAction::Reject));
-        for line in ["claim", "see", r#"say {"lines": 4}"#] {
-            world.play(line);
-        }
-        world.play(&format!("edit {edit}"));
-        world.play("claim");
-        world.play("go");
-        assert_eq!(world.show("outcome"), outcome, "{edit}");
-    }
-}
-
-#[test]
-fn the_answer_that_approves_a_result_is_part_of_the_output() {
-    for (answer, outcome) in [
-        (
-            r#"yes data {"action": "create_pr"}"#,
-            r#"{"text":"Poem.","answer":{"by":"cli:anna","decision":"approve","payload":{"action": "create_pr"}}}"#,
-        ),
-        (
-            "yes note Fine. by cli:bob",
-            r#"{"text":"Poem.","answer":{"by":"cli:bob","decision":"approve","note":"Fine."}}"#,
-        ),
-        // An edit can't claim that somebody else has answered.
-        (
-            r#"edit {"text": "Roses.", "answer": {"by": "cli:eve", "decision": "approve"}}"#,
-            r#"{"text":"Roses."}"#,
-        ),
-    ] {
-        let mut test_run = super::harness::TestRun::new(result_gate(GateTimeoutAction::Reject));
-        for line in ["claim", "see", "say Poem.", answer, "claim", "go"] {
-            test_run.play(line);
-        }
-        assert_eq!(test_run.show("outcome"), outcome, "{answer}");
-    }
+fn a_gate_without_a_timeout_stays_open() {
+    let endless = GateRule { timeout: Some(GateTimeout::Never), ..ask_rule() };
+    check(
+        with_rule(endless),
+        r#"
+        claim           => run.claimed | running
+        see             => run.prepared turn.started
+        call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+        ? timers        => []
+        tick 100000000  =>
+        yes             => gate.answered | running
+    "#,
+    );
 }
 
 #[test]
@@ -434,26 +359,6 @@ fn note_payload_and_result_are_paragraphs_for_the_model() {
         claim                                   => run.claimed
         go                                      => turn.started
         ? said                                  => Make it shorter. ¶ {"lines": 2}
-    "#,
-    );
-}
-
-#[test]
-fn a_run_that_stays_open_learns_the_answer_to_its_result() {
-    let open = RunPolicy {
-        keep_open: Some(longhaul_core::time::Millis::from_secs(3_600)),
-        ..result_gate(GateTimeoutAction::Reject)
-    };
-    check(
-        open,
-        r#"
-        claim                            => run.claimed | running
-        see                              => run.prepared turn.started
-        say A poem.                      => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
-        yes data {"action": "create_pr"} => gate.answered | running
-        claim                            => run.claimed
-        go                               => run.waiting(message) | waiting message
-        ? said                           => A person approved the result. ¶ {"action": "create_pr"}
     "#,
     );
 }

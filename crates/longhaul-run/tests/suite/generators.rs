@@ -8,7 +8,8 @@ use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction, ResultApprovalGate,
+    ApprovalRequirement, GateRule, GateRuleAction, GateTimeout, GateTimeoutAction,
+    ResultApprovalGate,
 };
 use longhaul_core::policy::retry::{DEFAULT_OUTAGE, RetryPolicy};
 use longhaul_core::time::Millis;
@@ -119,8 +120,10 @@ pub(crate) fn policies() -> impl Strategy<Value = RunPolicy> {
             rules: rule.map(rule_of).into_iter().collect(),
             result_gate: result.map(|on_timeout| ResultApprovalGate {
                 ask: "Is it good?".into(),
-                timeout: Millis::from_secs(600),
+                timeout: GateTimeout::After(Millis::from_secs(600)),
                 on_timeout,
+                approvers: ApprovalRequirement::default(),
+                tags: Vec::new(),
             }),
             in_doubt,
             keep_open: durations.0.map(Millis),
@@ -145,10 +148,12 @@ fn rule_of((on_timeout, count, always): (GateTimeoutAction, u16, bool)) -> GateR
         subject: Some("rm*".into()),
         action: GateRuleAction::Ask("May it remove?".into()),
         always,
-        timeout: Some(Millis::from_secs(900)),
+        timeout: Some(GateTimeout::After(Millis::from_secs(900))),
         on_timeout,
         in_doubt: None,
         approvers: ApprovalRequirement { count, not_submitter: true },
         remind: Some(Millis::from_secs(60)),
+        then: Vec::new(),
+        tags: Vec::new(),
     }
 }

@@ -3,7 +3,8 @@
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction, ResultApprovalGate,
+    ApprovalRequirement, GateRule, GateRuleAction, GateTimeout, GateTimeoutAction,
+    ResultApprovalGate,
 };
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::time::Millis;
@@ -31,6 +32,8 @@ pub(crate) fn ask_rule() -> GateRule {
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
+        then: Vec::new(),
+        tags: Vec::new(),
     }
 }
 
@@ -41,7 +44,11 @@ pub(crate) fn with_rule(rule: GateRule) -> RunPolicy {
 
 /// A policy that asks a person before `shell`, with this action after ten minutes.
 pub(crate) fn ask_rule_with_timeout(on_timeout: GateTimeoutAction) -> RunPolicy {
-    with_rule(GateRule { timeout: Some(Millis::from_secs(600)), on_timeout, ..ask_rule() })
+    with_rule(GateRule {
+        timeout: Some(GateTimeout::After(Millis::from_secs(600))),
+        on_timeout,
+        ..ask_rule()
+    })
 }
 
 /// A policy with a gate for the result.
@@ -49,8 +56,10 @@ pub(crate) fn result_gate(on_timeout: GateTimeoutAction) -> RunPolicy {
     RunPolicy {
         result_gate: Some(ResultApprovalGate {
             ask: "Is it good?".into(),
-            timeout: Millis::from_secs(600),
+            timeout: GateTimeout::After(Millis::from_secs(600)),
             on_timeout,
+            approvers: ApprovalRequirement::default(),
+            tags: Vec::new(),
         }),
         ..RunPolicy::default()
     }

@@ -38,6 +38,7 @@ const GATES_MAX: usize = 1_000;
     params(
         ("status" = inline(Option<GateStatusSchema>), Query, description = "open, answered, expired or withdrawn"),
         ("run" = inline(Option<RunIdSchema>), Query, description = "Only gates of this run"),
+        ("tag" = Option<String>, Query, description = "Only gates with this tag"),
         ("after" = inline(Option<GateIdSchema>), Query, description = "The `next` of the previous page"),
         ("limit" = Option<u32>, Query, description = "1 to 1,000", minimum = 1, maximum = 1000),
     ),
@@ -48,12 +49,13 @@ pub(crate) async fn list_gates(
     _: Viewer,
     query: Query,
 ) -> Result<Response, Problem> {
-    let query = query.allow_only_params(&["status", "run", "after", "limit"])?;
+    let query = query.allow_only_params(&["status", "run", "tag", "after", "limit"])?;
     let limit = query.page_limit_param(GATES_DEFAULT, 1..=GATES_MAX)?;
     let filter = GateFilter {
         gate: None,
         run: query.parse_param("run")?,
         status: query.param_value("status")?.map(parse_gate_status).transpose()?,
+        tag: query.param_value("tag")?.map(str::to_owned),
         after: query.parse_param("after")?,
         limit: limit + 1,
     };

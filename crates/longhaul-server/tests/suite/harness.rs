@@ -15,7 +15,7 @@ use longhaul_core::access::Role;
 use longhaul_core::id::{AgentName, InboxName, KeyName, RunId, Seq};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction,
+    ApprovalRequirement, GateRule, GateRuleAction, GateTimeout, GateTimeoutAction,
 };
 use longhaul_core::policy::spend_cap::SpendCap;
 use longhaul_core::port::redact::NoRedaction;
@@ -78,11 +78,13 @@ pub(crate) fn server_with(lines: impl IntoIterator<Item = FakeReply>) -> TestSer
         subject: None,
         action: GateRuleAction::Ask("May it <script>alert(1)</script> & send?".into()),
         always: false,
-        timeout: Some(Millis::from_secs(3_600)),
+        timeout: Some(GateTimeout::After(Millis::from_secs(3_600))),
         on_timeout: GateTimeoutAction::Reject,
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
+        then: Vec::new(),
+        tags: Vec::new(),
     };
     TestServerBuilder {
         agent: Agent {

@@ -106,6 +106,10 @@ pub(crate) fn list_gates(tx: &Tx<'_>, gate_filter: &GateFilter) -> Result<Vec<Ga
     filter.add_optional_condition("id = ?", gate_filter.gate.map(|gate| gate.bytes().to_vec()));
     filter.add_optional_condition("run = ?", gate_filter.run.map(|run| run.bytes().to_vec()));
     filter.add_optional_condition("id < ?", gate_filter.after.map(|gate| gate.bytes().to_vec()));
+    filter.add_optional_condition(
+        "EXISTS (SELECT 1 FROM json_each(spec, '$.tags') WHERE value = ?)",
+        gate_filter.tag.clone(),
+    );
     match gate_filter.status {
         // A literal instead of a parameter, so that SQLite uses the partial index on open gates.
         Some(GateStatus::Open) => filter.add_fixed_condition("status = 0"),

@@ -85,8 +85,8 @@ pub(crate) fn due_timers(tx: &Tx<'_>, limit: usize) -> Result<Vec<DueTimer>> {
         },
     )?;
     for timer in &mut due {
-        if let TimerKind::GateDeadline(at) | TimerKind::GateRemind(at) = timer.kind {
-            timer.open_gate = gate::find_open_gate(tx, at)?.map(Box::new);
+        if let Some(gate) = timer.kind.gate() {
+            timer.open_gate = gate::find_open_gate(tx, gate)?.map(Box::new);
         }
     }
     Ok(due)

@@ -65,6 +65,7 @@ impl Tables {
             filter.gate.is_none_or(|gate| row.spec.id == gate)
                 && filter.run.is_none_or(|run| row.run == run)
                 && filter.status.is_none_or(|status| row.status == status)
+                && filter.tag.as_ref().is_none_or(|tag| row.spec.tags.contains(tag))
                 && filter.after.is_none_or(|after| row.spec.id < after)
         };
         let rows = self.gates.iter().rev().map(|(_, row)| row);

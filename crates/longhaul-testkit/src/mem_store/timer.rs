@@ -72,10 +72,7 @@ impl Tx<'_> {
 
     /// Returns the row of the timer's gate, if the gate is still open.
     fn open_gate_of_timer(&self, what: &TimerKind) -> Option<Box<GateRow>> {
-        let (TimerKind::GateDeadline(gate) | TimerKind::GateRemind(gate)) = what else {
-            return None;
-        };
-        let row = self.tables.gates.get(gate)?;
+        let row = self.tables.gates.get(&what.gate()?)?;
         (row.status == GateStatus::Open).then(|| Box::new(row.clone()))
     }
 }

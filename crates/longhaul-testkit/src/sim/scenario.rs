@@ -6,7 +6,8 @@ use longhaul_core::id::{AgentName, IdError, InboxName, LaneKey, RunId};
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction, ResultApprovalGate,
+    ApprovalRequirement, GateRule, GateRuleAction, GateTimeout, GateTimeoutAction,
+    ResultApprovalGate,
 };
 use longhaul_core::policy::{ParkedLanePolicy, RunPolicy};
 use longhaul_core::raw::RawJson;
@@ -49,11 +50,13 @@ fn approval_rule(tool: &str) -> GateRule {
         subject: None,
         action: GateRuleAction::Ask(format!("May it use {tool}?")),
         always: false,
-        timeout: Some(Millis::from_secs(3_600)),
+        timeout: Some(GateTimeout::After(Millis::from_secs(3_600))),
         on_timeout: GateTimeoutAction::Reject,
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
+        then: Vec::new(),
+        tags: Vec::new(),
     }
 }
 
@@ -94,8 +97,10 @@ fn with_special_policies() -> Vec<Scenario> {
     all.push(scenario("flaky_model", flaky, RunPolicy::default()));
     let result_gate = ResultApprovalGate {
         ask: "Is it good?".into(),
-        timeout: Millis::from_secs(86_400),
+        timeout: GateTimeout::After(Millis::from_secs(86_400)),
         on_timeout: GateTimeoutAction::Approve,
+        approvers: ApprovalRequirement::default(),
+        tags: Vec::new(),
     };
     let with_result_gate = RunPolicy { result_gate: Some(result_gate), ..RunPolicy::default() };
     all.push(scenario("result_gate", script(&[&["put"]], "a plan"), with_result_gate));
@@ -164,12 +169,14 @@ fn random_policy(rng: &mut SeededRng) -> RunPolicy {
     if rng.one_in(6) {
         policy.result_gate = Some(ResultApprovalGate {
             ask: "Is it good?".into(),
-            timeout: Millis::from_secs(3_600),
+            timeout: GateTimeout::After(Millis::from_secs(3_600)),
             on_timeout: *rng.pick(&[
                 GateTimeoutAction::Approve,
                 GateTimeoutAction::Reject,
                 GateTimeoutAction::Pause,
             ]),
+            approvers: ApprovalRequirement::default(),
+            tags: Vec::new(),
         });
     }
     if rng.one_in(8) {

@@ -4,7 +4,6 @@
 
 use longhaul_core::id::AgentName;
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::policy::gate::{GATE_TIMEOUT, GateTimeoutAction, ResultApprovalGate};
 use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy};
 use longhaul_engine::agent::{Agent, BudgetPatch, RetryPatch};
 
@@ -30,9 +29,6 @@ const LANE_BUSY: &[(&str, LaneBusyPolicy)] = &[
 
 const LANE_ON_PARK: &[(&str, ParkedLanePolicy)] =
     &[("keep", ParkedLanePolicy::Keep), ("release", ParkedLanePolicy::Release)];
-
-/// Question of the gate at which a person approves the final result of a run.
-const RESULT_GATE_QUESTION: &str = "Is this result good?";
 
 /// Parses an agent file; `stem` is the file's name without `.md`.
 pub(crate) fn parse_project_agent(
@@ -196,12 +192,8 @@ fn parse_approval_rules(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
     };
     agent.effects = fields.parse_field_with("effects", effects).unwrap_or_default();
     agent.in_doubt = fields.parse_field_with("in_doubt", rule::parse_in_doubt_policy);
-    let approve_result = fields.parse_field_with("approve_result", Diagnostics::parse_boolean);
-    agent.result_gate = approve_result.unwrap_or_default().then(|| ResultApprovalGate {
-        ask: RESULT_GATE_QUESTION.to_owned(),
-        timeout: GATE_TIMEOUT,
-        on_timeout: GateTimeoutAction::default(),
-    });
+    let result_gate = fields.parse_field_with("approve_result", rule::parse_result_gate);
+    agent.result_gate = result_gate.flatten();
 }
 
 fn parse_lane_fields(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {

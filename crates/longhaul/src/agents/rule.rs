@@ -3,7 +3,8 @@
 
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, GATE_TIMEOUT, GateRule, GateRuleAction, GateTimeoutAction,
+    ApprovalRequirement, EscalationStep, GateRule, GateRuleAction, GateTimeout, GateTimeoutAction,
+    ResultApprovalGate,
 };
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::EffectRule;
@@ -21,6 +22,12 @@ const ON_TIMEOUT: &[(&str, GateTimeoutAction)] = &[
     ("fail", GateTimeoutAction::Fail),
     ("pause", GateTimeoutAction::Pause),
 ];
+
+/// Maximum number of steps of an escalation.
+const ESCALATION_STEPS_MAX: usize = 10;
+
+/// Question of a result gate that sets none.
+const RESULT_GATE_QUESTION: &str = "Is this result good?";
 
 const CLASSES: &[(&str, EffectClass)] = &[
     ("pure", EffectClass::Pure),
@@ -48,16 +55,22 @@ pub(crate) fn parse_gate_rule(
     let subject = fields.parse_field_with("match", Diagnostics::parse_nonempty_text);
     let verdict = parse_rule_action(&mut fields, entry);
     let always = fields.parse_field_with("always", Diagnostics::parse_boolean);
-    let timeout = fields.parse_field_with("timeout", Diagnostics::parse_duration);
-    let on_timeout = fields.parse_field_with("on_timeout", |diagnostics, entry| {
-        diagnostics.parse_one_of(entry, ON_TIMEOUT)
-    });
+    let (timeout, on_timeout) = parse_timeout_fields(&mut fields);
     let in_doubt = fields.parse_field_with("in_doubt", parse_in_doubt_policy);
     let approvers = fields.parse_field_with("approvers", parse_approvers);
     let remind = fields.parse_field_with("remind", |diagnostics, entry| {
-        parse_reminder_delay(diagnostics, entry, timeout.unwrap_or(GATE_TIMEOUT))
+        parse_reminder_delay(diagnostics, entry, timeout.unwrap_or_default())
     });
-    fields.report_unsupported_fields(&["paths", "then"]);
+    let tags = fields.parse_field_with("tags", parse_tags);
+    let then = fields.parse_field_with("then", |diagnostics, entry| {
+        let steps = diagnostics.parse_list_items(entry, parse_escalation_step)?;
+        if steps.len() > ESCALATION_STEPS_MAX {
+            let message = format!("`then` has more than {ESCALATION_STEPS_MAX} steps");
+            diagnostics.report_invalid(entry.node.position, message);
+        }
+        Some(steps)
+    });
+    fields.report_unsupported_fields(&["paths"]);
     fields.report_unknown_fields();
     Some(GateRule {
         tool: tool?,
@@ -69,7 +82,81 @@ pub(crate) fn parse_gate_rule(
         in_doubt,
         approvers: approvers.unwrap_or_default(),
         remind,
+        then: then.unwrap_or_default(),
+        tags: tags.unwrap_or_default(),
     })
+}
+
+/// Parses `approve_result`: `true`, or a table with the question and its conditions.
+pub(crate) fn parse_result_gate(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<Option<ResultApprovalGate>> {
+    let gate = ResultApprovalGate {
+        ask: RESULT_GATE_QUESTION.to_owned(),
+        timeout: GateTimeout::default(),
+        on_timeout: GateTimeoutAction::default(),
+        approvers: ApprovalRequirement::default(),
+        tags: Vec::new(),
+    };
+    if entry.node.as_table().is_none() {
+        return diagnostics.parse_boolean(entry).map(|asks| asks.then_some(gate));
+    }
+    let mut fields = FieldReader::new(diagnostics, entry, "ask")?;
+    let ask = fields.parse_field_with("ask", Diagnostics::parse_nonempty_text);
+    let (timeout, on_timeout) = parse_timeout_fields(&mut fields);
+    let approvers = fields.parse_field_with("approvers", parse_approvers);
+    let tags = fields.parse_field_with("tags", parse_tags);
+    fields.report_unknown_fields();
+    Some(Some(ResultApprovalGate {
+        ask: ask.unwrap_or(gate.ask),
+        timeout: timeout.unwrap_or_default(),
+        on_timeout: on_timeout.unwrap_or_default(),
+        approvers: approvers.unwrap_or_default(),
+        tags: tags.unwrap_or_default(),
+    }))
+}
+
+/// Parses `timeout` and `on_timeout` of a gate.
+fn parse_timeout_fields(
+    fields: &mut FieldReader<'_, '_>,
+) -> (Option<GateTimeout>, Option<GateTimeoutAction>) {
+    let timeout = fields.parse_field_with("timeout", |diagnostics, entry| {
+        match entry.node.as_text() == Some("never") {
+            true => Some(GateTimeout::Never),
+            false => diagnostics.parse_duration(entry).map(GateTimeout::After),
+        }
+    });
+    let on_timeout = fields.parse_field_with("on_timeout", |diagnostics, entry| {
+        let action = diagnostics.parse_one_of(entry, ON_TIMEOUT);
+        if timeout == Some(GateTimeout::Never) {
+            let message = "`on_timeout` has no effect: the gate never expires";
+            diagnostics.report_invalid(entry.position, message);
+        }
+        action
+    });
+    (timeout, on_timeout)
+}
+
+/// Parses one element of `then:`, a person or group that is notified later.
+fn parse_escalation_step(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<EscalationStep> {
+    let mut fields = FieldReader::new(diagnostics, entry, "to")?;
+    let after = fields.parse_field_with("after", Diagnostics::parse_duration);
+    let to = fields.parse_field_with("to", Diagnostics::parse_nonempty_text);
+    fields.report_unknown_fields();
+    if after.is_none() || to.is_none() {
+        let message = format!("`{}` must be written as {{ after: 6h, to: NAME }}", entry.key);
+        diagnostics.report_invalid(entry.position, message);
+    }
+    Some(EscalationStep { after: after?, to: to? })
+}
+
+/// Parses the tags of a gate.
+fn parse_tags(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Vec<String>> {
+    diagnostics.parse_list_items(entry, Diagnostics::parse_nonempty_text)
 }
 
 fn parse_rule_tool(fields: &mut FieldReader<'_, '_>, entry: &TableEntry) -> Option<String> {
@@ -144,10 +231,10 @@ fn parse_approvers(
 fn parse_reminder_delay(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
-    timeout: Millis,
+    timeout: GateTimeout,
 ) -> Option<Millis> {
     let remind = diagnostics.parse_duration(entry)?;
-    if remind >= timeout {
+    if let Some(timeout) = timeout.duration().filter(|timeout| remind >= *timeout) {
         let timeout = duration::format_duration(timeout);
         let message = format!("`remind` never fires: the gate expires after {timeout}");
         diagnostics.report_invalid(entry.node.position, message);

@@ -256,15 +256,10 @@ impl Rows {
     /// Returns a timer in the form that the sweep reports.
     pub(crate) fn due_timer(&self, timer: TimerId) -> Option<DueTimer> {
         let (due, what) = self.timers.get(&timer)?.clone();
-        let gate = match &what {
-            TimerKind::GateDeadline(gate) | TimerKind::GateRemind(gate) => self
-                .gates
-                .iter()
-                .find(|row| row.spec.id == *gate && row.status == GateStatus::Open)
-                .cloned()
-                .map(Box::new),
-            _ => None,
-        };
+        let gate = what.gate().and_then(|gate| {
+            let is_open = |row: &&GateRow| row.spec.id == gate && row.status == GateStatus::Open;
+            self.gates.iter().find(is_open).cloned().map(Box::new)
+        });
         Some(DueTimer {
             timer,
             run: self.run,

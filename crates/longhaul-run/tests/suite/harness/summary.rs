@@ -32,6 +32,7 @@ pub(crate) fn summarize(event: &Event) -> String {
         Event::ToolVerified(data) => data.call.to_string(),
         Event::ToolSurfaced(data) => data.call.to_string(),
         Event::GateRaised(data) => format!("{:?}", data.gate.kind).to_lowercase(),
+        Event::GateReminded(data) => data.to.clone().unwrap_or_default(),
         Event::GateExpired(data) => format!("{:?}", data.on_timeout).to_lowercase(),
         Event::SteerDelivered(data) if data.as_answer => "as answer".to_owned(),
         Event::SteerDelivered(data) => format!("after turn {}", data.after_turn),

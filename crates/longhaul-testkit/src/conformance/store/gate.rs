@@ -187,12 +187,16 @@ pub async fn only_open_gates_can_be_answered(fixture: StoreFixture) {
     assert_eq!(refused(late), closed);
 }
 
-/// Gates are listed newest first, filtered by run and status, in pages.
+/// Gates are listed newest first, filtered by run, status and tag, in pages.
 pub async fn gates_are_listed_newest_first(fixture: StoreFixture) {
     let mut gates = Vec::new();
     let mut runs = Vec::new();
-    for _ in 0..4 {
-        let (held, gate) = park_at_gate(&fixture, |spec| spec.timeout = Some(HOUR)).await;
+    for index in 0..4 {
+        let (held, gate) = park_at_gate(&fixture, |spec| {
+            spec.timeout = Some(HOUR);
+            spec.tags = vec!["all".to_owned(), format!("tag {index}")];
+        })
+        .await;
         runs.push(held.run);
         gates.push(gate);
     }
@@ -204,6 +208,12 @@ pub async fn gates_are_listed_newest_first(fixture: StoreFixture) {
     assert_eq!(list_gates(&fixture, open.clone()).await, [gates[3], gates[1]]);
     let next = GateFilter { after: Some(gates[1]), ..open };
     assert_eq!(list_gates(&fixture, next).await, [gates[0]]);
+    for (tag, found) in
+        [("all", newest_first.as_slice()), ("tag 1", &gates[1..2]), ("tag", &[]), ("tag 9", &[])]
+    {
+        let tagged = GateFilter { tag: Some(tag.to_owned()), ..all.clone() };
+        assert_eq!(list_gates(&fixture, tagged).await, found, "{tag}");
+    }
     let of_run = GateFilter { run: Some(runs[1]), ..all.clone() };
     assert_eq!(list_gates(&fixture, of_run).await, [gates[1]]);
     let one = GateFilter { gate: Some(gates[0]), ..all };

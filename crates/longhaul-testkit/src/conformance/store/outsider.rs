@@ -168,7 +168,7 @@ fn outsider_events(world: &StoreFixture) -> Vec<Event> {
         host: None,
     };
     let timer = world.ids.timer();
-    let reminded = GateNotice { gate, reason: "please".to_owned() };
+    let reminded = GateNotice { gate, reason: "please".to_owned(), to: None };
     vec![
         Event::GateAnswered(answer.clone()),
         Event::GateVoted(answer),

@@ -1,0 +1,21 @@
+//! The filter with which gates are listed.
+
+use crate::id::{GateId, RunId};
+use crate::policy::gate::GateStatus;
+
+/// Filter for listing gates.
+#[derive(Debug, Clone, Default)]
+pub struct GateFilter {
+    /// Restricts the list to this gate.
+    pub gate: Option<GateId>,
+    /// Restricts the list to gates of this run.
+    pub run: Option<RunId>,
+    /// Restricts the list to gates with this status.
+    pub status: Option<GateStatus>,
+    /// Restricts the list to gates with this tag.
+    pub tag: Option<String>,
+    /// Continues after this gate in the newest-first order: only older gates are listed.
+    pub after: Option<GateId>,
+    /// Maximum number of gates to list.
+    pub limit: usize,
+}

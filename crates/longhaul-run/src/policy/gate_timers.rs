@@ -1,0 +1,40 @@
+//! Timers of a gate: its deadline, its reminders and the steps of its escalation.
+
+use longhaul_core::change::{Change, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::id::{RunId, TimerId};
+use longhaul_core::policy::gate::GateSpec;
+use longhaul_core::time::{Millis, Timestamp};
+
+/// Returns the row changes that set the timers of a new gate.
+pub(crate) fn gate_timers(run: RunId, gate: &GateSpec, now: Timestamp) -> Vec<Change> {
+    let deadline = gate.timeout.map(|after| (after, TimerKind::GateDeadline(gate.id), "deadline"));
+    let remind = gate.remind.map(|after| (after, TimerKind::GateRemind(gate.id), "remind"));
+    let set = |(after, kind, name): (Millis, TimerKind, &str)| {
+        set_gate_timer(run, TimerId::derive(gate.id.bits(), name, now), (after, kind))
+    };
+    let steps = gate.then.iter().enumerate().map(|(step, notice)| {
+        let timer = TimerId::derive(gate.id.bits(), &format!("then:{step}"), now);
+        set_gate_timer(run, timer, (notice.after, TimerKind::GateEscalate { gate: gate.id, step }))
+    });
+    [deadline, remind].into_iter().flatten().map(set).chain(steps).collect()
+}
+
+/// Returns the row change that sets the next reminder of a gate. `None` means that the gate has no
+/// reminders or expires before the next one.
+pub(crate) fn next_reminder(
+    run: RunId,
+    gate: &GateSpec,
+    (deadline, now): (Option<Timestamp>, Timestamp),
+) -> Option<Change> {
+    let after = gate.remind?;
+    if deadline.is_some_and(|deadline| now.plus(after) >= deadline) {
+        return None;
+    }
+    let timer = TimerId::derive(gate.id.bits(), "remind", now);
+    Some(set_gate_timer(run, timer, (after, TimerKind::GateRemind(gate.id))))
+}
+
+const fn set_gate_timer(run: RunId, timer: TimerId, (after, kind): (Millis, TimerKind)) -> Change {
+    let due = TimerDueTime::After(after);
+    Change::SetTimer(TimerUpdate::Arm { timer, run, due, kind })
+}
