@@ -40,6 +40,13 @@ impl RawJson {
         self.0.get()
     }
 
+    /// Deserializes a field that is present as `Some`, even if its value is `null`.
+    pub(crate) fn deserialize_null_as_some<'de, D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Self>, D::Error> {
+        Self::deserialize(deserializer).map(Some)
+    }
+
     /// Parses the JSON text into a value. A text that is nested too deeply becomes `null`.
     pub fn to_value(&self) -> Value {
         serde_json::from_str(self.0.get()).unwrap_or(Value::Null)

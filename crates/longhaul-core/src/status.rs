@@ -181,7 +181,7 @@ pub struct RunOutput {
     /// Structured result of the run, if there is one.
     #[serde(
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "deserialize_null_as_some"
+        deserialize_with = "RawJson::deserialize_null_as_some"
     )]
     pub data: Option<RawJson>,
     /// Confidence in the result as stated by the agent, from 0 to 100.
@@ -219,13 +219,6 @@ impl From<&Answer> for ResultAnswer {
             payload: answer.payload.clone(),
         }
     }
-}
-
-/// Deserializes a field that is present as `Some`, even if its value is `null`.
-fn deserialize_null_as_some<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<RawJson>, D::Error> {
-    RawJson::deserialize(deserializer).map(Some)
 }
 
 /// Error of a failed run: a code for programs, and a message and a hint for people.

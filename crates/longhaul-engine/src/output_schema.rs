@@ -79,7 +79,12 @@ impl OutputSchema {
         Some(OutputCheckResult::Valid(output))
     }
 
-    async fn validate_answer_text(&self, text: &str, clock: &dyn Clock) -> OutputCheckResult {
+    /// Checks the text of a final answer against the output schema.
+    pub(crate) async fn validate_answer_text(
+        &self,
+        text: &str,
+        clock: &dyn Clock,
+    ) -> OutputCheckResult {
         if text.len() > ANSWER_BYTES_MAX {
             let why = format!("the answer is longer than {ANSWER_BYTES_MAX} bytes");
             return OutputCheckResult::Invalid(why);

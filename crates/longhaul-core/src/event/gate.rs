@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::GateId;
 use crate::policy::gate::{Answer, GateSpec, GateTimeoutAction};
-use crate::raw::RawJson;
+use crate::raw::{Hash, RawJson};
 
 /// A gate was raised: a person or program is asked for an approval or an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +22,40 @@ pub struct GateAnswer {
     pub gate: GateId,
     /// Answer that the gate received.
     pub answer: Answer,
+    /// What the answer changes, if it approves an edit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edit: Option<GateEdit>,
+}
+
+/// Changes of an answer to the content that a gate was raised with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateEdit {
+    /// Digest of the edited content. It depends on the digest of the original content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Hash>,
+    /// Values that differ from the original content.
+    pub diff: Vec<EditedValue>,
+}
+
+/// A value that a person changed, added or removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EditedValue {
+    /// Position of the value in the content, as a JSON Pointer such as `/files/name`.
+    pub path: String,
+    /// Original value. `None` means that the value was added.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "RawJson::deserialize_null_as_some"
+    )]
+    pub before: Option<RawJson>,
+    /// New value. `None` means that the value was removed.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "RawJson::deserialize_null_as_some"
+    )]
+    pub after: Option<RawJson>,
 }
 
 /// A gate's timeout passed without an answer.

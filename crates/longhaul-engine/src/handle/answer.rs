@@ -1,7 +1,8 @@
 //! Lists and answers gates: questions and approvals that wait for a person.
 //!
-//! Invariant: an input that a person edited passes the same checks as a call made by the model.
+//! Invariant: an input or result that a person edited passes the same checks as one of the model.
 
+use longhaul_core::event::turn::OutputCheckResult;
 use longhaul_core::id::{Epoch, GateId, RunId, Seq};
 use longhaul_core::policy::gate::{Answer, GateDecision, GateKind, GateRow, GateStatus};
 use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
@@ -9,7 +10,7 @@ use longhaul_core::port::tool::ClaimId;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
-use longhaul_run::{DecideContext, Rejection, rule_denial_reason};
+use longhaul_run::{DecideContext, Rejection, Run, output_from_human_edit, rule_denial_reason};
 
 use crate::blocker::RunBlocker;
 use crate::classify::{classify_tool_input, secret_in_input_message};
@@ -103,13 +104,15 @@ impl Longhaul {
         let row = self.get_gate(gate).await?;
         let run = row.run;
         // A late answer is rejected as late, whatever else is wrong with it.
-        if let (GateStatus::Open, GateKind::Approval, GateDecision::Edit(edited)) =
-            (row.status, &row.spec.kind, &answer.decision)
-        {
-            if let Some(secret) = secret {
-                return Err(Rejection::InvalidTask(secret_in_input_message(&secret)).into());
+        if let (GateStatus::Open, GateDecision::Edit(edited)) = (row.status, &answer.decision) {
+            match (&row.spec.kind, secret) {
+                (GateKind::Approval, Some(secret)) => {
+                    return Err(Rejection::InvalidTask(secret_in_input_message(&secret)).into());
+                }
+                (GateKind::Approval, None) => self.check_edited_call_input(&row, edited).await?,
+                (GateKind::Result, _) => self.check_edited_result(&row, edited).await?,
+                _ => {}
             }
-            self.check_edited_call_input(&row, edited).await?;
         }
         let now = self.services.records.now().await?;
         let run_row = self.services.store.get_run(run).await?.ok_or(Error::RunNotFound(run))?;
@@ -153,20 +156,7 @@ impl Longhaul {
     async fn check_edited_call_input(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
         let (run, _) = replay_run(&self.services, gate.run).await?;
         let bad = |why: String| Error::from(Rejection::InvalidTask(why));
-        let looks = Epoch::default();
-        let clock = &self.services.clock;
-        let loaded = tokio::select! {
-            biased;
-            loaded = RunEnv::load_for_run(&self.services, &run, looks) => loaded,
-            () = clock.sleep(CHECK_TIMEOUT) => Ok(Err(RunBlocker::from(format!(
-                "an edit can't be checked now: the tools of the run were not available after {} s",
-                CHECK_TIMEOUT.0 / 1_000
-            )))),
-        };
-        // The driver of the run has external tools of its own, so these can be released.
-        let claim = ClaimId { run: run.id(), epoch: looks };
-        release_external_tools(&self.services, claim).await;
-        let env = loaded?.map_err(|blocker| bad(blocker.message))?;
+        let env = self.load_env_to_check_edit(&run).await?;
         let name = gate.spec.tool.clone().unwrap_or_default();
         let Some(tool) = env.tool(&name) else {
             return Err(bad(format!(
@@ -181,5 +171,39 @@ impl Longhaul {
             None => Ok(()),
             Some(why) => Err(bad(format!("a rule forbids this call: {why}"))),
         }
+    }
+    /// Checks a result that a person edited against the output schema of the agent.
+    async fn check_edited_result(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
+        let (run, _) = replay_run(&self.services, gate.run).await?;
+        let env = self.load_env_to_check_edit(&run).await?;
+        let Some(schema) = env.output_schema() else {
+            return Ok(());
+        };
+        let output = output_from_human_edit(edited);
+        let text = output.data.as_ref().map_or(output.text.as_str(), RawJson::as_str);
+        match schema.validate_answer_text(text, &*self.services.clock).await {
+            OutputCheckResult::Valid(_) => Ok(()),
+            OutputCheckResult::Invalid(why) => {
+                Err(Rejection::InvalidTask(format!("the edited result is invalid: {why}")).into())
+            }
+        }
+    }
+
+    /// Loads the agent and the tools of a run, to check an edit by a person.
+    async fn load_env_to_check_edit(&self, run: &Run) -> Result<RunEnv, Error> {
+        let looks = Epoch::default();
+        let clock = &self.services.clock;
+        let loaded = tokio::select! {
+            biased;
+            loaded = RunEnv::load_for_run(&self.services, run, looks) => loaded,
+            () = clock.sleep(CHECK_TIMEOUT) => Ok(Err(RunBlocker::from(format!(
+                "an edit can't be checked now: the tools of the run were not available after {} s",
+                CHECK_TIMEOUT.0 / 1_000
+            )))),
+        };
+        // The driver of the run has external tools of its own, so these can be released.
+        let claim = ClaimId { run: run.id(), epoch: looks };
+        release_external_tools(&self.services, claim).await;
+        loaded?.map_err(|blocker| Rejection::InvalidTask(blocker.message).into())
     }
 }

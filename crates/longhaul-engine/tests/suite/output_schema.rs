@@ -2,13 +2,16 @@
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
+use longhaul_core::policy::gate::{
+    ApprovalRequirement, GateDecision, GateTimeout, GateTimeoutAction, ResultApprovalGate,
+};
 use longhaul_core::raw::{RawJson, StoredText};
 use longhaul_core::status::{RunOutcome, RunOutput};
 use longhaul_run::Run;
 use serde_json::{Value, json};
 
 use crate::suite::harness::model::FakeReply;
-use crate::suite::harness::{TestEngine, count, engine_with, outcome_text};
+use crate::suite::harness::{TestEngine, answer, count, engine_with, outcome_text};
 
 fn engine_with_schema(lines: Vec<FakeReply>) -> TestEngine {
     engine_with(lines)
@@ -146,4 +149,32 @@ async fn every_output_type_works_by_final_text_and_by_finish() {
         let finish = FakeReply::call("finish", json!({ "output": data }));
         assert_eq!(run_with_schema(&schema, finish).await, expect, "finish {kind}");
     }
+}
+
+#[tokio::test]
+async fn an_edited_result_must_match_the_schema() {
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+    let gate = ResultApprovalGate {
+        ask: "Is it good?".into(),
+        timeout: GateTimeout::Never,
+        on_timeout: GateTimeoutAction::Reject,
+        approvers: ApprovalRequirement::default(),
+        tags: Vec::new(),
+    };
+    let engine = engine_with([FakeReply::Text(r#"{"n": 1}"#)])
+        .agent(|agent| {
+            agent.output = Some(RawJson::from_serialize(&schema));
+            agent.result_gate = Some(gate);
+        })
+        .start();
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
+    let edit = |value: Value| answer(&gate, GateDecision::Edit(RawJson::from_serialize(&value)));
+    for invalid in [json!({ "n": "two" }), json!({}), json!("a text"), json!({ "text": "x" })] {
+        let refused = engine.longhaul.answer_gate(gate.spec.id, edit(invalid.clone())).await;
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains("the edited result is invalid"), "{invalid}: {message}");
+    }
+    engine.longhaul.answer_gate(gate.spec.id, edit(json!({ "n": 2 }))).await.unwrap();
+    assert_eq!(data(&engine.ended(run).await), json!({ "n": 2 }));
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use longhaul_core::change::{ApprovalRuleRow, Batch, Change, GateTransition, GateUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::RuleAdded;
-use longhaul_core::event::gate::GateAnswer;
+use longhaul_core::event::gate::{GateAnswer, GateEdit};
 use longhaul_core::id::RuleId;
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateSpec, GateStatus, RecordedAnswer,
@@ -16,6 +16,7 @@ use longhaul_core::raw::{Hash, RawJson};
 
 use crate::context::DecideContext;
 use crate::policy::digest::edited_content_digest;
+use crate::policy::edit_diff::diff_json;
 use crate::policy::question::check_question_answer;
 use crate::rejection::Rejection;
 
@@ -36,8 +37,9 @@ pub(super) fn decide_gate_answer(
         |event: fn(GateAnswer) -> Event, end: fn(Answer) -> GateTransition, answer: Answer| {
             let (transition, seen_answers) = (end(answer.clone()), Some(gate.answers.len()));
             let update = GateUpdate { gate: id, seen_answers, transition };
+            let edit = gate_edit(&gate.spec, &answer);
             Batch {
-                events: vec![event(GateAnswer { gate: id, answer })],
+                events: vec![event(GateAnswer { gate: id, answer, edit })],
                 changes: vec![Change::UpdateGate(update)],
             }
         };
@@ -50,6 +52,16 @@ pub(super) fn decide_gate_answer(
         add_approval_rule(gate, &answer, &ctx, &mut batch)?;
     }
     Ok(batch)
+}
+
+/// Returns what an answer changes in the content that the gate was raised with. `None` means that
+/// the answer is no edit.
+fn gate_edit(gate: &GateSpec, answer: &Answer) -> Option<GateEdit> {
+    let (GateDecision::Edit(edited), Some(original)) = (&answer.decision, &gate.input) else {
+        return None;
+    };
+    let digest = gate.digest.map(|digest| edited_content_digest(digest, edited));
+    Some(GateEdit { digest, diff: diff_json(original, edited) })
 }
 
 fn check_gate_open(gate: &GateRow, ctx: &DecideContext) -> Result<(), Rejection> {

@@ -49,7 +49,7 @@ pub(crate) fn output_from_data_fields(data: &RawJson) -> RunOutput {
 
 /// Returns the run's output after a person edited it. The edit is a new text, a complete output, or
 /// other data. Nothing of the previous output is kept.
-pub(crate) fn output_from_human_edit(edited: &RawJson) -> RunOutput {
+pub fn output_from_human_edit(edited: &RawJson) -> RunOutput {
     let value = edited.to_value();
     if let Value::String(text) = value {
         return legacy_output_from_text(text);

@@ -2,10 +2,12 @@
 //!
 //! Invariant: an approval covers only what was shown.
 
+use longhaul_core::event::Event;
 use longhaul_core::policy::gate::{
     ApprovalRequirement, EscalationStep, GateRule, GateRuleAction, GateTimeout, GateTimeoutAction,
 };
 use longhaul_core::time::Millis;
+use longhaul_run::commands::current_gate_digest;
 
 use super::harness::script::check;
 use super::policies::{ask_rule, ask_rule_with_timeout, result_gate, with_rule};
@@ -361,4 +363,26 @@ fn note_payload_and_result_are_paragraphs_for_the_model() {
         ? said                                  => Make it shorter. ¶ {"lines": 2}
     "#,
     );
+}
+
+#[test]
+fn an_edit_is_journaled_with_its_diff_and_digest() {
+    let mut test_run = super::harness::TestRun::new(with_rule(ask_rule()));
+    for line in [
+        "claim",
+        "see",
+        r#"call shell/once {"command": "rm x", "quiet": true}"#,
+        r#"edit {"command": "ls", "quiet": true}"#,
+    ] {
+        test_run.play(line);
+    }
+    let answered = test_run.entries.iter().find_map(|entry| match &entry.event {
+        Event::GateAnswered(data) => data.edit.clone(),
+        _ => None,
+    });
+    let edit = answered.unwrap();
+    let diff = serde_json::to_string(&edit.diff).unwrap();
+    assert_eq!(diff, r#"[{"path":"/command","before":"rm x","after":"ls"}]"#);
+    assert_eq!(edit.digest, current_gate_digest(&test_run.rows.gates[0]));
+    assert_ne!(edit.digest, test_run.rows.gates[0].spec.digest);
 }

@@ -119,7 +119,7 @@ pub fn raise_gate_batch(spec: GateSpec) -> Batch {
 /// Returns the batch that answers and closes a gate.
 pub fn answer_batch(gate: GateId, by: &str) -> Batch {
     let answer = approval(by);
-    let gate_answer = GateAnswer { gate, answer: answer.clone() };
+    let gate_answer = GateAnswer { gate, answer: answer.clone(), edit: None };
     events_batch([Event::GateAnswered(gate_answer)])
         .with_change(close_gate(gate, GateTransition::Answered(answer)))
 }
@@ -127,7 +127,7 @@ pub fn answer_batch(gate: GateId, by: &str) -> Batch {
 /// Returns the batch that adds a vote to a gate that needs more.
 pub fn vote_batch(gate: GateId, by: &str) -> Batch {
     let answer = approval(by);
-    let vote = GateAnswer { gate, answer: answer.clone() };
+    let vote = GateAnswer { gate, answer: answer.clone(), edit: None };
     events_batch([Event::GateVoted(vote)])
         .with_change(close_gate(gate, GateTransition::Voted(answer)))
 }

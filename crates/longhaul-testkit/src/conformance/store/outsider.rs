@@ -144,7 +144,7 @@ fn outsider_events(world: &StoreFixture) -> Vec<Event> {
     let gate = world.ids.gate();
     let steer = world.ids.steer();
     let by = || "cli:anna".to_owned();
-    let answer = GateAnswer { gate, answer: approval("cli:anna") };
+    let answer = GateAnswer { gate, answer: approval("cli:anna"), edit: None };
     let queued = SteerMessage {
         steer,
         text: "hello".to_owned(),
