@@ -224,6 +224,30 @@ pub enum AnswerOutcome {
     Voted,
 }
 
+/// Body of a request to raise a gate for an event that a program will report.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewGate)]
+pub struct SignalGateBody {
+    /// Run that can't end before the gate is answered.
+    #[schema(schema_with = schema::run_id_schema)]
+    pub run: RunId,
+    /// What the run waits for, as a sentence.
+    #[schema(min_length = 1, max_length = 8000)]
+    pub ask: String,
+    /// Tags of the gate, for searching.
+    #[serde(default)]
+    #[schema(max_items = 20)]
+    pub tags: Vec<String>,
+    /// Key that identifies the gate within its run: it is raised only once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255)]
+    pub idempotency_key: Option<String>,
+    /// Time within which the gate must be answered, such as `2h`, or `never`. Default: `24h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+}
+
 /// Body of a request to create a link to a gate.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -3,10 +3,11 @@
 
 use clap::{Args, Subcommand};
 use longhaul_api::gate::{AnswerView, GateView};
-use longhaul_core::policy::gate::{GateStatus, has_unanswerable_tag};
+use longhaul_core::policy::gate::{Answer, GateDecision, GateStatus, has_unanswerable_tag};
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::time::Timestamp;
 
+use crate::answer::{GateAnswerSender, new_answer, parse_json_option};
 use crate::client::RunClient;
 use crate::client::connect::{connect_run_client, try_connect_run_client};
 use crate::event_printer::{first_line, format_time_of_day};
@@ -27,6 +28,7 @@ const EXAMPLES: &str = "Examples:
   longhaul gates --run @last --all      all gates of a run, answered ones too
   longhaul gates show gate_01k3rzc      the exact call or question
   longhaul gates show gate_01k3rzc --json | jq -r .digest
+  longhaul gates complete gate_01k3rzc --payload '{\"build\": 7}'   what it waits for has happened
 
 Decide: longhaul approve GATE, longhaul reject GATE, longhaul answer GATE TEXT";
 
@@ -48,6 +50,9 @@ enum GatesSubcommand {
     /// Shows one gate with the full input of its call
     #[command(after_help = EXAMPLES)]
     Show(ShowGateCommand),
+    /// Reports that the event for which a gate waits has happened
+    #[command(after_help = EXAMPLES)]
+    Complete(CompleteGateCommand),
 }
 
 #[derive(Debug, Args)]
@@ -62,6 +67,22 @@ struct ListGatesCommand {
     #[arg(long)]
     all: bool,
     /// Print the gates as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct CompleteGateCommand {
+    /// The gate to complete, or a run with exactly one open gate
+    #[arg(value_name = "GATE|RUN")]
+    gate: String,
+    /// Note for the model
+    #[arg(long)]
+    note: Option<String>,
+    /// Data for the model, as JSON; `-` reads it from stdin
+    #[arg(long, value_name = "JSON|-")]
+    payload: Option<String>,
+    /// Print the completed gate as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -82,7 +103,21 @@ impl GatesCommand {
             None => self.list.run(),
             Some(GatesSubcommand::Ls(ls)) => ls.run(),
             Some(GatesSubcommand::Show(show)) => show.run(),
+            Some(GatesSubcommand::Complete(complete)) => complete.run(),
         }
+    }
+}
+
+impl CompleteGateCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let payload = self.payload.as_deref();
+        let payload = payload.map(|json| parse_json_option("--payload", json)).transpose()?;
+        let note = self.note.clone();
+        let answer = Answer { note, payload, ..new_answer(GateDecision::Complete) };
+        resolve::with_resolved_gate(&self.gate, async |client, gate| {
+            GateAnswerSender { client, gate, json: self.json }.send_answer(answer).await?;
+            Ok(())
+        })
     }
 }
 
@@ -197,6 +232,7 @@ fn format_status(gate: &GateView) -> String {
             "approve" => Some(format!("longhaul approve {id}")),
             "reject" => Some(format!("longhaul reject {id}")),
             "answer" => Some(answer_command(gate)),
+            "complete" => Some(format!("longhaul gates complete {id}")),
             _ => None,
         })
         .collect();

@@ -59,7 +59,8 @@ pub enum Change {
     CreateStep(Box<NewRun>),
     /// Updates the run's scheduling state: parked, paused, released by its worker, or ended.
     UpdateScheduling(RunSchedulingUpdate),
-    /// Raises a gate, i.e. a question or approval that waits for a person.
+    /// Raises a gate, i.e. a question or approval that waits for a person. Refused if a gate with
+    /// this id exists.
     RaiseGate(Box<GateSpec>),
     /// Adds an answer to an open gate, or closes the gate. Refused if the gate is not open.
     UpdateGate(GateUpdate),

@@ -67,7 +67,10 @@ macro_rules! events {
             /// Returns which idle runs become ready if an outsider (a process that does not drive
             /// the run) appends this event. `None` means that an outsider may not append it. Events
             /// of outsiders are accepted until the run has ended.
-            pub const fn from_outside(&self) -> Option<WakeTarget> {
+            pub fn from_outside(&self) -> Option<WakeTarget> {
+                if self.is_signal_gate_without_call() {
+                    return Some(WakeTarget::None);
+                }
                 match self { $(Self::$variant(_) => $outside,)* }
             }
 
@@ -227,6 +230,12 @@ pub enum WakeTarget {
 }
 
 impl Event {
+    /// Returns whether the event raises a gate for a signal that no tool call waits for. A program
+    /// raises such a gate from outside the run.
+    fn is_signal_gate_without_call(&self) -> bool {
+        matches!(self, Self::GateRaised(data) if data.gate.is_signal_without_call())
+    }
+
     /// Returns whether the event ends the run.
     pub const fn is_terminal(&self) -> bool {
         matches!(self, Self::RunCompleted(_) | Self::RunFailed(_) | Self::RunCancelled(_))

@@ -20,6 +20,7 @@ mod retry;
 mod schedules;
 mod served_inboxes;
 mod sessions;
+mod signal;
 mod spend;
 mod stats;
 mod submit;
@@ -37,6 +38,7 @@ pub use crate::handle::keys::{CallerIdentity, CreateKeyRequest, IssuedKey};
 pub use crate::handle::links::{CreateGateLinkRequest, ResolvedGateLink};
 pub use crate::handle::memory::ThreadMessage;
 pub use crate::handle::model_calls::ModelCallOutcome;
+pub use crate::handle::signal::NewSignalGate;
 pub use crate::handle::submit::{SubmitOutcome, check_idempotency_key};
 pub use crate::handle::watch::JournalStream;
 

@@ -5,6 +5,7 @@
 //! 10,000.
 
 mod answer;
+mod signal;
 mod steer;
 mod timer;
 
@@ -16,7 +17,7 @@ use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::event::tool::LateToolResultEvent;
 use longhaul_core::id::{RuleId, RunId, SteerId, TimerId};
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::policy::gate::{Answer, GateRow, GateStatus};
+use longhaul_core::policy::gate::{Answer, GateRow, GateSpec, GateStatus};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::status::{RunOutcome, Status};
 
@@ -37,6 +38,8 @@ pub enum RunCommand {
         /// Answer to the gate.
         answer: Answer,
     },
+    /// Raises a gate that a program completes. The run can't end before.
+    RaiseSignalGate(Box<GateSpec>),
     /// Queues a message for the run.
     Steer(SteerMessage),
     /// Edits a queued message of the run.
@@ -130,6 +133,9 @@ pub fn decide_command(
     }
     match command {
         RunCommand::Answer { gate, answer } => answer::decide_gate_answer(&gate, answer, ctx),
+        RunCommand::RaiseSignalGate(gate) => {
+            Ok(signal::raise_signal_gate(snapshot.run, *gate, ctx))
+        }
         RunCommand::Steer(message) => steer::queue_steer(message),
         RunCommand::ChangeSteer(message) => steer::edit_steer_message(message),
         RunCommand::WithdrawSteer { steer, by } => Ok(steer::withdraw_steer(steer, by)),

@@ -25,6 +25,7 @@ mod suite {
     mod refusals;
     mod result_gates;
     mod retries;
+    mod signals;
     mod steers;
     mod strictness;
     mod timeouts;

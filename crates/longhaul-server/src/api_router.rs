@@ -50,7 +50,7 @@ pub(crate) fn api_router() -> OpenApiRouter<App> {
         .routes(routes!(runs::retry_run))
         .routes(routes!(events::stream_all_events))
         .routes(routes!(send_event::send_event))
-        .routes(routes!(gates::list_gates))
+        .routes(routes!(gates::list_gates, gates::raise_gate))
         .routes(routes!(gates::show_gate))
         .routes(routes!(gates::answer_gate))
         .routes(routes!(gates::create_gate_link))

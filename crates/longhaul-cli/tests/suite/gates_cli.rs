@@ -240,6 +240,22 @@ fn questions_are_answered_with_text() {
 }
 
 #[test]
+fn signals_are_completed_with_data() {
+    let project = Project::new();
+    let run = project.run_until_gate("waiter");
+    let gates = project.json(&["gates", "--tag", "deployed", "--json"]);
+    let gate = gates["data"][0]["id"].as_str().unwrap();
+    assert_eq!(project.json(&["gates", "--tag", "other", "--json"])["data"], json!([]));
+    let output = project.run(&["gates", "show", gate], 0);
+    assert!(output.out.contains(&format!("longhaul gates complete {gate}")), "{output:?}");
+    let data = r#"{"build":7}"#;
+    let output = project.run(&["gates", "complete", gate, "--payload", data], 0);
+    assert!(output.out.starts_with("Completed: "), "{output:?}");
+    let output = project.run(&["watch", &run], 0);
+    assert!(output.out.contains(data), "{output:?}");
+}
+
+#[test]
 fn forms_are_answered_with_json() {
     let project = Project::new();
     let run = project.run_until_gate("form");

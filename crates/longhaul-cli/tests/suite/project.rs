@@ -49,6 +49,11 @@ const AGENTS: &[(&str, &str, &str)] = &[
   tools: [{ name: vault_write, input: { folder: Tasks, title: Evil, content: \"\\e[31mred\", tags: [], confidence: 90 } }]
 - text: Done.",
     ),
+    (
+        "waiter",
+        "tools: [wait]",
+        "- tools: [{ name: wait, input: { signal: deployed } }]\n- text: 'Heard: {{ last_result }}'",
+    ),
     ("planner", "tools: []\napprove_result: true", "- text: A plan."),
     (
         "form",

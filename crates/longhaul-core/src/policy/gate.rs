@@ -262,6 +262,14 @@ impl GateSpec {
     }
 }
 
+impl GateSpec {
+    /// Returns whether a program raised the gate, which no tool call waits for. The run can't end
+    /// while the gate is open.
+    pub fn is_signal_without_call(&self) -> bool {
+        self.kind == GateKind::Signal && self.call.is_none()
+    }
+}
+
 /// Pattern of the calls that a remembered approval covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RulePattern {

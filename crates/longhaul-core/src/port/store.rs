@@ -273,6 +273,8 @@ pub enum AppendRefusalReason {
     GateAnswersChanged,
     /// The gate does not exist.
     GateNotFound,
+    /// A gate with this id exists already.
+    GateExists,
     /// The message was already delivered, dropped or withdrawn.
     SteerSettled,
     /// The run's message queue is full.

@@ -167,6 +167,7 @@ fn error_for_refused_append(
         | AppendRefusalReason::GateClosed(..)
         | AppendRefusalReason::GateAnswersChanged
         | AppendRefusalReason::GateNotFound
+        | AppendRefusalReason::GateExists
         | AppendRefusalReason::TimerConsumed
         | AppendRefusalReason::NotAllowedForOutsider(_)) => {
             Error::Internal { run, reason: format!("the store refused the append: {other:?}") }

@@ -143,6 +143,7 @@ impl Longhaul {
                 clean(&mut message.text);
                 clean(&mut message.by);
             }
+            RunCommand::RaiseSignalGate(gate) => clean(&mut gate.ask),
             RunCommand::Cancel { by, reason } => {
                 clean(by);
                 clean(reason);

@@ -1,5 +1,5 @@
-//! Ends a run that has its output, after messages are delivered, the output is approved and the
-//! time for further messages has passed.
+//! Ends a run that has its output, after messages are delivered, the signals that programs announced
+//! have arrived, the output is approved and the time for further messages has passed.
 //!
 //! Invariant: no message is accepted for a run that has ended, because the check for an empty
 //! message queue and the end are one append to the journal.
@@ -36,6 +36,10 @@ pub(super) fn conclude_run(
     }
     if deliver_steers(decision, |_| true)? {
         return Ok(ControlFlow::Continue(()));
+    }
+    let signal = decision.control.gates.iter().find(|gate| gate.is_signal_without_call());
+    if let Some(gate) = signal.map(|gate| gate.id) {
+        return park_run(decision, WaitReason::Signal(gate));
     }
     if !concluding.approved
         && let Some(policy) = decision.control.policy.result_gate.clone()

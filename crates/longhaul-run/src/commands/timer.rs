@@ -13,6 +13,7 @@ use longhaul_core::policy::gate::GateTimeoutAction;
 use longhaul_core::port::records::DueTimer;
 
 use crate::commands::answer::newest_edited_input;
+use crate::commands::signal::add_expiry_message;
 use crate::context::DecideContext;
 use crate::policy::gate_timers::next_reminder;
 
@@ -40,6 +41,9 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Batc
                     transition: GateTransition::Expired,
                 };
                 batch.changes.push(Change::UpdateGate(closing));
+                if row.spec.is_signal_without_call() {
+                    add_expiry_message(&row.spec, &mut batch);
+                }
             }
         }
         TimerKind::GateRemind(gate) => {

@@ -7,26 +7,28 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use longhaul_api::gate::{
     AnswerBody, AnswerOutcome, AnswerResponse, DecisionKind, GateLinkBody, GateLinkView, GateView,
+    SignalGateBody,
 };
 use longhaul_api::list::List;
 use longhaul_core::access::Role;
-use longhaul_core::policy::gate::{Answer, GateDecision, GateStatus};
+use longhaul_core::duration::{DURATION_EXAMPLES, parse_duration};
+use longhaul_core::policy::gate::{Answer, GateDecision, GateStatus, GateTimeout};
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::raw::RawJson;
 use longhaul_core::request::IdempotentRequestEffect;
-use longhaul_engine::handle::{self, CreateGateLinkRequest};
+use longhaul_engine::handle::{self, CreateGateLinkRequest, NewSignalGate};
 use longhaul_engine::view::gate_view;
 
 use crate::app::App;
 use crate::body::Json;
-use crate::caller::{Approver, Viewer, require_role};
+use crate::caller::{Approver, Operator, Viewer, require_role};
 use crate::error_mapping::read_problem_after_commit;
 use crate::idempotency::RequestEngineHandle;
 use crate::openapi_types::{GateIdSchema, GateStatusSchema, RunIdSchema};
 use crate::params::{GatePath, Query};
 use crate::peer::request_base_url;
 use crate::problem::Problem;
-use crate::response::{created_secret_response, ok_response, paginate};
+use crate::response::{created_response, created_secret_response, ok_response, paginate};
 
 /// Default and maximum number of gates per page.
 const GATES_DEFAULT: usize = 100;
@@ -74,6 +76,47 @@ fn parse_gate_status(text: &str) -> Result<GateStatus, Problem> {
             "`status` must be one of open, answered, expired, withdrawn",
         )),
     }
+}
+
+/// Raises a gate for an event that a program will report. The run can't end before.
+#[utoipa::path(
+    post, path = "/v1/gates", tag = "gates", operation_id = "raise_gate",
+    request_body = SignalGateBody,
+    responses(
+        (status = 201, description = "The new gate", body = GateView),
+        (status = 200, description = "The gate that was raised with this key before", body = GateView),
+    ),
+)]
+pub(crate) async fn raise_gate(
+    State(app): State<App>,
+    caller: Operator,
+    Json(body): Json<SignalGateBody>,
+) -> Result<Response, Problem> {
+    let timeout = match body.timeout.as_deref() {
+        None => GateTimeout::default(),
+        Some("never") => GateTimeout::Never,
+        Some(text) => parse_duration(text)
+            .filter(|timeout| timeout.0 > 0)
+            .map(GateTimeout::After)
+            .ok_or_else(|| {
+                let message = format!("`timeout` must be `never` or one like {DURATION_EXAMPLES}");
+                Problem::unprocessable(message)
+            })?,
+    };
+    let new = NewSignalGate {
+        run: body.run,
+        ask: body.ask,
+        tags: body.tags,
+        idempotency_key: body.idempotency_key,
+        timeout,
+    };
+    let (gate, is_new) = app.longhaul().raise_signal_gate(new).await?;
+    let view = gate_view(&gate);
+    if !is_new {
+        return ok_response(&view);
+    }
+    tracing::info!(run = %view.run, gate = %view.id, caller = caller.name(), "gate raised");
+    created_response(&format!("/v1/gates/{}", view.id), &view)
 }
 
 /// Shows a gate with the call input or output that it asks about.

@@ -238,6 +238,46 @@ async fn a_form_is_answered_with_its_fields() {
 }
 
 #[tokio::test]
+async fn a_program_raises_and_completes_a_gate() {
+    let server = server_with_gate().start().await;
+    let (run, waiting) = server.at_gate().await;
+    let body = |ask: &str| {
+        json!({
+            "run": run, "ask": ask, "tags": ["ci"], "idempotency_key": "build-7", "timeout": "2h",
+        })
+    };
+    let raised = [("/kind", json!("signal")), ("/tags/0", json!("ci"))];
+    let gate = check(&server, post("/v1/gates", &body("the build")), 201, &raised).await;
+    let again = check(&server, post("/v1/gates", &body("the build")), 200, &raised).await;
+    assert_eq!(gate["id"], again["id"]);
+    server.send(post("/v1/gates", &body("another build"))).await.expect(422);
+    for (name, value) in [
+        ("ask", json!(" ")),
+        ("tags", json!(["submit_again"])),
+        ("timeout", json!("soon")),
+        ("timeout", json!("0s")),
+        ("idempotency_key", json!("")),
+        ("kind", json!("approval")),
+    ] {
+        let mut bad = body("the build");
+        bad["idempotency_key"] = json!("other");
+        bad[name] = value;
+        server.send(post("/v1/gates", &bad)).await.expect(422);
+    }
+    let unknown = json!({ "run": "run_00000000000000000000000001", "ask": "x" });
+    server.send(post("/v1/gates", &unknown)).await.expect(404);
+    let found = [("/data/0/id", gate["id"].clone())];
+    let tagged = check(&server, get("/v1/gates?tag=ci"), 200, &found).await;
+    assert_eq!(tagged["data"].as_array().unwrap().len(), 1);
+    let answer = |gate: &Value| format!("/v1/gates/{}/answer", gate["id"].as_str().unwrap());
+    let yes = json!({ "decision": "approve", "digest": waiting["digest"] });
+    check(&server, post(answer(&waiting), &yes), 200, &[]).await;
+    let done = json!({ "decision": "complete", "payload": { "green": true } });
+    check(&server, post(answer(&gate), &done), 200, &[("/outcome", json!("closed"))]).await;
+    assert_eq!(server.ended(&run).await["status"], "completed");
+}
+
+#[tokio::test]
 async fn a_batch_is_submitted_and_shown() {
     let server = server_with([]).start().await;
     let task = |input: &str| json!({ "agent": "tester", "input": input });

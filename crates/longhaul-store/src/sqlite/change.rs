@@ -38,7 +38,7 @@ pub(crate) fn apply_row_change(
         Change::UpdateScheduling(to) => {
             Ok(head::update_run_scheduling(tx, run, to, subject.may_queue)?)
         }
-        Change::RaiseGate(spec) => Ok(gate::raise_gate(tx, run, spec)?),
+        Change::RaiseGate(spec) => gate::raise_gate(tx, run, spec),
         Change::UpdateGate(closing) => gate::answer_or_close_gate(tx, closing),
         Change::SetTimer(to) => timer::set_or_consume_timer(tx, to),
         Change::QueueSteer(row) => steer::queue_steer(tx, run, row),

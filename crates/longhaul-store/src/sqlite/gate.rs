@@ -18,11 +18,14 @@ use crate::sqlite::error::RowChangeError;
 use crate::sqlite::filter::WhereClauseBuilder;
 use crate::sqlite::tx::Tx;
 
-/// Inserts the row of a new, open gate.
-pub(crate) fn raise_gate(tx: &Tx<'_>, run: RunId, spec: &GateSpec) -> Result<()> {
+/// Inserts the row of a new, open gate. Refused if a gate with this id exists.
+pub(crate) fn raise_gate(tx: &Tx<'_>, run: RunId, spec: &GateSpec) -> Result<(), RowChangeError> {
+    if GateState::load(tx, spec.id)?.is_some() {
+        return Err(RowChangeError::Refused(AppendRefusalReason::GateExists));
+    }
     let deadline = spec.timeout.map(|timeout| tx.now.plus(timeout).as_micros());
     tx.exec(
-        "INSERT OR REPLACE INTO gate (id, run, status, raised_at, deadline, submitter, spec, answers)
+        "INSERT INTO gate (id, run, status, raised_at, deadline, submitter, spec, answers)
          VALUES (?1, ?2, ?3, ?4, ?5, (SELECT submitter FROM run WHERE id = ?2), ?6, '[]')",
         params![
             spec.id.bytes(),

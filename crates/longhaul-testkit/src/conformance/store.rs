@@ -125,6 +125,7 @@ macro_rules! each_store_check {
                 an_answered_gate_leaves_its_timer_to_fire
                 a_gate_timer_carries_its_gate
                 an_answer_is_refused_after_another_answer
+                an_outsider_raises_a_signal_gate_once
                 only_open_gates_can_be_answered
                 gates_are_listed_newest_first
             }

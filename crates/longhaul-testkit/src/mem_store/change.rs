@@ -22,7 +22,7 @@ impl Tx<'_> {
             Change::Hold(hold) => return self.hold(run, hold),
             Change::HoldCaps(reservations) => return self.hold_caps(run, reservations),
             Change::UpdateScheduling(to) => self.set_head(run, to),
-            Change::RaiseGate(spec) => self.raise_gate(run, *spec),
+            Change::RaiseGate(spec) => return self.raise_gate(run, *spec),
             Change::ReleaseSlot(sandbox) => self.release_slot(sandbox),
             Change::QueueForSlot(provider) => self.queue_for_slot(run, provider),
             Change::Settle(settlement) => self.settle(run, settlement),

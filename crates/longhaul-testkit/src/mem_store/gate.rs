@@ -10,8 +10,11 @@ use crate::mem_store::rows::Tables;
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
-    /// Opens a gate.
-    pub(crate) fn raise_gate(&mut self, run: RunId, spec: GateSpec) {
+    /// Opens a gate. Refused if a gate with this id exists.
+    pub(crate) fn raise_gate(&mut self, run: RunId, spec: GateSpec) -> ChangeResult {
+        if self.tables.gates.get(&spec.id).is_some() {
+            return refuse(AppendRefusalReason::GateExists);
+        }
         let submitter = self.tables.heads.get(&run).and_then(|head| head.task.submitter.clone());
         let row = GateRow {
             run,
@@ -23,6 +26,7 @@ impl Tx<'_> {
             spec,
         };
         self.tables.gates.insert(row.spec.id, row);
+        Ok(())
     }
 
     /// Adds an answer to an open gate, or closes it.

@@ -7,11 +7,13 @@ use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::event::tool::{
     LateToolResultEvent, ToolOutput, ToolProgress, ToolVerified, VerifyOutcome,
 };
-use longhaul_core::id::SteerId;
+use longhaul_core::id::{GateId, SteerId};
 use longhaul_core::message::StopReason;
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, GateStatus};
+use longhaul_core::policy::gate::{
+    Answer, AnswerScope, GateDecision, GateKind, GateSpec, GateStatus,
+};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
@@ -86,6 +88,15 @@ impl TestRun {
         let by = || "cli:anna".to_owned();
         Some(match verb {
             "yes" | "no" | "edit" | "answer" | "complete" => return self.answer(verb, rest),
+            "signal" => {
+                self.steers_written += 1;
+                let id = GateId::from_bits(self.steers_written);
+                let gate = GateSpec::new(id, GateKind::Signal, rest);
+                RunCommand::RaiseSignalGate(Box::new(GateSpec {
+                    timeout: Some(Millis::from_secs(600)),
+                    ..gate
+                }))
+            }
             "steer" => {
                 let (delivery, text) = rest.split_once(' ').unwrap_or((rest, "Hurry."));
                 self.steers_written += 1;

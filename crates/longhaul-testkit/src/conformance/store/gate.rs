@@ -2,9 +2,9 @@
 //! `race`.
 
 use longhaul_core::change::{Change, GateTransition, TimerDueTime, TimerKind, TimerUpdate};
-use longhaul_core::id::GateId;
+use longhaul_core::id::{CallId, GateId};
 use longhaul_core::policy::gate::{
-    GateRow, GateSpec, GateStatus, GateTimeoutAction, RecordedAnswer,
+    GateKind, GateRow, GateSpec, GateStatus, GateTimeoutAction, RecordedAnswer,
 };
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult, GateFilter};
 use longhaul_core::status::Status;
@@ -171,6 +171,23 @@ pub async fn an_answer_is_refused_after_another_answer(fixture: StoreFixture) {
     assert_eq!(refused(vote("cli:ben", 0).await), AppendRefusalReason::GateAnswersChanged);
     assert_eq!(gate_row(&fixture, gate).await.answers.len(), 1);
     assert_appended(&vote("cli:ben", 1).await);
+}
+
+/// A program may raise a gate for a signal, once, without waking the run.
+pub async fn an_outsider_raises_a_signal_gate_once(fixture: StoreFixture) {
+    let (held, _) = park_at_gate(&fixture, |_| {}).await;
+    let mut spec = gate_spec(fixture.ids.gate());
+    spec.kind = GateKind::Signal;
+    let raise = raise_gate_batch(spec.clone());
+    assert_appended(&fixture.append_outside(held.run, raise.clone()).await);
+    fixture.assert_status(held.run, Status::Waiting, "approval").await;
+    assert_eq!(gate_row(&fixture, spec.id).await.spec, spec);
+    let again = refused(fixture.append_outside(held.run, raise).await);
+    assert_eq!(again, AppendRefusalReason::GateExists);
+    spec.call = Some(CallId { turn: 1, index: 1 });
+    spec.id = fixture.ids.gate();
+    let of_call = refused(fixture.append_outside(held.run, raise_gate_batch(spec)).await);
+    assert_eq!(of_call, AppendRefusalReason::NotAllowedForOutsider("gate.raised"));
 }
 
 /// Unknown and withdrawn gates can't be answered.

@@ -1,0 +1,137 @@
+//! Gates that programs raise: the run can't end until the awaited event has happened.
+
+use longhaul_core::id::{GateId, RunId};
+use longhaul_core::policy::gate::{
+    GateKind, GateRow, GateSpec, GateStatus, GateTimeout, SUBMIT_AGAIN,
+};
+use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
+use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
+use longhaul_run::{DecideContext, Rejection};
+
+use crate::error::Error;
+use crate::handle::submit::check_idempotency_key;
+use crate::handle::{Longhaul, check_text_len};
+
+/// Maximum length in bytes of the text that says what a gate waits for.
+const ASK_BYTES_MAX: usize = 8_000;
+/// Maximum number of tags of a gate.
+const TAGS_MAX: usize = 20;
+/// Maximum length of a tag in bytes.
+const TAG_BYTES_MAX: usize = 200;
+/// Maximum number of open gates of a run that programs raised.
+const SIGNAL_GATES_MAX: usize = 64;
+
+/// A gate that a program raises and completes later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSignalGate {
+    /// Run that can't end before the gate is answered.
+    pub run: RunId,
+    /// What the run waits for, as a sentence.
+    pub ask: String,
+    /// Tags of the gate, for searching.
+    pub tags: Vec<String>,
+    /// Key that identifies the gate within its run, so that it is raised only once.
+    pub idempotency_key: Option<String>,
+    /// Time within which the gate must be answered.
+    pub timeout: GateTimeout,
+}
+
+impl Longhaul {
+    /// Raises a gate for an event that a program will report. Returns the gate, and whether it is
+    /// new: a gate with the same key is raised once.
+    pub async fn raise_signal_gate(&self, new: NewSignalGate) -> Result<(GateRow, bool), Error> {
+        self.check_signal_gate(&new)?;
+        let run = self.run_row(new.run).await?;
+        let id = match &new.idempotency_key {
+            // The id is derived from the key, so the store refuses a second gate.
+            Some(key) => GateId::derive(new.run.bits(), &format!("key:{key}"), run.created_at),
+            None => GateId::from_bits(self.services.ids.next_id_bits()),
+        };
+        if let Some(gate) = self.find_gate(id).await? {
+            return same_gate(gate, &new).map(|gate| (gate, false));
+        }
+        self.check_signal_gate_count(new.run).await?;
+        let spec = GateSpec {
+            tags: new.tags.clone(),
+            idempotency_key: new.idempotency_key.clone(),
+            timeout: new.timeout.duration(),
+            ..GateSpec::new(id, GateKind::Signal, new.ask.as_str())
+        };
+        let command = self.redact_command(RunCommand::RaiseSignalGate(Box::new(spec)));
+        let now = self.services.records.now().await?;
+        let snapshot = RunSnapshot { run: new.run, status: run.status };
+        let batch = decide_command(&snapshot, command, DecideContext::new(now))?;
+        match self.append_without_claim(new.run, batch).await? {
+            Ok(_) => Ok((self.get_gate(id).await?, true)),
+            Err(AppendRefusalReason::GateExists) => {
+                same_gate(self.get_gate(id).await?, &new).map(|gate| (gate, false))
+            }
+            Err(_) => Err(Error::Contention(new.run)),
+        }
+    }
+
+    fn check_signal_gate(&self, new: &NewSignalGate) -> Result<(), Error> {
+        if new.ask.trim().is_empty() {
+            return Err(Rejection::Empty("`ask`").into());
+        }
+        check_text_len("`ask`", new.ask.len(), ASK_BYTES_MAX)?;
+        if let Some(key) = &new.idempotency_key {
+            check_idempotency_key(key)?;
+            self.check_no_secret_in_name("the idempotency key", key)?;
+        }
+        let is_valid = |tag: &String| {
+            (1..=TAG_BYTES_MAX).contains(&tag.len())
+                && !tag.chars().any(char::is_control)
+                && tag != SUBMIT_AGAIN
+        };
+        if new.tags.len() > TAGS_MAX || !new.tags.iter().all(is_valid) {
+            let why = format!(
+                "a gate has at most {TAGS_MAX} tags of 1 to {TAG_BYTES_MAX} bytes, without control \
+                 characters and other than `{SUBMIT_AGAIN}`"
+            );
+            return Err(Rejection::InvalidTask(why).into());
+        }
+        let mut tags = new.tags.iter();
+        tags.try_for_each(|tag| self.check_no_secret_in_name("a tag", tag))
+    }
+
+    async fn check_signal_gate_count(&self, run: RunId) -> Result<(), Error> {
+        let filter = GateFilter {
+            run: Some(run),
+            status: Some(GateStatus::Open),
+            limit: 2 * SIGNAL_GATES_MAX,
+            ..GateFilter::default()
+        };
+        let open = self.services.store.list_gates(filter).await?;
+        let signals = open.iter().filter(|gate| gate.spec.is_signal_without_call()).count();
+        match signals < SIGNAL_GATES_MAX {
+            true => Ok(()),
+            false => {
+                let why = format!("the run waits for {SIGNAL_GATES_MAX} signals already");
+                Err(Rejection::InvalidTask(why).into())
+            }
+        }
+    }
+
+    async fn find_gate(&self, gate: GateId) -> Result<Option<GateRow>, Error> {
+        match self.get_gate(gate).await {
+            Ok(row) => Ok(Some(row)),
+            Err(Error::GateNotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Returns the existing gate if it was raised by the same request.
+fn same_gate(gate: GateRow, new: &NewSignalGate) -> Result<GateRow, Error> {
+    let spec = &gate.spec;
+    let is_same =
+        spec.ask == new.ask && spec.tags == new.tags && spec.timeout == new.timeout.duration();
+    match is_same {
+        true => Ok(gate),
+        false => {
+            let why = "this idempotency key was used for another gate of the run".to_owned();
+            Err(Rejection::InvalidTask(why).into())
+        }
+    }
+}
