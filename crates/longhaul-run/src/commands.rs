@@ -134,7 +134,7 @@ pub fn decide_command(
     match command {
         RunCommand::Answer { gate, answer } => answer::decide_gate_answer(&gate, answer, ctx),
         RunCommand::RaiseSignalGate(gate) => {
-            Ok(signal::raise_signal_gate(snapshot.run, *gate, ctx))
+            Ok(signal::raise_signal_gate(snapshot.run, *gate, &ctx))
         }
         RunCommand::Steer(message) => steer::queue_steer(message),
         RunCommand::ChangeSteer(message) => steer::edit_steer_message(message),

@@ -143,7 +143,7 @@ impl Agent {
             in_doubt: None,
             approvers: ApprovalRequirement::default(),
             remind: None,
-            then: Vec::new(),
+            escalation: Vec::new(),
             tags: Vec::new(),
         };
         self.define(|agent| agent.rules.push(rule))

@@ -221,7 +221,7 @@ fn format_gate_rule(rule: &GateRule) -> String {
         GateRuleAction::Ask(question) => {
             let waits = format_gate_timeout(rule.timeout.unwrap_or_default(), rule.on_timeout);
             let remind = format_option(rule.remind, duration::format_duration);
-            let then = rule.then.iter().map(|step| {
+            let then = rule.escalation.iter().map(|step| {
                 format!(", notifies {} after {}", step.to, duration::format_duration(step.after))
             });
             let more = format_gate_conditions(rule.approvers, &rule.tags, &remind);

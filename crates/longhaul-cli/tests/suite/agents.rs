@@ -221,7 +221,7 @@ fn a_minimal_agent_file_is_enough() {
     assert_eq!(rules[0].timeout, Some(GateTimeout::Never));
     assert_eq!(rules[0].tags, ["money"]);
     let lead = EscalationStep { after: Millis::from_secs(6 * 3600), to: "lead".to_owned() };
-    assert_eq!(rules[0].then, [lead]);
+    assert_eq!(rules[0].escalation, [lead]);
     let rules = agent(
         "approve:\n- { tool: a, ask: x, approvers: { count: 2, not: submitter }, always: true }\n- { tool: '*', allow: true, in_doubt: tell }",
     )

@@ -62,6 +62,8 @@ pub enum RuntimeMessageTopic {
     Output,
     /// The message says that the same tool call keeps returning the same result.
     Loop,
+    /// The message says how a gate that a program raised was answered.
+    Signal,
     /// The message describes the state of the environment.
     World,
 }

@@ -72,7 +72,7 @@ pub struct GateRule {
     pub remind: Option<Millis>,
     /// Other people who are notified if nobody answers, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub then: Vec<EscalationStep>,
+    pub escalation: Vec<EscalationStep>,
     /// Tags of the gates that the rule raises, for searching.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
@@ -227,7 +227,7 @@ pub struct GateSpec {
     pub remind: Option<Millis>,
     /// Other people who are notified if nobody answers, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub then: Vec<EscalationStep>,
+    pub escalation: Vec<EscalationStep>,
     /// Key that identifies the gate within its run, so that it is raised only once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
@@ -255,7 +255,7 @@ impl GateSpec {
             timeout: None,
             on_timeout: GateTimeoutAction::default(),
             remind: None,
-            then: Vec::new(),
+            escalation: Vec::new(),
             idempotency_key: None,
             tags: Vec::new(),
         }

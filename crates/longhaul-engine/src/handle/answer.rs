@@ -111,7 +111,10 @@ impl Longhaul {
                 }
                 (GateKind::Approval, None) => self.check_edited_call_input(&row, edited).await?,
                 (GateKind::Result, _) => self.check_edited_result(&row, edited).await?,
-                _ => {}
+                (
+                    GateKind::Question | GateKind::Blocked | GateKind::InDoubt | GateKind::Signal,
+                    _,
+                ) => {}
             }
         }
         let now = self.services.records.now().await?;

@@ -143,7 +143,6 @@ impl Longhaul {
                 clean(&mut message.text);
                 clean(&mut message.by);
             }
-            RunCommand::RaiseSignalGate(gate) => clean(&mut gate.ask),
             RunCommand::Cancel { by, reason } => {
                 clean(by);
                 clean(reason);
@@ -153,8 +152,9 @@ impl Longhaul {
             | RunCommand::Resume { by, .. }
             | RunCommand::RaiseBudget { by, .. }
             | RunCommand::RevokeRule { by, .. } => clean(by),
-            // These contain only data that was stored before, and was redacted then.
+            // These contain only data that was redacted before.
             RunCommand::Answer { .. }
+            | RunCommand::RaiseSignalGate(_)
             | RunCommand::Timer(_)
             | RunCommand::ChildEnded { .. }
             | RunCommand::SurfaceResult(_) => {}

@@ -39,8 +39,13 @@ pub struct NewSignalGate {
 impl Longhaul {
     /// Raises a gate for an event that a program will report. Returns the gate, and whether it is
     /// new: a gate with the same key is raised once.
-    pub async fn raise_signal_gate(&self, new: NewSignalGate) -> Result<(GateRow, bool), Error> {
+    pub async fn raise_signal_gate(
+        &self,
+        mut new: NewSignalGate,
+    ) -> Result<(GateRow, bool), Error> {
         self.check_signal_gate(&new)?;
+        // Redacted first, so that a repeated request is compared with what was stored.
+        new.ask = self.redact(new.ask);
         let run = self.run_row(new.run).await?;
         let id = match &new.idempotency_key {
             // The id is derived from the key, so the store refuses a second gate.
@@ -57,7 +62,7 @@ impl Longhaul {
             timeout: new.timeout.duration(),
             ..GateSpec::new(id, GateKind::Signal, new.ask.as_str())
         };
-        let command = self.redact_command(RunCommand::RaiseSignalGate(Box::new(spec)));
+        let command = RunCommand::RaiseSignalGate(Box::new(spec));
         let now = self.services.records.now().await?;
         let snapshot = RunSnapshot { run: new.run, status: run.status };
         let batch = decide_command(&snapshot, command, DecideContext::new(now))?;

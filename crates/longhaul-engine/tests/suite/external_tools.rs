@@ -133,7 +133,7 @@ async fn editing_a_call_does_not_wait_for_a_tool_server() {
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
-        then: Vec::new(),
+        escalation: Vec::new(),
         tags: Vec::new(),
     };
     let engine = engine_with([FakeReply::call("mcp__shop__buy", json!({}))])

@@ -31,7 +31,7 @@ pub(super) fn rule(subject: Option<&str>, verdict: GateRuleAction) -> GateRule {
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
-        then: Vec::new(),
+        escalation: Vec::new(),
         tags: Vec::new(),
     }
 }

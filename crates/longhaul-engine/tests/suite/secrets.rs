@@ -193,7 +193,7 @@ async fn an_edit_that_contains_a_secret_is_rejected() {
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
-        then: Vec::new(),
+        escalation: Vec::new(),
         tags: Vec::new(),
     };
     let engine = engine_with([FakeReply::call("act", json!({ "text": "one" }))])

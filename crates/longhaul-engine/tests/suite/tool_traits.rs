@@ -113,7 +113,7 @@ async fn opaque_calls_need_approval_and_are_never_pure() {
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
-        then: Vec::new(),
+        escalation: Vec::new(),
         tags: Vec::new(),
     };
     let harmless = EffectRule { tool: "act".into(), subject: Some("ls*".into()), class: Pure };

@@ -93,7 +93,7 @@ async fn agent_definitions_are_stored_without_secrets() {
                 in_doubt: None,
                 approvers: ApprovalRequirement::default(),
                 remind: None,
-                then: Vec::new(),
+                escalation: Vec::new(),
                 tags: Vec::new(),
             }];
         }),

@@ -137,7 +137,7 @@ fn raise_approval_gate(
     gate.timeout = rule.timeout.unwrap_or_default().duration();
     gate.on_timeout = rule.on_timeout;
     gate.remind = rule.remind;
-    gate.then.clone_from(&rule.then);
+    gate.escalation.clone_from(&rule.escalation);
     gate.tags.clone_from(&rule.tags);
     decision.raise_gate(gate)
 }

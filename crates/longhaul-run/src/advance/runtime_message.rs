@@ -41,11 +41,15 @@ pub(super) fn runtime_messages(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMes
         )
         .into(),
     });
+    let signals = control
+        .signal_answers
+        .iter()
+        .map(|text| RuntimeMessage { topic: RuntimeMessageTopic::Signal, text: Arc::clone(text) });
     let look = decision.perception_refresh.as_ref();
     let world = look
         .and_then(|look| look.message.as_ref())
         .map(|text| RuntimeMessage { topic: RuntimeMessageTopic::World, text: Arc::clone(text) });
-    output.into_iter().chain(loop_warning).chain(world).collect()
+    output.into_iter().chain(loop_warning).chain(signals).chain(world).collect()
 }
 
 /// Returns the error that ends the run if the model gave too many invalid final answers.

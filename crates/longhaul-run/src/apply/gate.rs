@@ -63,6 +63,9 @@ impl ControlState {
         if gate.kind == GateKind::Result {
             return self.apply_result_gate_answer(answer);
         }
+        if gate.is_signal_without_call() {
+            self.signal_answers.push(signal_answer_text(&gate, answer).into());
+        }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
             match gate.kind {
                 GateKind::Approval => apply_approval_answer(call, answer),
@@ -136,7 +139,23 @@ impl ControlState {
             }
             GateTimeoutAction::Reject => self.apply_gate_timeout_rejection(&gate),
         }
+        if gate.is_signal_without_call() {
+            let text =
+                format!("[longhaul] This has not happened before the deadline: {}", gate.ask);
+            self.signal_answers.push(text.into());
+        }
         NO_MESSAGES
+    }
+
+    /// Lets a run go on that would end before its model has learned of the answer to a gate of a
+    /// program.
+    pub(super) fn continue_for_signal_answers(&mut self) {
+        if let RunStage::Concluding(concluding) = &self.stage
+            && concluding.gate.is_none()
+            && !self.signal_answers.is_empty()
+        {
+            self.stage = RunStage::ModelPending(PendingModelCall::default());
+        }
     }
 
     /// Resets the tool call or the output that waits at an expired gate, so that a new gate asks
@@ -273,5 +292,19 @@ fn answer_text(answer: &Answer) -> String {
         GateDecision::Edit(edited) => Some(edited.as_str().to_owned()),
     };
     let parts = [decision, answer_note(answer)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+}
+
+/// Returns the message for the model about the answer to a gate that a program raised.
+fn signal_answer_text(gate: &GateSpec, answer: &Answer) -> String {
+    let ask = &gate.ask;
+    let result = match &answer.decision {
+        GateDecision::Answer(text) => format!("[longhaul] {ask}: {text}"),
+        GateDecision::Reject => format!("[longhaul] This will not happen: {ask}"),
+        GateDecision::Approve | GateDecision::Edit(_) | GateDecision::Complete => {
+            format!("[longhaul] This has happened: {ask}")
+        }
+    };
+    let parts = [Some(result), answer_note(answer)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }

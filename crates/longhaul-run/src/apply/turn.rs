@@ -76,6 +76,7 @@ impl ControlState {
             match message.topic {
                 RuntimeMessageTopic::Output => self.output_retries.mark_reported(),
                 RuntimeMessageTopic::Loop => self.loop_guard = self.loop_guard.mark_warned(),
+                RuntimeMessageTopic::Signal => self.signal_answers.clear(),
                 RuntimeMessageTopic::World => {}
             }
         }

@@ -14,7 +14,6 @@ use longhaul_core::policy::gate::{
 };
 use longhaul_core::raw::{Hash, RawJson};
 
-use crate::commands::signal::add_answer_message;
 use crate::context::DecideContext;
 use crate::policy::digest::edited_content_digest;
 use crate::policy::edit_diff::diff_json;
@@ -49,9 +48,6 @@ pub(super) fn decide_gate_answer(
     }
     let settled = answer_with_approved_edit(gate, answer.clone());
     let mut batch = close(Event::GateAnswered, GateTransition::Answered, settled);
-    if gate.spec.is_signal_without_call() {
-        add_answer_message(&gate.spec, &answer, &mut batch)?;
-    }
     if is_approval_for_run(gate, &answer) {
         add_approval_rule(gate, &answer, &ctx, &mut batch)?;
     }

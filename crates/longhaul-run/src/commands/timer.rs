@@ -13,7 +13,6 @@ use longhaul_core::policy::gate::GateTimeoutAction;
 use longhaul_core::port::records::DueTimer;
 
 use crate::commands::answer::newest_edited_input;
-use crate::commands::signal::add_expiry_message;
 use crate::context::DecideContext;
 use crate::policy::gate_timers::next_reminder;
 
@@ -41,9 +40,6 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Batc
                     transition: GateTransition::Expired,
                 };
                 batch.changes.push(Change::UpdateGate(closing));
-                if row.spec.is_signal_without_call() {
-                    add_expiry_message(&row.spec, &mut batch);
-                }
             }
         }
         TimerKind::GateRemind(gate) => {
@@ -54,7 +50,7 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Batc
             }
         }
         TimerKind::GateEscalate { gate, step } => {
-            let step = due_timer.open_gate.as_ref().and_then(|row| row.spec.then.get(*step));
+            let step = due_timer.open_gate.as_ref().and_then(|row| row.spec.escalation.get(*step));
             batch.events.extend(step.map(|step| gate_reminded(*gate, Some(step.to.clone()))));
         }
         // Timers that end a run are handled as cancels.

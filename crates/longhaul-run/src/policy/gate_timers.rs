@@ -12,8 +12,8 @@ pub(crate) fn gate_timers(run: RunId, gate: &GateSpec, now: Timestamp) -> Vec<Ch
     let set = |(after, kind, name): (Millis, TimerKind, &str)| {
         set_gate_timer(run, TimerId::derive(gate.id.bits(), name, now), (after, kind))
     };
-    let steps = gate.then.iter().enumerate().map(|(step, notice)| {
-        let timer = TimerId::derive(gate.id.bits(), &format!("then:{step}"), now);
+    let steps = gate.escalation.iter().enumerate().map(|(step, notice)| {
+        let timer = TimerId::derive(gate.id.bits(), &format!("escalation:{step}"), now);
         set_gate_timer(run, timer, (notice.after, TimerKind::GateEscalate { gate: gate.id, step }))
     });
     [deadline, remind].into_iter().flatten().map(set).chain(steps).collect()

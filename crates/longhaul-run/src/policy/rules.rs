@@ -6,6 +6,7 @@ use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{GateRule, GateRuleAction, GateTimeoutAction, RulePattern};
+use longhaul_core::time::Millis;
 use wildmatch::WildMatch;
 
 use crate::state::control::ControlState;
@@ -119,12 +120,24 @@ fn merge_strictest_rules(mut rule: GateRule, other: &GateRule) -> GateRule {
     if rule.on_timeout == GateTimeoutAction::Approve {
         rule.on_timeout = other.on_timeout;
     }
-    for tag in &other.tags {
-        if !rule.tags.contains(tag) {
-            rule.tags.push(tag.clone());
+    let timeouts = [rule.timeout, other.timeout].map(|timeout| timeout.unwrap_or_default());
+    // A timeout of `never` is the longest one.
+    rule.timeout = timeouts
+        .into_iter()
+        .min_by_key(|timeout| timeout.duration().map_or((1, Millis::ZERO), |after| (0, after)));
+    rule.remind = rule.remind.into_iter().chain(other.remind).min();
+    add_missing(&mut rule.escalation, &other.escalation);
+    add_missing(&mut rule.tags, &other.tags);
+    rule
+}
+
+/// Adds the elements of the second list that the first one lacks.
+fn add_missing<T: Clone + PartialEq>(list: &mut Vec<T>, other: &[T]) {
+    for element in other {
+        if !list.contains(element) {
+            list.push(element.clone());
         }
     }
-    rule
 }
 
 fn rule_matches_tool(rule: &GateRule, call: &ToolCallClassification) -> bool {

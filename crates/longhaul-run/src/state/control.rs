@@ -81,6 +81,10 @@ pub struct ControlState {
     pub(crate) turn: u32,
     pub steers: Vec<QueuedSteer>,
     pub gates: Vec<GateSpec>,
+    /// Texts that tell the model how gates of programs were answered, until the next turn starts.
+    /// Bounded by the number of such gates.
+    #[serde(default)]
+    pub(crate) signal_answers: Vec<Arc<str>>,
     pub(crate) approvals: Vec<(RuleId, RulePattern)>,
     pub totals: UsageTotals,
     /// Estimated size of the conversation in bytes, from which the budget to hold for a model call
@@ -214,6 +218,7 @@ impl ControlState {
             artifacts: Arc::default(),
             loop_guard: LoopGuard::default(),
             output_retries: OutputRetries::default(),
+            signal_answers: Vec::new(),
         }
     }
 

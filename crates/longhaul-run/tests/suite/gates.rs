@@ -288,7 +288,7 @@ fn reminders_repeat_and_escalate_without_waking_the_run() {
     };
     let reminds = GateRule {
         remind: Some(Millis::from_secs(5 * 3_600)),
-        then: vec![step(6, "lead"), step(30, "boss")],
+        escalation: vec![step(6, "lead"), step(30, "boss")],
         ..ask_rule()
     };
     check(

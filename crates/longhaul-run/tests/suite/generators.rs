@@ -153,7 +153,7 @@ fn rule_of((on_timeout, count, always): (GateTimeoutAction, u16, bool)) -> GateR
         in_doubt: None,
         approvers: ApprovalRequirement { count, not_submitter: true },
         remind: Some(Millis::from_secs(60)),
-        then: Vec::new(),
+        escalation: Vec::new(),
         tags: Vec::new(),
     }
 }

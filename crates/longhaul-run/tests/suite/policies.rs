@@ -32,7 +32,7 @@ pub(crate) fn ask_rule() -> GateRule {
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
-        then: Vec::new(),
+        escalation: Vec::new(),
         tags: Vec::new(),
     }
 }

@@ -16,11 +16,11 @@ fn a_run_ends_after_the_signals_that_programs_announced() {
         done t1.1 ok                  => tool.completed(t1.1) turn.started
         say Done.                     => turn.completed run.waiting(signal) | waiting signal
         yes                           => !invalid_decision
-        complete data {"build": 7}    => gate.answered steer.queued | running
+        complete data {"build": 7}    => gate.answered | running
         complete @1                   => !already_answered
         claim                         => run.claimed
-        go                            => steer.delivered(after turn 2) turn.started
-        ? said                        => This has happened: the build ¶ {"build": 7}
+        go                            => turn.started(signal)
+        ? said                        => [longhaul] This has happened: the build ¶ {"build": 7}
         say The build is green.       => turn.completed run.completed(The build is green.) | completed
     "#,
     );
@@ -35,14 +35,14 @@ fn a_signal_does_not_answer_a_question() {
         see                                        => run.prepared turn.started
         call ask_human/pure {"question": "Which?"} => turn.completed gate.raised(question) run.waiting(question) | waiting question
         signal the build                           => gate.raised(signal)
-        complete @2                                => gate.answered steer.queued | running
+        complete @2                                => gate.answered | running
         claim                                      => run.claimed
         go                                         => run.waiting(question) | waiting question
         answer Blue.                               => gate.answered | running
         claim                                      => run.claimed
-        go                                         => tool.completed(t1.1) turn.started
-        say Done.                                  => turn.completed steer.delivered(after turn 2) turn.started
-        ? said                                     => This has happened: the build
+        go                                         => tool.completed(t1.1) turn.started(signal)
+        ? said                                     => [longhaul] This has happened: the build
+        say Done.                                  => turn.completed run.completed(Done.) | completed
     "#,
     );
 }
@@ -56,10 +56,10 @@ fn a_missing_signal_is_reported_before_the_result_is_approved() {
         signal the build => gate.raised(signal)
         see              => run.prepared turn.started
         say Done.        => turn.completed run.waiting(signal) | waiting signal
-        tick 600         => gate.expired(reject) steer.queued | running
+        tick 600         => gate.expired(reject) | running
         claim            => run.claimed
-        go               => steer.delivered(after turn 1) turn.started
-        ? said           => This has not happened before the deadline: the build
+        go               => turn.started(signal)
+        ? said           => [longhaul] This has not happened before the deadline: the build
         say Without it.  => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
     "#,
     );
@@ -73,6 +73,22 @@ fn a_missing_signal_is_reported_before_the_result_is_approved() {
         cancel enough    => run.cancel_requested | running
         claim            => run.claimed
         go               => gate.withdrawn run.cancelled | cancelled
+    "#,
+    );
+}
+
+#[test]
+fn a_signal_that_arrives_during_a_reply_is_told_to_the_model_before_the_run_ends() {
+    check(
+        plain(),
+        r#"
+        claim            => run.claimed | running
+        signal the build => gate.raised(signal)
+        see              => run.prepared turn.started
+        complete         => gate.answered
+        say Done.        => turn.completed turn.started(signal)
+        ? said           => [longhaul] This has happened: the build
+        say The end.     => turn.completed run.completed(The end.) | completed
     "#,
     );
 }

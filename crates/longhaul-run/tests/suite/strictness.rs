@@ -5,8 +5,9 @@
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction,
+    ApprovalRequirement, EscalationStep, GateRule, GateRuleAction, GateTimeout, GateTimeoutAction,
 };
+use longhaul_core::time::Millis;
 use longhaul_run::commands::current_gate_digest;
 
 use super::harness::script::check;
@@ -216,4 +217,30 @@ fn two_too_deep_edits_have_different_digests() {
     let digest = current_gate_digest(&test_run.rows.gates[0]);
     test_run.play(&format!("edit {} by cli:bob", deep("2")));
     assert_ne!(digest, current_gate_digest(&test_run.rows.gates[0]));
+}
+
+#[test]
+fn a_compound_command_has_the_shortest_timeout_and_the_reminders_of_each_part() {
+    let hour = Millis::from_secs(3_600);
+    let patient = GateRule {
+        timeout: Some(GateTimeout::Never),
+        ..rule_about("git *", GateRuleAction::Ask("Use git?".into()))
+    };
+    let urgent = GateRule {
+        timeout: Some(GateTimeout::After(Millis::from_secs(4 * 3_600))),
+        remind: Some(hour),
+        escalation: vec![EscalationStep { after: Millis::from_secs(5_400), to: "lead".into() }],
+        ..rule_about("rm *", GateRuleAction::Ask("Remove?".into()))
+    };
+    check(
+        rules(vec![patient, urgent]),
+        r#"
+        claim                                        => run.claimed | running
+        see                                          => run.prepared turn.started
+        call shell/once {"command": "git log; rm x"} => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+        tick 3600                                    => gate.reminded
+        tick 1800                                    => gate.reminded(lead)
+        tick 9000                                    => gate.reminded gate.reminded gate.expired(reject) | running
+    "#,
+    );
 }

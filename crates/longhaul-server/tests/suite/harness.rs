@@ -83,7 +83,7 @@ pub(crate) fn server_with(lines: impl IntoIterator<Item = FakeReply>) -> TestSer
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
-        then: Vec::new(),
+        escalation: Vec::new(),
         tags: Vec::new(),
     };
     TestServerBuilder {

@@ -55,7 +55,7 @@ fn approval_rule(tool: &str) -> GateRule {
         in_doubt: None,
         approvers: ApprovalRequirement::default(),
         remind: None,
-        then: Vec::new(),
+        escalation: Vec::new(),
         tags: Vec::new(),
     }
 }

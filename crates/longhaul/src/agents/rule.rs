@@ -62,7 +62,7 @@ pub(crate) fn parse_gate_rule(
         parse_reminder_delay(diagnostics, entry, timeout.unwrap_or_default())
     });
     let tags = fields.parse_field_with("tags", parse_tags);
-    let then = fields.parse_field_with("then", |diagnostics, entry| {
+    let escalation = fields.parse_field_with("then", |diagnostics, entry| {
         let steps = diagnostics.parse_list_items(entry, parse_escalation_step)?;
         if steps.len() > ESCALATION_STEPS_MAX {
             let message = format!("`then` has more than {ESCALATION_STEPS_MAX} steps");
@@ -82,7 +82,7 @@ pub(crate) fn parse_gate_rule(
         in_doubt,
         approvers: approvers.unwrap_or_default(),
         remind,
-        then: then.unwrap_or_default(),
+        escalation: escalation.unwrap_or_default(),
         tags: tags.unwrap_or_default(),
     })
 }
