@@ -88,7 +88,7 @@ async fn an_accepted_run_is_claimed_after_a_failed_read_or_claim() {
 
 #[tokio::test]
 async fn a_filter_that_changes_its_mind_is_called_again() {
-    let mut engine = engine_with([FakeReply::Text("done")]).with_sim_clock().build();
+    let mut engine = engine_with([FakeReply::Text("done")]).build();
     let run = engine.submit().await;
     let (accepts, log) = (Arc::new(AtomicBool::new(false)), Arc::<ClaimLog>::default());
     let answer = Arc::clone(&accepts);
@@ -96,7 +96,7 @@ async fn a_filter_that_changes_its_mind_is_called_again() {
     start(&mut engine, &log, Some(filter), |_| {});
     log.emptied(1).await;
     accepts.store(true, Ordering::SeqCst);
-    engine.advance_until(run, "run.completed").await;
+    engine.ended(run).await;
 }
 
 #[tokio::test]
