@@ -169,10 +169,9 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
         StoreError::Corrupt { at, .. } => failure
             .with_hint("it was not changed; check the file", format!("file {at}"))
             .with_hints(&[other]),
-        StoreError::AlreadyDriven { .. } => failure.with_exit_code(Exit::Busy).with_hints(&[
-            ("submit tasks to it", "longhaul submit AGENT INPUT"),
-            ("see what it does", "longhaul ls"),
-        ]),
+        StoreError::AlreadyDriven { holder, .. } => {
+            already_driven_error(failure, holder).with_exit_code(Exit::Busy)
+        }
         StoreError::Busy { .. } => failure.with_exit_code(Exit::Busy),
         StoreError::InvalidUrl { .. } => failure.with_hints(&[setting]),
         StoreError::NewerSchema { .. } | StoreError::InvalidEvent { .. } => {
@@ -182,6 +181,24 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
             failure.with_hints(&[setting, other])
         }
         StoreError::NotDriver { .. } => failure,
+    }
+}
+
+/// Adds the ways out to the error that another process drives the store.
+fn already_driven_error(failure: CliError, holder: &str) -> CliError {
+    let status = ("see what it does", "longhaul ls");
+    let is_own_run_only = holder.ends_with("longhaul run") || holder.ends_with("longhaul watch");
+    let pid = holder.strip_prefix("pid ").and_then(|rest| rest.split(',').next());
+    match pid.filter(|_| is_own_run_only) {
+        Some(pid) => failure
+            .with_hint(
+                "it drives only its own run; stop it, which saves the run",
+                format!("kill -INT {pid}"),
+            )
+            .with_hints(&[status]),
+        None => {
+            failure.with_hints(&[("submit tasks to it", "longhaul submit AGENT INPUT"), status])
+        }
     }
 }
 

@@ -11,8 +11,7 @@ use crate::event_printer::format_time_of_day;
 use crate::exit::Exit;
 use crate::follow::{FinalOutputFormat, FollowOptions, FollowOutcome, RunFollower};
 use crate::interrupts::InterruptListener;
-use crate::local_worker::LocalWorker;
-use crate::takeover::DriverTakeover;
+use crate::local_driver::LocalDriver;
 use crate::{ephemeral, output};
 
 /// Interval between checks whether a worker will start a queued run.
@@ -23,11 +22,11 @@ pub(crate) struct FollowedRun<'a> {
     pub(crate) client: &'a RunClient,
     pub(crate) run: RunId,
     pub(crate) after: Seq,
-    /// The project, if this process drives its runs. `None` means that another process drives them.
-    pub(crate) driven_runtime: Option<&'a ProjectRuntime>,
-    /// Lets this command drive the run when its driver is gone. `None` if this command drives
-    /// already or must not drive.
-    pub(crate) takeover: Option<DriverTakeover<'a>>,
+    /// The project, if this process drives the run whenever no other process does. `None` means
+    /// that a server drives the run, or that the run has ended.
+    pub(crate) runtime: Option<&'a ProjectRuntime>,
+    /// True if no other process may drive the store in the meantime.
+    pub(crate) keeps_lock: bool,
     pub(crate) timeout: Option<Millis>,
 }
 
@@ -42,19 +41,9 @@ fn print_slow_server_names(runtime: &ProjectRuntime, options: FollowOptions) {
     });
 }
 
-/// The worker of this process, if this process drives the run.
-#[derive(Default)]
-struct LocalDriver {
-    worker: Option<LocalWorker>,
-    /// The project, if this process took over from another one.
-    runtime: Option<ProjectRuntime>,
-}
-
 /// Why this command stopped following the run.
 enum FollowEndReason {
     Followed(FollowOutcome),
-    /// No process drives the run any more.
-    DriverGone,
     /// No worker will start the run.
     NotStarted(StateExplanation),
     TimedOut,
@@ -70,7 +59,6 @@ impl FollowEndReason {
             Self::Followed(
                 FollowOutcome::Ended | FollowOutcome::NeedsPerson | FollowOutcome::OpenForMessages,
             )
-            | Self::DriverGone
             | Self::NotStarted(_) => None,
         }
     }
@@ -83,22 +71,23 @@ impl FollowedRun<'_> {
         options: FollowOptions,
         mut interrupts: InterruptListener,
     ) -> anyhow::Result<Exit> {
-        let mut driver = LocalDriver::default();
-        if let Some(runtime) = self.driven_runtime {
-            driver.worker = Some(LocalWorker::start(runtime, self.run).await?);
-            print_slow_server_names(runtime, options);
-        }
+        let mut driver = match self.runtime {
+            Some(runtime) => {
+                print_slow_server_names(runtime, options);
+                Some(LocalDriver::start(runtime, self.run, options.silent).await?)
+            }
+            None => None,
+        };
         let mut follower = RunFollower::new(self.client, self.run, self.after, options).await?;
-        let end = self.follow_and_take_over(&mut follower, &mut driver, &mut interrupts).await;
-        let drives = driver.runtime.as_ref().or(self.driven_runtime);
+        let end = self.follow_and_drive(&mut follower, driver.as_mut(), &mut interrupts).await;
         // The result is printed before the worker stops, because stopping may wait for other runs.
         let is_over = matches!(end, Ok(FollowEndReason::Followed(FollowOutcome::Ended)));
         if is_over {
             self.print_final_output(&follower).await?;
         }
-        match driver.worker {
-            Some(worker) if options.is_only_client => worker.abort().await?,
-            Some(worker) => worker.stop(&mut interrupts).await?,
+        match driver {
+            Some(driver) if options.is_only_client => driver.abort().await?,
+            Some(driver) => driver.stop(&mut interrupts).await?,
             None => {}
         }
         let end = end?;
@@ -113,46 +102,41 @@ impl FollowedRun<'_> {
                 (printed, _) => printed?,
             }
         }
-        self.report_follow_end(end, options, drives).await
+        self.report_follow_end(end, options).await
     }
 
-    /// Follows the run until following ends. Drives the run when the process that drove it is gone.
-    async fn follow_and_take_over(
+    /// Follows the run until following ends, and drives it whenever no other process does.
+    async fn follow_and_drive(
         &self,
         follower: &mut RunFollower<'_>,
-        driver: &mut LocalDriver,
+        mut driver: Option<&mut LocalDriver<'_>>,
         interrupts: &mut InterruptListener,
     ) -> anyhow::Result<FollowEndReason> {
         let options = follower.options;
         let mut is_reason_printed = false;
         loop {
-            let drives = driver.worker.is_some();
-            let not_started = self.wait_until_not_startable(drives, is_reason_printed);
+            let not_started = self.wait_until_not_startable(is_reason_printed);
             let end = tokio::select! {
                 biased;
-                end = self.wait_for_follow_end(follower, &mut driver.worker) => end?,
+                end = self.wait_for_follow_end(follower, driver.as_deref_mut()) => end?,
                 () = interrupts.next_signal() => FollowEndReason::Interrupted,
                 why = not_started => FollowEndReason::NotStarted(why?),
             };
-            match (&end, self.takeover) {
-                // Another process drives now; this one can take over when that process ends.
-                (FollowEndReason::NotStarted(why), Some(_)) if !drives => {
-                    is_reason_printed = true;
-                    if !options.silent {
-                        output::eprint_line(&format!("{}: {}", self.run, why.message));
-                    }
-                }
-                (FollowEndReason::DriverGone, Some(takeover)) => {
-                    if let Some(runtime) = takeover.try_take_over_driving(options.silent)? {
-                        print_slow_server_names(&runtime, options);
-                        driver.worker = Some(LocalWorker::start(&runtime, self.run).await?);
-                        driver.runtime = Some(runtime);
-                        is_reason_printed = false;
-                    }
-                }
-                _ => return Ok(end),
+            let FollowEndReason::NotStarted(why) = &end else { return Ok(end) };
+            if self.is_driver() {
+                return Ok(end);
+            }
+            // Another process drives now; this one can take over when that process ends.
+            is_reason_printed = true;
+            if !options.silent {
+                output::eprint_line(&format!("{}: {}", self.run, why.message));
             }
         }
+    }
+
+    /// Returns whether this process drives the store.
+    fn is_driver(&self) -> bool {
+        self.runtime.is_some_and(|runtime| runtime.store.is_driver())
     }
 
     /// Prints the run's final output to stdout, unless it was printed at the prompt.
@@ -172,7 +156,6 @@ impl FollowedRun<'_> {
         &self,
         end: FollowEndReason,
         options: FollowOptions,
-        driven_runtime: Option<&ProjectRuntime>,
     ) -> anyhow::Result<Exit> {
         let view = self.client.get_run(self.run).await?;
         let run = self.run;
@@ -182,9 +165,7 @@ impl FollowedRun<'_> {
             }
         };
         Ok(match end {
-            FollowEndReason::Followed(FollowOutcome::Ended) | FollowEndReason::DriverGone => {
-                Exit::from_run(&view)
-            }
+            FollowEndReason::Followed(FollowOutcome::Ended) => Exit::from_run(&view),
             FollowEndReason::NotStarted(StateExplanation { message, command }) => {
                 let line = format!("{run}: {message}   {command}   then: longhaul watch {run}");
                 output::eprint_line(&line);
@@ -220,11 +201,11 @@ impl FollowedRun<'_> {
                 end.detached_exit().unwrap_or(Exit::Interrupted)
             }
             FollowEndReason::TimedOut => {
-                notify(self.detached_message(view.status.as_str(), driven_runtime).await?);
+                notify(self.detached_message(view.status.as_str()).await?);
                 Exit::TimedOut
             }
             FollowEndReason::Followed(FollowOutcome::Detached) | FollowEndReason::Interrupted => {
-                notify(self.detached_message(view.status.as_str(), driven_runtime).await?);
+                notify(self.detached_message(view.status.as_str()).await?);
                 Exit::Interrupted
             }
         })
@@ -233,7 +214,7 @@ impl FollowedRun<'_> {
     async fn wait_for_follow_end(
         &self,
         follower: &mut RunFollower<'_>,
-        worker: &mut Option<LocalWorker>,
+        driver: Option<&mut LocalDriver<'_>>,
     ) -> anyhow::Result<FollowEndReason> {
         let over = async {
             match self.timeout {
@@ -241,47 +222,36 @@ impl FollowedRun<'_> {
                 None => std::future::pending().await,
             }
         };
-        // A driver has no other driver to take over from.
-        let takeover = self.takeover.filter(|_| worker.is_none());
-        let orphaned = async {
-            match takeover {
-                Some(takeover) => takeover.wait_until_no_driver().await,
-                None => std::future::pending().await,
-            }
-        };
-        let worker_error = async {
-            match worker {
-                Some(worker) => worker.wait_for_failure().await,
+        let driver_error = async {
+            match driver {
+                Some(driver) => driver.drive(self.keeps_lock).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
             followed = follower.follow() => followed.map(FollowEndReason::Followed),
-            error = worker_error => Err(error),
-            left = orphaned => left.map(|()| FollowEndReason::DriverGone),
+            error = driver_error => Err(error),
             () = over => Ok(FollowEndReason::TimedOut),
         }
     }
 
     /// Waits until no worker will start the run, because it is queued behind a run that nobody
-    /// drives, or because the process that drives the store drives other runs only. Never returns
-    /// if `is_known`.
-    async fn wait_until_not_startable(
-        &self,
-        drives: bool,
-        is_known: bool,
-    ) -> anyhow::Result<StateExplanation> {
-        let observed = self.takeover.map(|takeover| takeover.observer);
-        let runtime = self.driven_runtime.or(observed).filter(|_| !is_known);
-        let Some(runtime) = runtime else {
+    /// drives, or because the process that drives the store drives other runs only. If `is_known`,
+    /// waits until this process drives the store first.
+    async fn wait_until_not_startable(&self, is_known: bool) -> anyhow::Result<StateExplanation> {
+        let Some(runtime) = self.runtime else {
             return std::future::pending().await;
         };
         loop {
             let row = runtime.longhaul.run_row(self.run).await?;
+            let is_driver = self.is_driver();
             // A run in the queue is claimed by the worker of this process.
-            let is_own = drives && row.reason.as_deref() == Some("worker");
-            if !is_own && let Some(why) = runtime.longhaul.explain_unstarted_run(&row).await? {
+            let is_own = is_driver && row.reason.as_deref() == Some("worker");
+            if !is_own
+                && (is_driver || !is_known)
+                && let Some(why) = runtime.longhaul.explain_unstarted_run(&row).await?
+            {
                 return Ok(why);
             }
             SystemClock.sleep(QUEUE_CHECK_INTERVAL).await;
@@ -289,19 +259,23 @@ impl FollowedRun<'_> {
     }
 
     /// Describes what happens to a run after this command has stopped following it.
-    async fn detached_message(
-        &self,
-        status: &str,
-        driven_runtime: Option<&ProjectRuntime>,
-    ) -> anyhow::Result<String> {
+    async fn detached_message(&self, status: &str) -> anyhow::Result<String> {
         let run = self.run;
-        let Some(runtime) = driven_runtime else {
-            return Ok(format!(
-                "Detached. The run continues ({status}).   Follow again: longhaul watch {run}   Stop it: longhaul cancel {run}"
-            ));
-        };
-        let row = runtime.longhaul.run_row(run).await?;
-        let last = row.last_seq;
-        Ok(format!("The run is saved at event {last}. Continue it: longhaul watch {run}"))
+        if let Some(runtime) = self.runtime {
+            let row = runtime.longhaul.run_row(run).await?;
+            if !runtime.longhaul.has_driver().await? {
+                let last = row.last_seq;
+                return Ok(format!(
+                    "The run is saved at event {last}. Continue it: longhaul watch {run}"
+                ));
+            }
+            if let Some(why) = runtime.longhaul.explain_unstarted_run(&row).await? {
+                let StateExplanation { message, command } = why;
+                return Ok(format!("Detached. The run is {status}. {message}   {command}"));
+            }
+        }
+        Ok(format!(
+            "Detached. The run continues ({status}).   Follow again: longhaul watch {run}   Stop it: longhaul cancel {run}"
+        ))
     }
 }

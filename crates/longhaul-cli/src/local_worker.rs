@@ -70,6 +70,15 @@ impl LocalWorker {
         }
     }
 
+    /// Stops the worker like [`stop`](Self::stop), but keeps the connections to MCP servers. If the
+    /// future is dropped, the worker can still be stopped.
+    pub(crate) async fn drain(&mut self) -> anyhow::Result<()> {
+        self.shutdown.request_drain();
+        let ended = (&mut self.worker).await;
+        self.is_joined = true;
+        flatten_join_result(ended)
+    }
+
     /// Lets the worker release every run at the run's next event, and stops the worker. A running
     /// call is awaited, because an aborted call may have to be paid for twice or its outcome may be
     /// unknown. An interrupt aborts the call.

@@ -20,6 +20,7 @@ mod error;
 mod exit;
 mod export;
 mod gate_card;
+mod local_driver;
 mod local_worker;
 mod parent_watch;
 
@@ -44,7 +45,6 @@ mod mock_model;
 mod models;
 mod resolve;
 mod status_label;
-mod takeover;
 
 mod child_process;
 mod event_printer;

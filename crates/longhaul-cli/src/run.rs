@@ -21,7 +21,6 @@ use crate::interrupts::InterruptListener;
 use crate::record_replay::{CassetteArgs, record_without_driving_error};
 use crate::store_access::open_as_driver_or_observer;
 use crate::submit::prepare_task;
-use crate::takeover::DriverTakeover;
 use crate::task_args::TaskArgs;
 use crate::trust::confirm;
 use crate::{environment, output, runtime};
@@ -149,11 +148,11 @@ impl RunTaskCommand {
             (None, None) => Some(open_as_driver_or_observer(&process_env)?),
         };
         let local = match &listening {
-            Some(listening) => Some((&listening.runtime, true)),
-            None => opened.as_ref().map(|opened| opened.runtime_with_driver_flag(options.silent)),
+            Some(listening) => Some(&listening.runtime),
+            None => opened.as_ref().map(|opened| opened.runtime_printing_driver(options.silent)),
         };
         let client: RunClient = match (server, local) {
-            (_, Some((runtime, _))) => RunClient::for_local_store(&runtime.longhaul),
+            (_, Some(runtime)) => RunClient::for_local_store(&runtime.longhaul),
             (server, None) => connect_or_create_store(server)?,
         };
         runtime::build_multi_thread()?.block_on(async {
@@ -169,8 +168,9 @@ impl RunTaskCommand {
                 client: &client,
                 run,
                 after: Seq::START,
-                driven_runtime: local.and_then(|(runtime, drives)| drives.then_some(runtime)),
-                takeover: DriverTakeover::new(local, &process_env),
+                runtime: local,
+                // Another driver would not record its model calls.
+                keeps_lock: listening.is_some(),
                 timeout,
             };
             let exit = followed.follow_to_end(options, interrupts).await?;
@@ -215,8 +215,8 @@ impl RunTaskCommand {
                 client: &client,
                 run,
                 after: Seq::START,
-                driven_runtime: Some(&runtime),
-                takeover: None,
+                runtime: Some(&runtime),
+                keeps_lock: true,
                 timeout,
             };
             followed.follow_to_end(options, interrupts).await

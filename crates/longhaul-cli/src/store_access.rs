@@ -27,18 +27,18 @@ pub(crate) enum StoreAccess {
 }
 
 impl StoreAccess {
-    /// Returns the opened project and whether this process drives its store. If another process
-    /// does, prints which one, unless `silent`.
-    pub(crate) fn runtime_with_driver_flag(&self, silent: bool) -> (&ProjectRuntime, bool) {
+    /// Returns the opened project. If another process drives its store, prints which one, unless
+    /// `silent`.
+    pub(crate) fn runtime_printing_driver(&self, silent: bool) -> &ProjectRuntime {
         match self {
-            Self::Driving(runtime) => (runtime, true),
+            Self::Driving(runtime) => runtime,
             Self::Observing(runtime, holder) => {
                 if !silent {
                     output::eprint_line(&format!(
                         "the store is driven by {holder}; following the run"
                     ));
                 }
-                (runtime, false)
+                runtime
             }
         }
     }

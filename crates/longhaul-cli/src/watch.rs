@@ -11,7 +11,6 @@ use crate::followed_run::FollowedRun;
 use crate::interrupts::InterruptListener;
 use crate::run::FollowArgs;
 use crate::store_access::open_as_driver_or_observer;
-use crate::takeover::DriverTakeover;
 use crate::trust::confirm;
 use crate::{environment, resolve, runtime};
 
@@ -70,18 +69,17 @@ impl WatchCommand {
                 Some(open_as_driver_or_observer(&process_env)?)
             }
         };
-        let local = opened.as_ref().map(|opened| opened.runtime_with_driver_flag(options.silent));
+        let local = opened.as_ref().map(|opened| opened.runtime_printing_driver(options.silent));
         let client: RunClient = match local {
             None => beside,
-            Some((project_runtime, _)) => RunClient::for_local_store(&project_runtime.longhaul),
+            Some(project_runtime) => RunClient::for_local_store(&project_runtime.longhaul),
         };
         let followed = FollowedRun {
             client: &client,
             run,
             after: Seq(self.after),
-            driven_runtime: local
-                .and_then(|(project_runtime, drives)| drives.then_some(project_runtime)),
-            takeover: DriverTakeover::new(local, &process_env),
+            runtime: local,
+            keeps_lock: false,
             timeout,
         };
         runtime

@@ -1,7 +1,7 @@
 //! `run` and `watch` drive their own run and nothing else.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use serde_json::json;
 
@@ -67,8 +67,53 @@ fn a_second_command_says_that_the_first_drives_only_its_own_run() {
     assert!(lines.any(|line| line.unwrap().contains("only its own run")));
     let why = project.run(&["why", "@last"], 0);
     assert!(why.out.contains("only its own run"), "{why:?}");
+    let refused = project.run(&["worker"], 5);
+    let pid = first.id();
+    assert!(refused.err.contains(&format!("pid {pid}, longhaul run")), "{refused:?}");
+    assert!(refused.err.contains(&format!("kill -INT {pid}")), "{refused:?}");
+    let detached = project.run(&["run", "plain", "wine", "--timeout", "100ms"], 124);
+    assert!(
+        detached.err.contains("Detached. The run is pending. No worker serves"),
+        "{detached:?}"
+    );
+    project.run(&["cancel", "@last"], 0);
     project.run(&["cancel", driven], 0);
     assert_eq!(first.wait().unwrap().code(), Some(7));
     std::thread::spawn(move || lines.for_each(drop));
     assert_eq!(second.wait().unwrap().code(), Some(0));
+}
+
+/// Starts a command that waits for a person, and returns it when it says so.
+fn start_waiting(project: &Project, args: &[&str]) -> Child {
+    let mut command = project.command(args);
+    command.stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("longhaul approve")), "{args:?}");
+    std::thread::spawn(move || lines.for_each(drop));
+    child
+}
+
+#[test]
+fn a_command_whose_run_waits_lets_a_worker_drive_the_store() {
+    let project = Project::new();
+    let mut waiting = start_waiting(&project, &["run", "tidy", "milk", "--wait"]);
+    let parked = project.json(&["show", "@last", "--json"])["id"].as_str().unwrap().to_owned();
+    project.wait_until_no_driver();
+    let worker = project.start_worker();
+    let other = project.submit("plain", "bread");
+    project.wait_until(&other, has_status("completed"));
+    project.run(&["approve", &parked, "--yes"], 0);
+    assert_eq!(waiting.wait().unwrap().code(), Some(0));
+    drop(worker);
+    // Without a worker, the command itself continues the run.
+    for args in [&["run", "tidy", "milk", "--wait"][..], &["watch", "@last"]] {
+        if args[0] == "watch" {
+            project.run(&["run", "tidy", "milk"], 3);
+        }
+        let mut waiting = start_waiting(&project, args);
+        project.wait_until_no_driver();
+        project.run(&["approve", "@last", "--yes"], 0);
+        assert_eq!(waiting.wait().unwrap().code(), Some(0), "{args:?}");
+    }
 }

@@ -247,6 +247,17 @@ impl Project {
         panic!("the run never matched: {last}");
     }
 
+    /// Polls until no process drives the store.
+    pub(crate) fn wait_until_no_driver(&self) {
+        for _ in 0..POLLS_MAX {
+            if !longhaul_store::store_has_driver(&self.store()).unwrap() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("a process still drives the store");
+    }
+
     /// Returns the journal of a run.
     pub(crate) fn events(&self, run: &str) -> Vec<Value> {
         let output = self.run(&["show", run, "--events", "--json"], 0);

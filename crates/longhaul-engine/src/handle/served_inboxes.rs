@@ -121,9 +121,9 @@ impl LiveWorkers {
         if self.0.iter().all(|worker| worker.inboxes.is_empty()) {
             return Some(StateExplanation {
                 message: format!(
-                    "No worker serves the inbox `{inbox}` now: a `run` or `watch` command drives \
-                     only its own run, and a worker whose filter does not return drives no new run. \
-                     This run can start afterwards."
+                    "No worker serves the inbox `{inbox}` now. The store is driven by a `run` or \
+                     `watch` command, which drives only its own run, or by a program whose task \
+                     filter hangs. The run can start when that process waits or ends."
                 ),
                 command: format!("longhaul watch {}", row.id),
             });

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use longhaul_core::port::store::StoreError;
 use longhaul_core::time::Clock;
 
-use crate::options::OpenMode;
 use crate::sqlite::change_watch::ChangeNotifier;
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{CommandError, CommitError};
+use crate::sqlite::lock::DriverLockSlot;
 use crate::sqlite::reader::ReaderPool;
+use crate::sqlite::takeover::release_runs_of_previous_driver;
 use crate::sqlite::tx::Tx;
 use crate::sqlite::writer::WriterHandle;
 
@@ -24,7 +25,10 @@ pub struct SqliteStore {
     pub(crate) changes: ChangeNotifier,
     pub(crate) writer: WriterHandle,
     pub(crate) at: Arc<str>,
-    pub(crate) mode: OpenMode,
+    /// Driver lock. `None` means a store in memory, or one that can only be read.
+    pub(crate) driver_lock: Option<Arc<DriverLockSlot>>,
+    /// Whether no other process can drive the store, because it is in memory.
+    pub(crate) is_always_driver: bool,
     pub(crate) boot: i64,
     pub(crate) clock: Arc<dyn Clock>,
     /// Error for accessing tables that the file lacks, because an older build created the file and
@@ -58,12 +62,49 @@ impl SqliteStore {
         self.writer.commit_count()
     }
 
+    /// Returns whether this process drives the store.
+    pub fn is_driver(&self) -> bool {
+        self.is_always_driver || self.driver_lock.as_ref().is_some_and(|lock| lock.is_held())
+    }
+
+    /// Lets another process drive the store. This process can then read the store and send
+    /// commands to runs. All its workers must have ended before. Does nothing for a store in memory.
+    pub fn release_driver_lock(&self) {
+        if let Some(lock) = &self.driver_lock {
+            lock.release();
+        }
+    }
+
+    /// Makes this process the driver of the store and releases what a previous driver held. Does
+    /// nothing if this process drives the store already.
+    ///
+    /// # Errors
+    /// [`StoreError::AlreadyDriven`]: another process drives the store. Other errors: the store
+    /// can't be written to.
+    pub async fn acquire_driver_lock(&self) -> Result<(), StoreError> {
+        if self.is_driver() {
+            return Ok(());
+        }
+        if let Some(lock) = &self.driver_lock {
+            lock.acquire()?;
+        }
+        let released = self
+            .run_command(|tx| {
+                Ok(CommandOutcome::Changed(release_runs_of_previous_driver(tx.conn)?))
+            })
+            .await;
+        if released.is_err() {
+            self.release_driver_lock();
+        }
+        released.map(|_| ())
+    }
+
     /// Returns an error unless this process is the driver of the store. `verb` names the refused
     /// action.
     pub(crate) fn require_driver_mode(&self, verb: &'static str) -> Result<(), StoreError> {
-        match self.mode {
-            OpenMode::Driver => Ok(()),
-            OpenMode::Outsider => Err(StoreError::NotDriver { at: self.at.to_string(), verb }),
+        match self.is_driver() {
+            true => Ok(()),
+            false => Err(StoreError::NotDriver { at: self.at.to_string(), verb }),
         }
     }
 

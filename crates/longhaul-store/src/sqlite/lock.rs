@@ -3,7 +3,8 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -52,6 +53,49 @@ impl DriverLock {
             }),
             Err(TryLockError::Error(error)) => Err(store_error_from_io(error, location)),
         }
+    }
+}
+
+/// The driver lock of an open store, which this process can release and acquire again while the
+/// store stays open.
+#[derive(Debug)]
+pub(crate) struct DriverLockSlot {
+    folder: PathBuf,
+    location: Arc<str>,
+    /// Description of this process, for other processes that want to drive the store.
+    holder: String,
+    /// The lock, while this process holds it.
+    lock: Mutex<Option<DriverLock>>,
+}
+
+impl DriverLockSlot {
+    /// Creates the slot of a store in this directory, without a lock.
+    pub(crate) fn new(folder: &Path, location: &Arc<str>, holder: &str) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            location: Arc::clone(location),
+            holder: holder.to_owned(),
+            lock: Mutex::new(None),
+        }
+    }
+
+    /// Acquires the lock. Does nothing if this process holds it.
+    pub(crate) fn acquire(&self) -> Result<(), StoreError> {
+        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if lock.is_none() {
+            *lock = Some(DriverLock::acquire(&self.folder, &self.location, &self.holder)?);
+        }
+        Ok(())
+    }
+
+    /// Releases the lock. Does nothing if this process does not hold it.
+    pub(crate) fn release(&self) {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Returns whether this process holds the lock.
+    pub(crate) fn is_held(&self) -> bool {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 }
 

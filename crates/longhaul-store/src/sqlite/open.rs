@@ -19,7 +19,7 @@ use crate::sqlite::location::{
     OpenedDatabaseFile, StoreFileKind, StoreLocation, create_database_file, create_private_dir,
     parent_dir, read_store_file_kind, reject_network_fs, resolve_symlinks,
 };
-use crate::sqlite::lock::DriverLock;
+use crate::sqlite::lock::{DriverLock, DriverLockSlot};
 use crate::sqlite::reader::ReaderPool;
 use crate::sqlite::schema;
 use crate::sqlite::takeover::take_over_store;
@@ -53,7 +53,8 @@ fn open_in_memory_store(options: &StoreOptions) -> Result<SqliteStore, StoreErro
         .map_err(|error| store_error_from_sql(error, &location))?;
     let migrations = schema::migrations_for_options(options);
     schema::migrate_schema(&conn, &location, options.clock.now(), &migrations)?;
-    let resources = StoreResources { at: location, conn, lock: None, file: None, readers: None };
+    let resources =
+        StoreResources { at: location, conn, driver_lock: None, file: None, readers: None };
     start_store_threads(resources, options)
 }
 
@@ -87,10 +88,10 @@ fn open_writable_store(
     let dir = parent_dir(path);
     create_private_dir(dir).map_err(|error| store_error_from_io(error, location))?;
     reject_network_fs(dir, location)?;
-    let lock = match options.mode {
-        OpenMode::Driver => Some(DriverLock::acquire(dir, location, &options.holder)?),
-        OpenMode::Outsider => None,
-    };
+    let driver_lock = DriverLockSlot::new(dir, location, &options.holder);
+    if options.mode == OpenMode::Driver {
+        driver_lock.acquire()?;
+    }
     if file_kind != StoreFileKind::Missing {
         // Inspect the file with a read-only connection first, so that a file of another program or
         // of a newer build is not changed.
@@ -112,7 +113,7 @@ fn open_writable_store(
     let resources = StoreResources {
         at: Arc::clone(location),
         conn,
-        lock,
+        driver_lock: Some(Arc::new(driver_lock)),
         file: Some(file),
         readers: Some((readers, watch_target)),
     };
@@ -148,7 +149,8 @@ fn open_read_only_store(
             .then(|| outdated_schema_error(&write_error, found, current)),
         writer: WriterHandle::new_unavailable(Arc::clone(location), write_error),
         at: Arc::clone(location),
-        mode: options.mode,
+        driver_lock: None,
+        is_always_driver: false,
         boot: 0,
         clock: Arc::clone(&options.clock),
     })
@@ -236,7 +238,8 @@ fn migrate_schema_if_needed(
 struct StoreResources {
     at: Arc<str>,
     conn: Connection,
-    lock: Option<DriverLock>,
+    /// The driver lock. `None` means a store in memory.
+    driver_lock: Option<Arc<DriverLockSlot>>,
     /// The database file. `None` means a store in memory.
     file: Option<OpenedDatabaseFile>,
     /// Connections of the reader threads and the file that the watcher thread watches. `None` means
@@ -272,7 +275,7 @@ fn start_store_threads(
         commits: Arc::default(),
         on_fatal: options.on_fatal.clone(),
         fault_injector: options.fault_injector.clone(),
-        lock: resources.lock,
+        driver_lock: resources.driver_lock.clone(),
         file: resources.file,
     };
     Ok(SqliteStore {
@@ -280,7 +283,8 @@ fn start_store_threads(
         changes: ChangeNotifier::new(Arc::clone(&at), sender, watcher),
         writer: writer.start_writer_thread()?,
         at,
-        mode: options.mode,
+        is_always_driver: resources.driver_lock.is_none() && options.mode == OpenMode::Driver,
+        driver_lock: resources.driver_lock,
         boot,
         clock: Arc::clone(&options.clock),
         outdated_schema: None,

@@ -18,7 +18,6 @@ use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
 
-use crate::options::OpenMode;
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::handle::SqliteStore;
 use crate::sqlite::lock::store_has_driver;
@@ -198,9 +197,9 @@ impl RecordStore for SqliteStore {
     }
 
     async fn has_driver(&self) -> Result<bool, StoreError> {
-        match self.mode {
-            OpenMode::Driver => Ok(true),
-            OpenMode::Outsider => store_has_driver(Path::new(&*self.at)),
+        match self.is_driver() {
+            true => Ok(true),
+            false => store_has_driver(Path::new(&*self.at)),
         }
     }
 

@@ -21,7 +21,8 @@ pub(crate) fn take_over_store(conn: &Connection) -> Result<i64> {
     }
 }
 
-fn release_runs_of_previous_driver(conn: &Connection) -> Result<i64> {
+/// Does the work of [`take_over_store`] in the transaction of the caller.
+pub(crate) fn release_runs_of_previous_driver(conn: &Connection) -> Result<i64> {
     let boot = conn.query_row(
         "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value",
         (),

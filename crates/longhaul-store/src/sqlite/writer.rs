@@ -20,7 +20,7 @@ use crate::options::{CommitFault, FatalHook, FaultInjector};
 use crate::sqlite::command::{CommandOutcome, CommandStatus, PendingCommand, WriteCommand};
 use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store_error_from_sql};
 use crate::sqlite::location::OpenedDatabaseFile;
-use crate::sqlite::lock::DriverLock;
+use crate::sqlite::lock::DriverLockSlot;
 use crate::sqlite::tx::Tx;
 
 /// Maximum number of commands that one commit may contain.
@@ -50,9 +50,8 @@ pub(crate) struct Writer {
     pub(crate) commits: Arc<AtomicU64>,
     pub(crate) on_fatal: Option<FatalHook>,
     pub(crate) fault_injector: Option<Arc<dyn FaultInjector>>,
-    /// Driver lock, held for as long as this thread runs. `None` means that this process is an
-    /// outsider.
-    pub(crate) lock: Option<DriverLock>,
+    /// Driver lock, released when this thread ends. `None` means a store in memory.
+    pub(crate) driver_lock: Option<Arc<DriverLockSlot>>,
     /// Database file. `None` means a store in memory.
     pub(crate) file: Option<OpenedDatabaseFile>,
 }
@@ -97,7 +96,7 @@ impl Writer {
         })
     }
 
-    fn run_loop(mut self, mut queue: CommandQueue) {
+    fn run_loop(self, mut queue: CommandQueue) {
         let mut closed: Option<CommitError> = None;
         while let Some(first) = queue.blocking_recv() {
             if let Some(lost) = &closed {
@@ -106,10 +105,10 @@ impl Writer {
                 closed = self.commit_command_group(first, &mut queue);
             }
         }
-        if let Some(lock) = self.lock.take() {
-            // The file is closed before another process may drive it.
-            drop(self.conn);
-            drop(lock);
+        // The file is closed before another process may drive it.
+        drop(self.conn);
+        if let Some(lock) = self.driver_lock {
+            lock.release();
         }
     }
 

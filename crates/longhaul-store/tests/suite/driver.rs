@@ -1,7 +1,7 @@
 //! One process drives a store, other processes are outsiders.
 
 use longhaul_core::change::Change;
-use longhaul_core::id::Seq;
+use longhaul_core::id::{Seq, WorkerId};
 use longhaul_core::port::auth::{IdempotencyKey, IdempotencyRequest, IdempotentRequestState};
 use longhaul_core::port::records::RecordStore as _;
 use longhaul_core::port::store::{
@@ -49,6 +49,29 @@ async fn is_driven_is_known_at_once() {
     assert!(!outsider.has_driver().await.unwrap());
     // Checking the lock does not keep it.
     folder.drive();
+}
+
+#[tokio::test]
+async fn a_released_lock_lets_another_process_drive_until_it_ends() {
+    let folder = StoreDir::new();
+    let first = folder.drive();
+    first.release_driver_lock();
+    assert!(!first.has_driver().await.unwrap());
+    let refused = first.claim_runs(claim_request(WorkerId::from_bits(1))).await.unwrap_err();
+    assert!(matches!(refused, StoreError::NotDriver { .. }), "{refused}");
+    let second = folder.fixture(folder.drive());
+    let held = second.open_and_claim(|_| {}).await;
+    let refused = first.acquire_driver_lock().await.unwrap_err();
+    assert!(matches!(refused, StoreError::AlreadyDriven { .. }), "{refused}");
+    assert!(!first.is_driver());
+    let run = held.run;
+    drop((second, held));
+    first.acquire_driver_lock().await.unwrap();
+    assert!(first.is_driver());
+    // The run that the second driver held can be claimed again.
+    let row = first.get_run(run).await.unwrap().unwrap();
+    assert_eq!((row.worker, row.reason.as_deref()), (None, Some("worker")));
+    folder.open(OpenMode::Driver).unwrap_err();
 }
 
 #[test]

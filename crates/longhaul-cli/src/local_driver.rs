@@ -1,0 +1,157 @@
+//! Drives the run that a command follows, if no other process drives the store. While the run and
+//! its tree are parked, any other process may drive the store.
+//!
+//! Invariant: a worker of this process runs only while this process holds the driver lock.
+
+use longhaul::assemble::ProjectRuntime;
+use longhaul_core::id::RunId;
+use longhaul_core::port::store::{RunFilter, StoreError};
+use longhaul_core::status::Status;
+use longhaul_core::time::{Clock as _, Millis};
+use longhaul_engine::Error;
+use longhaul_engine::clock::SystemClock;
+
+use crate::interrupts::InterruptListener;
+use crate::local_worker::LocalWorker;
+use crate::output;
+
+/// Interval between checks whether a run of the tree can be driven, and by whom.
+const POLL_INTERVAL: Millis = Millis(500);
+
+/// Time before a timer is due from which on this process drives the store, to fire the timer.
+const TIMER_LEAD: Millis = Millis::from_secs(2);
+
+/// The driver of the run that this command follows.
+#[derive(Debug)]
+pub(crate) struct LocalDriver<'a> {
+    runtime: &'a ProjectRuntime,
+    run: RunId,
+    root: RunId,
+    silent: bool,
+    /// The worker, while this process drives the run.
+    worker: Option<LocalWorker>,
+    /// True if another process drove the store when this process last tried to.
+    has_other_driver: bool,
+}
+
+impl<'a> LocalDriver<'a> {
+    /// Starts to drive the run if this process holds the driver lock.
+    pub(crate) async fn start(
+        runtime: &'a ProjectRuntime,
+        run: RunId,
+        silent: bool,
+    ) -> anyhow::Result<Self> {
+        let root = runtime.longhaul.run_row(run).await?.root;
+        let is_driver = runtime.store.is_driver();
+        let worker = match is_driver {
+            true => Some(LocalWorker::start(runtime, run).await?),
+            false => None,
+        };
+        Ok(Self { runtime, run, root, silent, worker, has_other_driver: !is_driver })
+    }
+
+    /// Drives the run whenever its tree has work and no other process drives the store, until an
+    /// error. `keeps_lock` prevents other processes from driving the store in between. Dropping the
+    /// future stops nothing: see [`stop`](Self::stop).
+    pub(crate) async fn drive(&mut self, keeps_lock: bool) -> anyhow::Error {
+        loop {
+            let step = match &mut self.worker {
+                Some(worker) if keeps_lock => return worker.wait_for_failure().await,
+                Some(_) => self.drive_until_parked().await,
+                None => self.wait_and_take_over().await,
+            };
+            if let Err(error) = step {
+                return error;
+            }
+        }
+    }
+
+    /// Stops the worker and lets other processes drive the store.
+    pub(crate) async fn stop(mut self, interrupts: &mut InterruptListener) -> anyhow::Result<()> {
+        if let Some(worker) = self.worker.take() {
+            worker.stop(interrupts).await?;
+        } else {
+            self.runtime.mcp_tools.close_mcp_clients().await;
+        }
+        self.runtime.store.release_driver_lock();
+        Ok(())
+    }
+
+    /// Aborts all running calls and stops the worker. Used for runs that nobody will continue.
+    pub(crate) async fn abort(self) -> anyhow::Result<()> {
+        match self.worker {
+            Some(worker) => worker.abort().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Drives the run until all runs of its tree are parked, then lets other processes drive the
+    /// store. The MCP servers keep running, because they may have state.
+    async fn drive_until_parked(&mut self) -> anyhow::Result<()> {
+        let parked = async {
+            while has_work(self.runtime, self.root).await? {
+                SystemClock.sleep(POLL_INTERVAL).await;
+            }
+            anyhow::Ok(())
+        };
+        let Some(worker) = &mut self.worker else { return Ok(()) };
+        tokio::select! {
+            biased;
+            error = worker.wait_for_failure() => return Err(error),
+            parked = parked => parked?,
+        }
+        worker.drain().await?;
+        self.worker = None;
+        self.runtime.store.release_driver_lock();
+        Ok(())
+    }
+
+    /// Waits until the tree has work and no other process drives the store, and starts to drive.
+    async fn wait_and_take_over(&mut self) -> anyhow::Result<()> {
+        let services = self.runtime.longhaul.services();
+        let mut watch = services.store.watch_for_changes();
+        loop {
+            let is_driven = services.records.has_driver().await.map_err(Error::from)?;
+            self.has_other_driver |= is_driven;
+            if !is_driven && has_work(self.runtime, self.root).await? {
+                break;
+            }
+            tokio::select! {
+                changed = watch.wait_for_change() => changed.map_err(Error::from)?,
+                () = SystemClock.sleep(POLL_INTERVAL) => {}
+            }
+        }
+        match self.runtime.store.acquire_driver_lock().await {
+            Ok(()) => {}
+            // Another process was faster.
+            Err(StoreError::AlreadyDriven { .. }) => {
+                SystemClock.sleep(POLL_INTERVAL).await;
+                return Ok(());
+            }
+            Err(error) => return Err(Error::from(error).into()),
+        }
+        if self.has_other_driver && !self.silent {
+            output::eprint_line("the driver is gone; this process drives the run now");
+        }
+        self.has_other_driver = false;
+        self.worker = Some(LocalWorker::start(self.runtime, self.run).await?);
+        Ok(())
+    }
+}
+
+/// Returns whether a run of this tree can be driven, or a timer of the store is due soon.
+async fn has_work(runtime: &ProjectRuntime, root: RunId) -> Result<bool, Error> {
+    let services = runtime.longhaul.services();
+    let filter = RunFilter {
+        statuses: vec![Status::Pending, Status::Running],
+        root: Some(root),
+        limit: 1,
+        ..RunFilter::default()
+    };
+    if !services.store.list_runs(filter).await?.is_empty() {
+        return Ok(true);
+    }
+    let due = services.records.next_timer_due().await?;
+    let now = services.records.now().await?;
+    Ok(due.is_some_and(|due| due <= now.plus(TIMER_LEAD)))
+}
