@@ -12,10 +12,24 @@ use longhaul_core::time::{Millis, Timestamp};
 use longhaul_run::state::stage::{RunStage, RunningModelCall};
 use longhaul_run::{Run, RunInput};
 
-/// Blocked providers by name. Blocks are stored, so that they outlast a restart; this copy answers
-/// without a query.
+/// Blocked providers by name. Blocks are stored, so that they outlast a restart and other processes
+/// learn of them; this copy answers most questions without a query.
 #[derive(Debug, Clone, Default)]
-pub struct ProviderBlocks(Arc<Mutex<BTreeMap<String, Option<Timestamp>>>>);
+pub struct ProviderBlocks(Arc<Mutex<BTreeMap<String, KnownBlock>>>);
+
+/// What is known about the block of a provider.
+#[derive(Debug, Clone, Copy)]
+struct KnownBlock {
+    /// Time until which the provider is blocked. `None` means that it is not blocked.
+    until: Option<Timestamp>,
+    /// Time at which this process learned of the block.
+    since: Timestamp,
+    /// Time at which the store was read last.
+    read_at: Timestamp,
+}
+
+/// Time after which the store is read again, because another process may have stored a block.
+const REFRESH_INTERVAL: Millis = Millis::from_secs(5);
 
 /// Maximum duration of a block. Afterwards one of the waiting runs asks the provider again.
 const BLOCK_MAX: Millis = Millis::from_secs(10 * 60);
@@ -25,8 +39,8 @@ const BLOCK_MAX: Millis = Millis::from_secs(10 * 60);
 pub(crate) enum ProviderNews {
     /// The provider limits requests or is overloaded. The run waits this long.
     Limited(Millis),
-    /// The provider has replied.
-    Available,
+    /// The provider has replied to a request that took this long.
+    Available(Millis),
 }
 
 impl ProviderNews {
@@ -36,7 +50,7 @@ impl ProviderNews {
         for event in events {
             #[expect(clippy::wildcard_enum_match_arm, reason = "other events are not about it")]
             match event {
-                Event::TurnCompleted(_) => return Some(Self::Available),
+                Event::TurnCompleted(turn) => return Some(Self::Available(turn.active)),
                 Event::TurnFailed(TurnFailed { failure, .. }) => {
                     let limits = [FailureClass::RateLimit, FailureClass::Overloaded];
                     limited = limits.contains(&failure.class).then_some(failure.retry_after);
@@ -56,10 +70,7 @@ impl ProviderNews {
 }
 
 impl ProviderBlocks {
-    fn with_locked_blocks<T>(
-        &self,
-        f: impl FnOnce(&mut BTreeMap<String, Option<Timestamp>>) -> T,
-    ) -> T {
+    fn with_locked_blocks<T>(&self, f: impl FnOnce(&mut BTreeMap<String, KnownBlock>) -> T) -> T {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -69,19 +80,26 @@ impl ProviderBlocks {
         &self,
         records: &dyn RecordStore,
         model: &str,
+        now: Timestamp,
     ) -> Option<Timestamp> {
         let provider = provider_of_model(model);
-        if let Some(known) = self.with_locked_blocks(|blocks| blocks.get(provider).copied()) {
-            return known;
+        let known = self.with_locked_blocks(|blocks| blocks.get(provider).copied());
+        if let Some(known) = known
+            && known.read_at <= now
+            && now < known.read_at.plus(REFRESH_INTERVAL)
+        {
+            return known.until;
         }
         match records.provider_blocked_until(provider).await {
-            Ok(stored) => {
-                self.with_locked_blocks(|blocks| blocks.insert(provider.to_owned(), stored));
-                stored
-            }
+            Ok(until) => self.with_locked_blocks(|blocks| {
+                let unchanged = blocks.get(provider).filter(|known| known.until == until);
+                let since = unchanged.map_or(now, |known| known.since);
+                blocks.insert(provider.to_owned(), KnownBlock { until, since, read_at: now });
+                until
+            }),
             Err(error) => {
                 tracing::warn!(%error, provider, "the limit of a provider was not read");
-                None
+                known.and_then(|known| known.until)
             }
         }
     }
@@ -94,21 +112,41 @@ impl ProviderBlocks {
         (news, now): (ProviderNews, Timestamp),
     ) {
         let provider = provider_of_model(model);
-        match news {
-            ProviderNews::Available => {
-                self.with_locked_blocks(|blocks| blocks.insert(provider.to_owned(), None));
-            }
-            ProviderNews::Limited(duration) => {
-                let until = Some(now.plus(duration));
-                self.with_locked_blocks(|blocks| {
-                    let block = blocks.entry(provider.to_owned()).or_default();
-                    *block = until.max(*block);
-                });
-                if let Err(error) = records.block_provider(provider, duration).await {
-                    tracing::warn!(%error, provider, "the limit of a provider was not stored");
+        let stored = match news {
+            ProviderNews::Available(duration) => {
+                match self.end_block_before_request(provider, duration, now) {
+                    true => records.unblock_provider(provider).await,
+                    false => Ok(()),
                 }
             }
+            ProviderNews::Limited(duration) => {
+                self.with_locked_blocks(|blocks| {
+                    let until = Some(now.plus(duration));
+                    let new = KnownBlock { until, since: now, read_at: now };
+                    let block = blocks.entry(provider.to_owned()).or_insert(new);
+                    block.until = until.max(block.until);
+                    block.since = now;
+                });
+                records.block_provider(provider, duration).await
+            }
+        };
+        if let Err(error) = stored {
+            tracing::warn!(%error, provider, "the limit of a provider was not stored");
         }
+    }
+
+    /// Ends the block of a provider that has replied to a request, unless the request was sent before
+    /// the block was known: such a reply says nothing about the limit. Returns whether a block has
+    /// ended.
+    fn end_block_before_request(&self, provider: &str, duration: Millis, now: Timestamp) -> bool {
+        self.with_locked_blocks(|blocks| {
+            let block = blocks.get_mut(provider).filter(|known| known.until.is_some());
+            let Some(known) = block.filter(|known| known.since.plus(duration) <= now) else {
+                return false;
+            };
+            known.until = None;
+            true
+        })
     }
 }
 

@@ -151,10 +151,12 @@ impl RunSession {
             }
             let model = called_model(&self.run, &input).to_owned();
             let blocks = &self.services.provider_blocks;
+            let records = &*self.services.records;
+            let blocked_until = blocks.blocked_until(records, &model, self.now()).await;
             let ctx = DecideContext {
                 remaining_budget,
                 cap_refusals: cap_refusals.clone(),
-                provider_blocked_until: blocks.blocked_until(&*self.services.records, &model).await,
+                provider_blocked_until: blocked_until,
                 random: self.random_for(&input),
                 ..self.decide_context()
             };

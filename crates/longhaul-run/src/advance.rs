@@ -20,9 +20,7 @@ mod turn_start;
 
 pub(crate) use attempt_end::{retry_or_fail, schedule_retry};
 pub(crate) use finish::{fail_run, settle_work_of_dead_drivers};
-pub(crate) use outage::{
-    block_run_without_access, current_outage, retry_hint, wait_for_provider, waits_out_failure,
-};
+pub(crate) use outage::{block_run_without_access, retry_hint, wait_for_provider};
 pub(crate) use park::missing_start_condition;
 
 use std::ops::ControlFlow;

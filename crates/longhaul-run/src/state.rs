@@ -7,6 +7,7 @@ pub(crate) mod attempt_time;
 pub mod call;
 pub mod control;
 pub mod loop_guard;
+mod outage;
 pub mod output_retries;
 pub mod pending_timer;
 pub mod perception;

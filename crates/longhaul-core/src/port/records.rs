@@ -204,6 +204,9 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Blocks requests to a provider account for the given duration.
     async fn block_provider(&self, account: &str, duration: Millis) -> Result<(), StoreError>;
 
+    /// Ends the block of a provider account. Does nothing if the account is not blocked.
+    async fn unblock_provider(&self, account: &str) -> Result<(), StoreError>;
+
     /// Returns the time until which requests to a provider account are blocked.
     async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError>;
 

@@ -7,6 +7,7 @@ use longhaul_core::failure::FailureClass::{
     Server, Timeout,
 };
 use longhaul_core::policy::effect::EffectClass::Pure;
+use longhaul_core::port::records::RecordStore as _;
 use longhaul_core::raw::StoredText;
 use longhaul_core::time::Millis;
 use serde_json::json;
@@ -105,6 +106,42 @@ async fn runs_share_the_limit_of_a_provider() {
         let journal = engine.advance_until(run, "run.completed").await;
         assert_eq!(outcome_text(&journal), "done");
     }
+}
+
+#[tokio::test]
+async fn only_a_reply_to_a_later_request_ends_the_limit_of_a_provider() {
+    let latch = Latch::closed();
+    let early = FakeReply::Text("early").after_latch(&latch);
+    let mut engine = engine_with([early]).with_sim_clock().build();
+    let clock = engine.clock.clone().unwrap();
+    let _worker = engine.spawn_worker(|options| options.concurrency = 4);
+    let in_flight = engine.submit().await;
+    latch.reached(1).await;
+    clock.advance(Millis(100));
+    engine.model.set_replies(vec![FakeReply::Fail(RateLimit)]);
+    let limited = engine.submit().await;
+    engine.until(limited, "run.waiting").await;
+    latch.open();
+    engine.ended(in_flight).await;
+    let provider = "scripted";
+    assert!(engine.store.provider_blocked_until(provider).await.unwrap().is_some());
+    let next = engine.submit().await;
+    let journal = engine.until(next, "run.waiting").await;
+    assert_eq!(count(&journal, "turn.started"), 0, "{:?}", kinds(&journal));
+    // A message lets the run call the model at once. Its reply ends the limit for all runs.
+    let sent = engine.longhaul.steer(limited, "go on", SteerDelivery::AfterBatch, "cli:anna");
+    sent.await.unwrap();
+    engine.ended(limited).await;
+    assert_eq!(engine.store.provider_blocked_until(provider).await.unwrap(), None);
+    engine.model.set_replies(vec![FakeReply::Text("done")]);
+    let free = engine.submit().await;
+    engine.ended(free).await;
+    // Another process stores a limit.
+    engine.store.block_provider(provider, Millis::from_secs(60)).await.unwrap();
+    clock.advance(Millis::from_secs(5));
+    let blocked = engine.submit().await;
+    let journal = engine.until(blocked, "run.waiting").await;
+    assert_eq!(count(&journal, "turn.started"), 0, "{:?}", kinds(&journal));
 }
 
 #[tokio::test]

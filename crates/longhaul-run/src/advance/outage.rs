@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use longhaul_core::duration::format_duration;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::policy::retry::{is_provider_unavailable, outage_delay, with_jitter};
+use longhaul_core::policy::retry::{outage_delay, with_jitter};
 use longhaul_core::status::{RunError, WaitReason};
 
 use crate::advance::finish::fail_run;
@@ -12,28 +12,7 @@ use crate::advance::gates::raise_blocked_gate;
 use crate::advance::park::park_run_with_timer;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
-use crate::state::control::ControlState;
-use crate::state::stage::{PendingModelCall, ProviderOutage, RunStage};
-
-/// Returns whether the run waits for the provider after this failure, instead of counting it as a
-/// failed attempt. During an outage every transient failure belongs to the outage.
-pub(crate) fn waits_out_failure(control: &ControlState, failure: &Failure) -> bool {
-    let is_part_of_outage = is_provider_unavailable(failure)
-        || (current_outage(control).is_some() && failure.class.is_transient());
-    control.policy.retry.outage.0 > 0 && is_part_of_outage
-}
-
-/// Returns the outage of the provider for which the run waits or during which it calls the model.
-pub(crate) const fn current_outage(control: &ControlState) -> Option<ProviderOutage> {
-    match &control.stage {
-        RunStage::ModelPending(pending) => pending.outage,
-        RunStage::ModelRunning(running) => running.outage,
-        RunStage::New
-        | RunStage::ToolsRunning(_)
-        | RunStage::Concluding(_)
-        | RunStage::Ended(_) => None,
-    }
-}
+use crate::state::stage::{PendingModelCall, ProviderOutage};
 
 /// Parks the run until the next request to a provider that is unavailable. Fails the run if it has
 /// waited as long as its retry policy allows. A run that is about to be paused is not parked.
@@ -45,7 +24,7 @@ pub(crate) fn wait_for_provider(
         return Ok(ControlFlow::Continue(()));
     }
     let now = decision.ctx.now;
-    let outage = current_outage(&decision.control);
+    let outage = decision.control.current_outage();
     let (since, waits) = outage.map_or((now, 0), |outage| (outage.since, outage.waits));
     let total = decision.control.policy.retry.outage;
     let remaining = since.plus(total).duration_since(now);
@@ -60,7 +39,11 @@ pub(crate) fn wait_for_provider(
     }
     let delay = outage_delay(decision.run.id, waits, failure).min(remaining);
     let timer = decision.set_wake_timer("outage", delay);
-    let wait = WaitReason::Outage { since, until: now.plus(delay), class: failure.class };
+    let class = match failure.class.is_transient() {
+        true => failure.class,
+        false => decision.control.unavailable_model().unwrap_or(failure.class),
+    };
+    let wait = WaitReason::Outage { since, until: now.plus(delay), class };
     park_run_with_timer(decision, wait, timer)
 }
 

@@ -198,4 +198,6 @@ fn record_outage_wait(pending: &mut PendingModelCall, data: &RunWaiting) {
     let waits = pending.outage.map_or(0, |outage| outage.waits);
     let waits = waits.saturating_add(u32::from(!is_same_wait));
     pending.outage = Some(ProviderOutage { since, class, waits });
+    // The preferred model is tried again.
+    pending.unavailable_model = None;
 }

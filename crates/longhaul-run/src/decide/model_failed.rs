@@ -13,9 +13,7 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, MicroUsd};
 
 use crate::advance::{advance_run, fail_run, retry_or_fail, schedule_retry};
-use crate::advance::{
-    block_run_without_access, current_outage, retry_hint, wait_for_provider, waits_out_failure,
-};
+use crate::advance::{block_run_without_access, retry_hint, wait_for_provider};
 use crate::decide::model_replied::running_model_call;
 use crate::decide::release::release_run;
 use crate::decision::DecisionBuilder;
@@ -60,7 +58,7 @@ pub(super) fn handle_model_failure(
     let failures = pending.failures.max(1);
     let flow = if let Some(delay) = quick_retry_delay(decision, failures, &failure) {
         schedule_retry(decision, delay, class)?
-    } else if waits_out_failure(&decision.control, &failure) {
+    } else if decision.control.waits_out_failure(&failure) {
         wait_for_provider(decision, &failure)?
     } else if block_run_without_access(decision, &failure)? {
         ControlFlow::Break(())
@@ -87,7 +85,7 @@ fn quick_retry_delay(
     // A longer delay than the run may wait is no quick retry.
     let outage_max = decision.control.policy.retry.outage;
     let is_too_long = outage_max.0 > 0 && failure.retry_after.is_some_and(|wait| wait > outage_max);
-    match current_outage(&decision.control) {
+    match decision.control.current_outage() {
         Some(_) => None,
         None if is_too_long => None,
         None => model_retry_delay(decision.run.id, failures, failure),

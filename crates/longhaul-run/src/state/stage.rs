@@ -62,6 +62,10 @@ pub struct PendingModelCall {
     /// Number of failed model calls of this turn that were made during an outage of the provider.
     #[serde(default)]
     pub outage_attempts: u32,
+    /// Failure because of which the run has switched to its fallback model, if the run would wait
+    /// for the provider after such a failure.
+    #[serde(default)]
+    pub unavailable_model: Option<FailureClass>,
     /// Whether a person has resumed the run, so that the next model call is made without a delay.
     #[serde(default)]
     pub resumed: bool,
@@ -107,6 +111,10 @@ pub struct RunningModelCall {
     /// provider.
     #[serde(default)]
     pub outage_attempts: u32,
+    /// Failure because of which the run has switched to its fallback model, if the run would wait
+    /// for the provider after such a failure.
+    #[serde(default)]
+    pub unavailable_model: Option<FailureClass>,
     /// Epoch (number of the claim) of the driver that made the model call.
     pub epoch: Epoch,
     /// Purpose of the model call: a turn or a compaction.

@@ -158,6 +158,29 @@ fn fallback_models_are_tried_before_each_wait() {
 }
 
 #[test]
+fn a_refused_key_of_a_fallback_model_does_not_end_the_wait_for_the_preferred_model() {
+    for class in ["auth", "quota"] {
+        let mut test_run = run_in_outage(plain(), "b/x");
+        assert_eq!(test_run.play("? model"), "b/x");
+        let waits = format!("turn.failed({class}) run.waiting(outage)");
+        assert_eq!(test_run.play(&format!("err {class}")), waits);
+        assert!(test_run.play("? why").contains("unavailable (overloaded) since"));
+        for line in ["fire", "claim", "go", "err server"] {
+            test_run.play(line);
+        }
+        assert_eq!(test_run.play("? model"), "b/x");
+        assert_eq!(test_run.play(&format!("err {class}")), waits);
+        // The key of both models is refused: the run does not wait for an outage.
+        for line in ["fire", "claim", "go", "err auth"] {
+            test_run.play(line);
+        }
+        assert_eq!(test_run.play("? model"), "b/x");
+        let fails = format!("turn.failed({class}) run.failed({class})");
+        assert_eq!(test_run.play(&format!("err {class}")), fails);
+    }
+}
+
+#[test]
 fn a_refused_key_or_account_blocks_a_run_with_recorded_work() {
     for (class, remedy) in
         [("auth", "Fix the provider's key"), ("quota", "Add credit to the provider's account")]

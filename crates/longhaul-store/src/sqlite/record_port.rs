@@ -261,6 +261,11 @@ impl RecordStore for SqliteStore {
         self.run_command_no_notify(move |tx| records::block_provider(tx, &account, duration)).await
     }
 
+    async fn unblock_provider(&self, account: &str) -> Result<(), StoreError> {
+        let account = account.to_owned();
+        self.run_command_no_notify(move |tx| records::unblock_provider(tx, &account)).await
+    }
+
     async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError> {
         let account = account.to_owned();
         self.run_query(move |tx| records::provider_blocked_until(tx, &account)).await

@@ -135,6 +135,11 @@ pub(crate) fn block_provider(tx: &Tx<'_>, account: &str, duration: Millis) -> Re
     )
 }
 
+/// Ends the block of a provider account.
+pub(crate) fn unblock_provider(tx: &Tx<'_>, account: &str) -> Result<()> {
+    tx.exec("DELETE FROM provider_block WHERE provider = ?1", params![account])
+}
+
 /// Returns the time until which a provider account is blocked. `None` means that it is not blocked.
 pub(crate) fn provider_blocked_until(tx: &Tx<'_>, account: &str) -> Result<Option<Timestamp>> {
     let sql = "SELECT blocked_until FROM provider_block WHERE provider = ?1";

@@ -282,6 +282,13 @@ impl RecordStore for MemStore {
         })
     }
 
+    async fn unblock_provider(&self, account: &str) -> StoreResult<()> {
+        self.write_tx(|tx| {
+            tx.tables.blocked_providers.remove(&account.to_owned());
+            Ok(())
+        })
+    }
+
     async fn provider_blocked_until(&self, account: &str) -> StoreResult<Option<Timestamp>> {
         Ok(self.read_tx(|tx| {
             let until = tx.tables.blocked_providers.get(&account.to_owned()).copied();

@@ -445,6 +445,10 @@ impl RecordStore for FailingStore {
         self.inner.block_provider(account, duration).await
     }
 
+    async fn unblock_provider(&self, account: &str) -> Result<(), StoreError> {
+        self.inner.unblock_provider(account).await
+    }
+
     async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError> {
         self.inner.provider_blocked_until(account).await
     }

@@ -323,6 +323,10 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.block_provider(account, duration)).await
     }
 
+    async fn unblock_provider(&self, account: &str) -> Result<(), StoreError> {
+        yield_around(self.records.unblock_provider(account)).await
+    }
+
     async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError> {
         yield_around(self.records.provider_blocked_until(account)).await
     }

@@ -203,6 +203,11 @@ pub async fn providers_are_blocked_until_a_time(world: StoreFixture) {
     world.advance(Millis(50));
     let over = records.provider_blocked_until("acme").await.expect("bucket");
     assert!(over.is_none_or(|until| until <= world.harness.clock.now()), "{over:?}");
+    records.block_provider("acme", Millis(50)).await.expect("block");
+    for account in ["acme", "other"] {
+        records.unblock_provider(account).await.expect("unblock");
+        assert_eq!(records.provider_blocked_until(account).await.expect("bucket"), None);
+    }
 }
 
 /// A checkpoint is a cache of one build; a checkpoint of another build is deleted.

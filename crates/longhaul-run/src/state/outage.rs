@@ -1,0 +1,46 @@
+//! What the state of a run says about an outage of its model provider.
+
+use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::policy::retry::is_provider_unavailable;
+
+use crate::state::control::ControlState;
+use crate::state::stage::{ProviderOutage, RunStage};
+
+impl ControlState {
+    /// Returns whether the run waits for the provider after this failure, instead of counting it as
+    /// a failed attempt. During an outage every transient failure belongs to the outage. A fallback
+    /// model whose key or account is refused does not end the wait for the preferred model.
+    pub(crate) fn waits_out_failure(&self, failure: &Failure) -> bool {
+        let is_refused_access = matches!(failure.class, FailureClass::Auth | FailureClass::Quota);
+        let is_part_of_outage = is_provider_unavailable(failure)
+            || (self.current_outage().is_some() && failure.class.is_transient())
+            || (is_refused_access && self.unavailable_model().is_some());
+        self.policy.retry.outage.0 > 0 && is_part_of_outage
+    }
+
+    /// Returns the outage of the provider for which the run waits or during which it calls the
+    /// model.
+    pub(crate) const fn current_outage(&self) -> Option<ProviderOutage> {
+        match &self.stage {
+            RunStage::ModelPending(pending) => pending.outage,
+            RunStage::ModelRunning(running) => running.outage,
+            RunStage::New
+            | RunStage::ToolsRunning(_)
+            | RunStage::Concluding(_)
+            | RunStage::Ended(_) => None,
+        }
+    }
+
+    /// Returns the failure because of which the run has switched to its fallback model, if the run
+    /// waits for the provider after such a failure.
+    pub(crate) const fn unavailable_model(&self) -> Option<FailureClass> {
+        match &self.stage {
+            RunStage::ModelPending(pending) => pending.unavailable_model,
+            RunStage::ModelRunning(running) => running.unavailable_model,
+            RunStage::New
+            | RunStage::ToolsRunning(_)
+            | RunStage::Concluding(_)
+            | RunStage::Ended(_) => None,
+        }
+    }
+}
