@@ -52,7 +52,7 @@ const AGENTS: &[(&str, &str, &str)] = &[
     (
         "waiter",
         "tools: [wait]",
-        "- tools: [{ name: wait, input: { signal: deployed } }]\n- text: 'Heard: {{ last_result }}'",
+        "- tools: [{ name: wait, input: { signal: deployed } }]\n- text: 'Received: {{ last_result }}'",
     ),
     ("planner", "tools: []\napprove_result: true", "- text: A plan."),
     (
