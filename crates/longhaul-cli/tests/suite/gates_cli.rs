@@ -242,7 +242,10 @@ fn questions_are_answered_with_text() {
 #[test]
 fn signals_are_completed_with_data() {
     let project = Project::new();
-    let run = project.run_until_gate("waiter");
+    let _worker = project.start_worker();
+    let submitted = project.json(&["submit", "waiter", "milk", "--json"]);
+    let run = submitted["id"].as_str().unwrap();
+    project.wait_until(run, |shown| shown["status"] == "waiting");
     let gates = project.json(&["gates", "--tag", "deployed", "--json"]);
     let gate = gates["data"][0]["id"].as_str().unwrap();
     assert_eq!(project.json(&["gates", "--tag", "other", "--json"])["data"], json!([]));
@@ -251,7 +254,7 @@ fn signals_are_completed_with_data() {
     let data = r#"{"build":7}"#;
     let output = project.run(&["gates", "complete", gate, "--payload", data], 0);
     assert!(output.out.starts_with("Completed: "), "{output:?}");
-    let output = project.run(&["watch", &run], 0);
+    let output = project.run(&["watch", run], 0);
     assert!(output.out.contains(data), "{output:?}");
 }
 
