@@ -354,10 +354,9 @@ fn known_keys(table: &str) -> BTreeSet<String> {
 
 /// Returns the field that contains the keys of a table.
 fn innermost_table(table: &str) -> &str {
-    match table.contains("approvers: {") {
-        true => "approvers",
-        false => table.split(':').next().unwrap_or_default(),
-    }
+    let inner = ["approvers: {", "then: [{"].iter().find(|inner| table.contains(*inner));
+    let table = inner.copied().unwrap_or(table);
+    table.split(':').next().unwrap_or_default()
 }
 
 fn agent_file(table: &str, entry: &str) -> String {
