@@ -7,6 +7,7 @@ use longhaul_core::message::{Message, Part};
 use longhaul_core::port::context::Perception;
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::raw::{RawJson, StoredText};
+use longhaul_core::time::Millis;
 use longhaul_core::usage::ModelPricing;
 use longhaul_run::Run;
 use serde_json::{Value, json};
@@ -83,6 +84,7 @@ pub(crate) async fn build_run_prepared_event(
         world: world.map(|world| store_inline_or_as_blob(world.as_str().to_owned(), &mut blobs)),
         context: context.unwrap_or_default(),
         external_tools: env.external_tool_names().map(str::to_owned).collect(),
+        perception_active: Millis::ZERO,
     };
     Ok(Ok((perceived, blobs)))
 }

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod suite {
+    mod active_time;
     mod batches;
     mod cancel_and_pause;
     mod claims;

@@ -17,6 +17,7 @@ use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::Message;
 use longhaul_core::policy::gate::SUBMIT_AGAIN;
 
+use crate::advance::call_events::add_active_time_to_usage;
 use crate::advance::{advance_run, gates, settle_work_of_dead_drivers};
 use crate::commands;
 use crate::decide::release::{invalid_state_rejection, release_run};
@@ -128,8 +129,10 @@ fn record_preparation(
         if !preparation.fallbacks.is_empty() {
             decision.ctx.provider_blocked_until = None;
         }
+        let active = preparation.perception_active;
         decision.record_event(Event::RunPrepared(preparation))?;
         decision.add_blob_changes(blobs);
+        add_active_time_to_usage(decision, active);
     }
     advance_run(decision)
 }

@@ -95,14 +95,16 @@ pub struct InterruptedReply {
     pub active: Millis,
 }
 
-/// Result of fetching the perception (the context provider's data) again. All fields are `None` if
-/// nothing has changed.
+/// Result of fetching the perception (the context provider's data) again. The message and the update
+/// are `None` if nothing has changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PerceptionRefresh {
     /// Message that tells the model what has changed in the perception.
     pub message: Option<Arc<str>>,
     /// New hash of the world and new context values for tools.
     pub update: Option<PerceptionUpdate>,
+    /// Time that the context provider needed.
+    pub active: Millis,
 }
 
 /// A model reply with the engine's classification of its tool calls.

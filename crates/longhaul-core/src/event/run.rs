@@ -65,6 +65,9 @@ pub struct RunPrepared {
     /// model is warned after half that number. `None` means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identical_calls: Option<u32>,
+    /// Time that the context provider needed, which counts as active time of the run.
+    #[serde(default, skip_serializing_if = "Millis::is_zero")]
+    pub perception_active: Millis,
 }
 
 /// A model that summarizes conversations.

@@ -43,6 +43,10 @@ pub struct TurnStarted {
     /// Refreshed perception (state of the environment). `None` means that it has not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perception: Option<PerceptionUpdate>,
+    /// Time that the context provider needed before this request, which counts as active time of the
+    /// run.
+    #[serde(default, skip_serializing_if = "Millis::is_zero")]
+    pub perception_active: Millis,
 }
 
 /// A message that the runtime itself writes and the model sees as a user message.

@@ -23,6 +23,8 @@ pub(super) enum AbortReason {
     Interrupted,
     /// The attempt of the run has reached its hard timeout.
     TimedOut,
+    /// The run's budget of active time is used up.
+    ActiveTimeUsedUp,
     /// The worker shuts down, and its drain timeout has passed.
     Shutdown,
     /// The worker has lost its lease or its claim on the run.
@@ -51,8 +53,11 @@ pub(super) struct AbortSignals<'a> {
     /// waiting.
     pub(super) progress: Option<(&'a ProgressThrottle, &'a dyn Clock)>,
     /// Time of the monotonic clock in nanoseconds at which the work started. `None` means that the
-    /// timeouts of the attempt don't abort the work.
+    /// timeouts of the attempt and the budget of active time don't abort the work.
     pub(super) timed_since: Option<u64>,
+    /// Whether the work goes on although the run's active time is used up, because it can't be
+    /// stopped without harm.
+    pub(super) exceeds_active_time: bool,
 }
 
 /// Waits for the next progress update of a running call. If there is no throttle, waits forever.
@@ -71,15 +76,18 @@ async fn wait_for_timeout(clock: &dyn Clock, timeout: Option<Millis>) {
     }
 }
 
-/// Logs that a timeout of the attempt has passed.
+/// Logs that a timeout of the attempt has passed, or that the run's active time is used up.
 fn log_timeout(run: &Run) {
     let (id, agent) = (run.id(), &run.task().agent);
     let attempt = run.control().attempt;
-    match run.control().is_timed_out() {
-        true => {
+    match (run.control().is_timed_out(), run.control().is_active_time_used_up()) {
+        (true, _) => {
             tracing::warn!(run = %id, %agent, attempt, "the attempt has reached its hard timeout")
         }
-        false => {
+        (false, true) => {
+            tracing::warn!(run = %id, %agent, "the run's budget of active time is used up")
+        }
+        (false, false) => {
             tracing::warn!(run = %id, %agent, attempt, "the attempt has exceeded its soft timeout")
         }
     }
@@ -116,7 +124,9 @@ impl AbortReason {
     /// context, was aborted. `None` if this driver has lost its claim on the run.
     pub(super) const fn input_after_abort(self) -> Option<RunInput> {
         match self {
-            Self::Cancelled | Self::Interrupted | Self::TimedOut => Some(RunInput::Advance),
+            Self::Cancelled | Self::Interrupted | Self::TimedOut | Self::ActiveTimeUsedUp => {
+                Some(RunInput::Advance)
+            }
             Self::Shutdown => Some(RunInput::Release),
             Self::Lost => None,
         }
@@ -131,7 +141,15 @@ impl<'a> AbortSignals<'a> {
         lease: &'a Lease,
         shutdown: &'a Shutdown,
     ) -> Self {
-        Self { session, lease, shutdown, interruptible: false, progress: None, timed_since: None }
+        Self {
+            session,
+            lease,
+            shutdown,
+            interruptible: false,
+            progress: None,
+            timed_since: None,
+            exceeds_active_time: false,
+        }
     }
 
     /// Waits until the work is done or there is a reason to abort it.
@@ -186,12 +204,17 @@ impl<'a> AbortSignals<'a> {
         Millis(nanos.unwrap_or_default() / 1_000_000)
     }
 
-    /// Returns the duration until the next timeout of the attempt passes. `None` if there is none.
+    /// Returns the duration until the next timeout of the attempt passes or the run's active time is
+    /// used up. `None` if there is no such limit.
     fn time_to_timeout(&self, clock: &dyn Clock) -> Option<Millis> {
         self.timed_since?;
         let control = self.session.run().control();
-        let active = control.attempt_active().plus(self.elapsed(clock));
-        Some(control.next_timeout()?.minus(active))
+        let elapsed = self.elapsed(clock);
+        let active = control.attempt_active().plus(elapsed);
+        let timeout = control.next_timeout().map(|timeout| timeout.minus(active));
+        let remaining = control.remaining_active_time().filter(|_| !self.exceeds_active_time);
+        let used_up = remaining.map(|remaining| remaining.minus(elapsed));
+        timeout.into_iter().chain(used_up).min()
     }
 
     /// Returns the reason to abort the work that is already in the journal, if there is one.
@@ -205,6 +228,12 @@ impl<'a> AbortSignals<'a> {
         }
         if self.timed_since.is_some() && run.control().is_timed_out() {
             return Some(AbortReason::TimedOut);
+        }
+        if self.timed_since.is_some()
+            && !self.exceeds_active_time
+            && run.control().is_active_time_used_up()
+        {
+            return Some(AbortReason::ActiveTimeUsedUp);
         }
         let cuts_in = self.interruptible && run.has_interrupting_steer();
         cuts_in.then_some(AbortReason::Interrupted)

@@ -56,6 +56,13 @@ pub(super) struct ToolCallCancelPolicy {
     pub(super) is_cancel_safe: bool,
 }
 
+impl ToolCallCancelPolicy {
+    /// Returns whether the call can be stopped without doubt about its effects.
+    pub(super) const fn is_stoppable(self) -> bool {
+        self.may_repeat || self.is_cancel_safe
+    }
+}
+
 /// A tool call that was cancelled while it ran.
 #[derive(Debug)]
 pub(super) struct CancelledToolCall {
@@ -117,6 +124,11 @@ impl ActiveToolCalls {
     /// Whether no tool call is running.
     pub(super) fn is_empty(&self) -> bool {
         self.running.is_empty()
+    }
+
+    /// Whether a running call can be stopped without doubt about its effects.
+    pub(super) fn has_stoppable_call(&self) -> bool {
+        self.running.iter().any(|running| running.policy.is_stoppable())
     }
 
     /// Starts a tool call. `tracked` is the guard that keeps the call's progress reports enabled

@@ -131,7 +131,10 @@ impl DriveContext {
         match signals.wait_unless_aborted(waiting).await? {
             AbortableOutcome::Done(AbortableOutcome::Done(trial)) => self.trial = trial,
             AbortableOutcome::Aborted(
-                AbortReason::Cancelled | AbortReason::Interrupted | AbortReason::TimedOut,
+                AbortReason::Cancelled
+                | AbortReason::Interrupted
+                | AbortReason::TimedOut
+                | AbortReason::ActiveTimeUsedUp,
             ) => {}
             AbortableOutcome::Done(AbortableOutcome::Aborted(_))
             | AbortableOutcome::Aborted(AbortReason::Shutdown | AbortReason::Lost) => {
@@ -177,7 +180,10 @@ impl DriveContext {
             }
             // A cancelled run ends without external tools.
             AbortableOutcome::Aborted(
-                AbortReason::Cancelled | AbortReason::Interrupted | AbortReason::TimedOut,
+                AbortReason::Cancelled
+                | AbortReason::Interrupted
+                | AbortReason::TimedOut
+                | AbortReason::ActiveTimeUsedUp,
             ) => ExternalTools::new(),
             AbortableOutcome::Aborted(AbortReason::Shutdown | AbortReason::Lost) => {
                 return Ok(DriverSetupOutcome::Lost);

@@ -168,7 +168,10 @@ async fn call_model(
             ModelRequestOutcome::Failed(Failure::new(FailureClass::Server, message), None)
         }
         AbortableOutcome::Aborted(
-            AbortReason::Cancelled | AbortReason::Shutdown | AbortReason::TimedOut,
+            AbortReason::Cancelled
+            | AbortReason::Shutdown
+            | AbortReason::TimedOut
+            | AbortReason::ActiveTimeUsedUp,
         ) => ModelRequestOutcome::Failed(cancelled_request_failure(), None),
         AbortableOutcome::Aborted(AbortReason::Interrupted) => {
             interrupted_outcome(&*found.model, &request, sink.flush_and_get_text())

@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
+use longhaul_core::event::run::RunPrepared;
 use longhaul_core::event::turn::PerceptionUpdate;
 use longhaul_core::port::context::{ContextError, ContextProvider, ContextRequest, Perception};
 use longhaul_core::raw::Hash;
@@ -44,8 +45,8 @@ const CONTEXT_BYTES_MAX: usize = 64 * 1024;
 enum PerceptionFetchOutcome {
     /// The agent has no context provider.
     NoProvider,
-    /// The context provider returned this perception.
-    Fetched(Perception),
+    /// The context provider returned this perception after this time.
+    Fetched(Perception, Millis),
     /// Fetching was aborted, and the state machine gets this input. `None` means that this driver
     /// has lost its claim on the run.
     Aborted(Option<RunInput>),
@@ -54,9 +55,9 @@ enum PerceptionFetchOutcome {
 /// Fetches the perception and renders the prompt. `None` means that this driver has lost its claim
 /// on the run.
 pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<RunInput>, Error> {
-    let perception = match fetch_perception(ctx).await? {
-        PerceptionFetchOutcome::NoProvider => None,
-        PerceptionFetchOutcome::Fetched(perception) => Some(perception),
+    let (perception, active) = match fetch_perception(ctx).await? {
+        PerceptionFetchOutcome::NoProvider => (None, Millis::ZERO),
+        PerceptionFetchOutcome::Fetched(perception, active) => (Some(perception), active),
         PerceptionFetchOutcome::Aborted(input) => return Ok(input),
     };
     let Some(env) = &ctx.env else {
@@ -64,7 +65,10 @@ pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<
     };
     let made = build_run_prepared_event(&ctx.services, env, ctx.session.run(), perception).await?;
     Ok(Some(match made {
-        Ok((perception, blobs)) => RunInput::Prepared(Box::new(perception), blobs),
+        Ok((prepared, blobs)) => {
+            let prepared = RunPrepared { perception_active: active, ..prepared };
+            RunInput::Prepared(Box::new(prepared), blobs)
+        }
         Err(blocker) => blocker.into_run_input(),
     }))
 }
@@ -72,11 +76,11 @@ pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<
 /// Fetches the perception again before a turn. `None` means that this driver has lost its claim on
 /// the run.
 pub(super) async fn refresh_perception(ctx: &mut DriveContext) -> Result<Option<RunInput>, Error> {
-    let perception = match fetch_perception(ctx).await? {
+    let (perception, active) = match fetch_perception(ctx).await? {
         PerceptionFetchOutcome::NoProvider => {
             return Ok(Some(RunInput::PerceptionRefreshed(Box::default())));
         }
-        PerceptionFetchOutcome::Fetched(perception) => perception,
+        PerceptionFetchOutcome::Fetched(perception, active) => (perception, active),
         PerceptionFetchOutcome::Aborted(input) => return Ok(input),
     };
     let before = ctx.session.run().perception();
@@ -93,6 +97,7 @@ pub(super) async fn refresh_perception(ctx: &mut DriveContext) -> Result<Option<
     Ok(Some(RunInput::PerceptionRefreshed(Box::new(PerceptionRefresh {
         message: update,
         update: perception,
+        active,
     }))))
 }
 
@@ -118,12 +123,15 @@ async fn fetch_perception(ctx: &mut DriveContext) -> Result<PerceptionFetchOutco
     if !ctx.lease.wait_until_valid().await {
         return Ok(PerceptionFetchOutcome::Aborted(None));
     }
+    let started = ctx.services.clock.monotonic_nanos();
     let fetch = pin!(fetch_perception_with_retries(&*provider, &request, &*ctx.services.clock));
     let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
     Ok(match signals.wait_unless_aborted(fetch).await? {
-        AbortableOutcome::Done(Ok(perception)) => PerceptionFetchOutcome::Fetched(
-            Redaction(&*ctx.services.redact).redact_perception(perception),
-        ),
+        AbortableOutcome::Done(Ok(perception)) => {
+            let took = ctx.services.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
+            let perception = Redaction(&*ctx.services.redact).redact_perception(perception);
+            PerceptionFetchOutcome::Fetched(perception, Millis(took))
+        }
         AbortableOutcome::Done(Err(why)) => {
             PerceptionFetchOutcome::Aborted(Some(RunInput::MissingDependency(format!(
                 "Context for agent `{}` could not be fetched: {why}. Fix the context provider, then \

@@ -18,7 +18,9 @@ use longhaul_run::input::{ToolCallResult, ToolCallStatus};
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
 
 use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
-use crate::drive::calls::{ActiveToolCalls, CALL_TIMEOUT, FinishedToolCall, ToolCallRequest};
+use crate::drive::calls::{
+    ActiveToolCalls, CALL_TIMEOUT, FinishedToolCall, ToolCallCancelPolicy, ToolCallRequest,
+};
 use crate::drive::context::DriveContext;
 use crate::drive::truncate::{ArtifactQuota, truncate_tool_output};
 use crate::error::Error;
@@ -108,7 +110,9 @@ async fn collect_finished_tool_calls(
     ctx: &mut DriveContext,
     since: u64,
 ) -> Result<Option<Vec<FinishedToolCall>>, Error> {
+    let exceeds_active_time = !ctx.calls.has_stoppable_call();
     let mut signals = AbortSignals {
+        exceeds_active_time,
         interruptible: true,
         progress: Some((&ctx.progress, &*ctx.services.clock)),
         timed_since: Some(since),
@@ -152,7 +156,8 @@ async fn collect_calls_until_timeout(
 }
 
 /// Stops the running tool calls. Repeatable and cancel-safe calls are dropped. The other calls get
-/// a grace period; those that do not end within it are in doubt (their outcome is unknown).
+/// a grace period; those that do not end within it are in doubt (their outcome is unknown). If only
+/// the active time is used up, the other calls go on until they end.
 async fn abort_tool_calls(
     ctx: &mut DriveContext,
     reason: AbortReason,
@@ -162,11 +167,17 @@ async fn abort_tool_calls(
         AbortReason::Cancelled => "the call was stopped: the run was cancelled",
         AbortReason::Interrupted => "the call was stopped: a message interrupted it",
         AbortReason::TimedOut => "the call was stopped: the attempt reached its hard timeout",
+        AbortReason::ActiveTimeUsedUp => {
+            "the call was stopped: the run's budget of active time was used up"
+        }
         AbortReason::Shutdown | AbortReason::Lost => "the call was stopped: the worker shut down",
     };
     let mut ended: Vec<FinishedToolCall> = match reason {
-        AbortReason::Cancelled | AbortReason::Interrupted | AbortReason::TimedOut => {
-            let stopped = calls.cancel_calls_if(|call| call.may_repeat || call.is_cancel_safe);
+        AbortReason::Cancelled
+        | AbortReason::Interrupted
+        | AbortReason::TimedOut
+        | AbortReason::ActiveTimeUsedUp => {
+            let stopped = calls.cancel_calls_if(ToolCallCancelPolicy::is_stoppable);
             stopped
                 .into_iter()
                 .map(|cancelled| cancelled.into_finished_tool_call(message))
@@ -178,6 +189,9 @@ async fn abort_tool_calls(
             Vec::new()
         }
     };
+    if reason == AbortReason::ActiveTimeUsedUp {
+        return (!ended.is_empty()).then_some(ended);
+    }
     ended.extend(collect_calls_until_timeout(calls, &*ctx.services.clock, CANCEL_GRACE).await);
     ended.extend(calls.cancel_calls_if(|_| true).into_iter().map(|cancelled| {
         if cancelled.is_cancel_safe {

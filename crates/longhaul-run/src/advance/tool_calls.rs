@@ -7,9 +7,11 @@
 use std::ops::ControlFlow;
 
 use longhaul_core::event::Event;
+use longhaul_core::event::environment::BudgetReached;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::tool::{ToolOutput, ToolStarted};
 use longhaul_core::id::{CallId, GateId};
+use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{GateKind, GateSpec};
 use longhaul_core::status::{RunError, WaitReason};
@@ -68,6 +70,9 @@ pub(super) fn advance_tool_calls(
     match (settling, decision.control.has_running_call() || verifying) {
         (true, _) => Ok(ControlFlow::Continue(())),
         (false, true) => Ok(ControlFlow::Break(())),
+        (false, false) if next_ready_call(&decision.control).is_some() => {
+            park_until_budget_is_raised(decision)
+        }
         (false, false) => park_for_waiting_calls(decision),
     }
 }
@@ -233,9 +238,22 @@ fn apply_in_doubt_policies(
     Ok(None)
 }
 
-/// Starts every tool call that may start now.
+/// Parks the run whose active time is used up. The calls that have not started remain.
+fn park_until_budget_is_raised(
+    decision: &mut DecisionBuilder<'_>,
+) -> Result<ControlFlow<()>, Rejection> {
+    let cap = BudgetCap::ActiveTime;
+    if !decision.control.is_active_time_used_up() {
+        decision.record_event(Event::BudgetReached(BudgetReached { cap }))?;
+    }
+    park_run(decision, WaitReason::Budget(cap))
+}
+
+/// Starts every tool call that may start now. No call starts once the active time is used up.
 fn start_ready_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    while let Some((call, attempt)) = next_ready_call(&decision.control) {
+    while decision.control.has_active_time()
+        && let Some((call, attempt)) = next_ready_call(&decision.control)
+    {
         decision.record_event(Event::ToolStarted(ToolStarted { call, attempt, until: None }))?;
     }
     Ok(())

@@ -13,8 +13,10 @@ use longhaul_core::event::turn::{ModelCallPurpose, TurnStarted};
 use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::spend_cap::CapReservation;
 use longhaul_core::status::RunError;
+use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, ModelPricing, RemainingBudget};
 
+use crate::advance::call_events::add_active_time_to_usage;
 use crate::advance::runtime_message::{needs_perception_refresh, runtime_messages};
 use crate::advance::{finish, spend_caps};
 use crate::decision::DecisionBuilder;
@@ -36,7 +38,9 @@ pub(super) fn start_turn(
     if let Some(error) = turn_limit_error(&decision.control) {
         return finish::fail_run(decision, error);
     }
-    if let Some(cap) = exhausted_cap(&decision.control) {
+    let perception = decision.perception_refresh.as_ref();
+    let perception_active = perception.map_or(Millis::ZERO, |refresh| refresh.active);
+    if let Some(cap) = exhausted_cap(&decision.control, perception_active) {
         decision.record_event(Event::BudgetReached(BudgetReached { cap }))?;
         return Ok(ControlFlow::Continue(()));
     }
@@ -86,7 +90,9 @@ pub(super) fn start_turn(
         model,
         runtime_messages: messages,
         perception: update,
+        perception_active,
     }))?;
+    add_active_time_to_usage(decision, perception_active);
     decision.add_row_change(Change::Hold(hold));
     if !caps.is_empty() {
         decision.add_row_change(Change::HoldCaps(caps));
@@ -230,10 +236,11 @@ fn usable_compaction_model<'a>(
 }
 
 /// Returns the first exhausted budget cap among turns and active time, which apply to this run
-/// alone.
-fn exhausted_cap(control: &ControlState) -> Option<BudgetCap> {
+/// alone. The time of the perception for the next turn is not in the run's totals yet.
+fn exhausted_cap(control: &ControlState, perception_active: Millis) -> Option<BudgetCap> {
     let turns = control.caps.turns.filter(|cap| control.turns >= *cap);
-    let active = control.caps.active.filter(|cap| control.totals.active >= *cap);
+    let used = control.totals.active.plus(perception_active);
+    let active = control.caps.active.filter(|cap| used >= *cap);
     turns.map(|_| BudgetCap::Turns).or_else(|| active.map(|_| BudgetCap::ActiveTime))
 }
 

@@ -37,6 +37,7 @@ impl ControlState {
         self.pricing = data.pricing;
         self.compactor = data.compactor.clone().map(Arc::new);
         self.loop_guard = LoopGuard::new(data.identical_calls);
+        self.totals.active = self.totals.active.plus(data.perception_active);
         self.stage = RunStage::ModelPending(PendingModelCall::default());
         Ok(data.initial_messages.clone())
     }

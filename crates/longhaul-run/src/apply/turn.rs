@@ -62,6 +62,7 @@ impl ControlState {
                 || data.purpose == ModelCallPurpose::Turn,
         });
         self.totals.held = data.hold;
+        self.totals.active = self.totals.active.plus(data.perception_active);
         // If the interrupting message was withdrawn, another user message is needed, because a
         // conversation can't end with a message of the model.
         let cut_off = std::mem::take(&mut self.interrupted);

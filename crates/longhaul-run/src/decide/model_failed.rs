@@ -32,8 +32,10 @@ pub(super) fn handle_model_failure(
 ) -> Result<(), Rejection> {
     let class = failure.class;
     let control = &decision.control;
-    let stops =
-        control.cancel.is_some() || control.pending_failure.is_some() || control.is_timed_out();
+    let stops = control.cancel.is_some()
+        || control.pending_failure.is_some()
+        || control.is_timed_out()
+        || control.is_active_time_used_up();
     let instead = match stops {
         true => None,
         false => fallback_model(decision, &failure),

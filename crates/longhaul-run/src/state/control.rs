@@ -244,6 +244,25 @@ impl ControlState {
         self.attempt_time.timed_out
     }
 
+    /// Returns the active time that the run's budget still allows, without the work in progress.
+    /// `None` means that there is no cap, or that the used-up budget is recorded already.
+    pub fn remaining_active_time(&self) -> Option<Millis> {
+        let cap = self.caps.active.filter(|_| self.exhausted_cap.is_none())?;
+        Some(cap.minus(self.totals.active))
+    }
+
+    /// Returns whether the budget of active time is used up, so that the work in progress must be
+    /// aborted.
+    pub fn is_active_time_used_up(&self) -> bool {
+        self.exhausted_cap == Some(BudgetCap::ActiveTime)
+    }
+
+    /// Returns whether the budget allows the run to start further work now.
+    pub(crate) fn has_active_time(&self) -> bool {
+        let is_below_cap = self.caps.active.is_none_or(|cap| self.totals.active < cap);
+        is_below_cap && !self.is_active_time_used_up()
+    }
+
     /// Returns the pricing of the model that is being called.
     pub(crate) fn pricing_for(&self, running: &RunningModelCall) -> ModelPricing {
         match (&running.model, &self.compactor) {

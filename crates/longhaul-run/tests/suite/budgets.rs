@@ -64,8 +64,59 @@ fn an_active_time_cap_parks_the_run() {
         see            => run.prepared turn.started
         call read/pure => turn.completed tool.started(t1.1)
         done t1.1 ok   => tool.completed(t1.1) budget.warned(activetime) turn.started
-        call read/pure => turn.completed tool.started(t2.1)
-        done t2.1 ok   => tool.completed(t2.1) budget.reached(activetime) run.waiting(budget) | waiting budget
+        call read/pure => turn.completed budget.reached(activetime) run.waiting(budget) | waiting budget
+        raise active 60    => budget.raised | running
+        claim          => run.claimed
+        go             => tool.started(t2.1)
+        done t2.1 ok   => tool.completed(t2.1) turn.started
+    "#,
+    );
+}
+
+#[test]
+fn an_active_time_cap_ends_the_work_in_progress() {
+    let time = || with_caps(Budget { active: Some(Millis(1_500)), ..Budget::default() });
+    check(
+        time(),
+        r#"
+        claim              => run.claimed | running
+        see                => run.prepared turn.started
+        late 1             =>
+        late 2             => budget.reached(activetime)
+        late 3             =>
+        err stopped        => turn.failed(stopped) run.waiting(budget) | waiting budget
+        raise active 60    => budget.raised | running
+        claim              => run.claimed
+        go                 => turn.started
+        call read/pure     => turn.completed tool.started(t1.1)
+        late 60            => budget.reached(activetime)
+        kill t1.1 stopped  => tool.interrupted(t1.1) run.waiting(budget) | waiting budget
+    "#,
+    );
+    // A final answer that arrives at the cap ends the run. A driver that dies at the cap leaves its
+    // repeatable call to the driver that continues after a raise.
+    check(
+        time(),
+        r#"
+        claim     => run.claimed | running
+        see       => run.prepared turn.started
+        late 2    => budget.reached(activetime)
+        say Done. => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+    check(
+        time(),
+        r#"
+        claim              => run.claimed | running
+        see                => run.prepared turn.started
+        call write/keyed   => turn.completed tool.started(t1.1)
+        late 2             => budget.reached(activetime)
+        crash              =>
+        claim              => run.claimed
+        go                 => run.recovered run.waiting(budget) | waiting budget
+        raise active 60    => budget.raised | running
+        claim              => run.claimed
+        go                 => tool.started(t1.1 again 2)
     "#,
     );
 }

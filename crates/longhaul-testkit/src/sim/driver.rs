@@ -368,6 +368,7 @@ fn sim_preparation(run: &Run) -> RunPrepared {
         context: BTreeMap::new(),
         external_tools: Vec::new(),
         identical_calls: None,
+        perception_active: Millis::ZERO,
     }
 }
 
@@ -380,6 +381,7 @@ pub(crate) fn sim_perception(run: &Run) -> PerceptionRefresh {
     PerceptionRefresh {
         message: is_new.then(|| format!("It is now: {ctx}").into()),
         update: is_new.then(|| PerceptionUpdate { world_hash: hash, context: BTreeMap::new() }),
+        active: Millis(1),
     }
 }
 

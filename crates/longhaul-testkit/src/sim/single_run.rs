@@ -124,6 +124,7 @@ impl SingleRun {
                     context: BTreeMap::new(),
                     external_tools: Vec::new(),
                     identical_calls: None,
+                    perception_active: Millis::ZERO,
                 };
                 RunInput::Prepared(Box::new(perceived), Vec::new())
             }

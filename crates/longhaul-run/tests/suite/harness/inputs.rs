@@ -42,6 +42,9 @@ pub(crate) const USAGE: Usage = Usage {
 /// Duration of every request and call.
 pub(crate) const ACTIVE: Millis = Millis(700);
 
+/// Time that the context provider needs.
+const PERCEPTION_ACTIVE: Millis = Millis(30);
+
 pub(crate) fn pricing() -> ModelPricing {
     ModelPricing {
         price: Some(PRICE),
@@ -70,6 +73,7 @@ pub(crate) fn prepared<'a>(args: impl Iterator<Item = &'a str>) -> RunInput {
         context: BTreeMap::new(),
         external_tools: Vec::new(),
         identical_calls: loop_limits,
+        perception_active: PERCEPTION_ACTIVE,
     };
     RunInput::Prepared(Box::new(preparation), Vec::new())
 }
@@ -99,6 +103,7 @@ pub(crate) fn perception_refreshed(world: &str) -> RunInput {
             world_hash: Hash::digest(world.as_bytes()),
             context: BTreeMap::new(),
         }),
+        active: PERCEPTION_ACTIVE,
     }))
 }
 
