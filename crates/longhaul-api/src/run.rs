@@ -151,6 +151,9 @@ pub struct RunErrorView {
     /// Hint: what a person can do about the error.
     #[schema(required = false)]
     pub hint: String,
+    /// Text of the final reply, if the reply was cut off.
+    #[schema(required = false)]
+    pub partial_text: Option<String>,
 }
 
 /// OpenAPI schema of the answer with which a person approved the result of a run.

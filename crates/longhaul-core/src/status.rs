@@ -231,11 +231,14 @@ pub struct RunError {
     /// Suggestion for people how to fix the error. May be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hint: String,
+    /// Text of the final reply, if the reply was cut off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial_text: Option<String>,
 }
 
 impl RunError {
     /// Creates an error with a code, a message and a hint.
     pub fn new(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into(), hint: hint.into() }
+        Self { code: code.into(), message: message.into(), hint: hint.into(), partial_text: None }
     }
 }

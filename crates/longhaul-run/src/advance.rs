@@ -56,7 +56,11 @@ fn advance_run_one_step(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlo
         return if busy { Ok(ControlFlow::Break(())) } else { finish::cancel_run(decision) };
     }
     if let Some(error) = control.pending_failure.clone() {
-        return if busy { Ok(ControlFlow::Break(())) } else { fail_run(decision, error) };
+        if busy {
+            return Ok(ControlFlow::Break(()));
+        }
+        let error = runtime_message::with_cut_off_hint(decision, error);
+        return fail_run(decision, error);
     }
     if control.pause.is_some() {
         return if busy { Ok(ControlFlow::Break(())) } else { park::pause_run(decision) };

@@ -6,6 +6,7 @@
 pub(crate) mod attempt_time;
 pub mod call;
 pub mod control;
+pub(crate) mod empty_replies;
 pub mod loop_guard;
 mod outage;
 pub mod output_retries;

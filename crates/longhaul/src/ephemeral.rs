@@ -240,11 +240,7 @@ async fn build_ephemeral_outcome(
     }
     let view = longhaul.get_run(run).await?;
     let Some(output) = view.output else {
-        let unknown = || RunError {
-            code: view.status.as_str().to_owned(),
-            message: view.now,
-            hint: String::new(),
-        };
+        let unknown = || RunError::new(view.status.as_str(), view.now, "");
         return Err(EphemeralError::Failed(view.error.unwrap_or_else(unknown)));
     };
     let messages = longhaul.transcript(run).await?.messages;

@@ -68,6 +68,8 @@ pub enum RuntimeMessageTopic {
     Loop,
     /// The message says how a gate that a program raised was answered.
     Signal,
+    /// The message says that the last reply was empty.
+    EmptyReply,
     /// The message describes the state of the environment.
     World,
 }

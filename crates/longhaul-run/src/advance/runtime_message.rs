@@ -31,6 +31,12 @@ pub(super) fn runtime_messages(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMes
         )
         .into(),
     });
+    let empty_reply = control.empty_replies.should_ask_again().then(|| RuntimeMessage {
+        topic: RuntimeMessageTopic::EmptyReply,
+        text:
+            "[longhaul] Your reply was empty. Go on with the task. If it is done, say what you did."
+                .into(),
+    });
     let loop_warning = control.loop_guard.should_warn().then(|| RuntimeMessage {
         topic: RuntimeMessageTopic::Loop,
         text: format!(
@@ -49,7 +55,20 @@ pub(super) fn runtime_messages(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMes
     let world = look
         .and_then(|look| look.message.as_ref())
         .map(|text| RuntimeMessage { topic: RuntimeMessageTopic::World, text: Arc::clone(text) });
-    output.into_iter().chain(loop_warning).chain(signals).chain(world).collect()
+    output.into_iter().chain(empty_reply).chain(loop_warning).chain(signals).chain(world).collect()
+}
+
+/// Adds the hint to the error of a reply that was cut off at the limit of the run's model.
+pub(super) fn with_cut_off_hint(decision: &DecisionBuilder<'_>, error: RunError) -> RunError {
+    if error.code != "reply_cut_off" || !error.hint.is_empty() {
+        return error;
+    }
+    let model = decision.run.transcript.current_model();
+    let hint = format!(
+        "set a larger `max_output` for `[prices.\"{model}\"]` in longhaul.toml, or ask for a \
+         shorter answer; the text so far is in `error.partial_text` of the run"
+    );
+    RunError { hint, ..error }
 }
 
 /// Returns the error that ends the run if the model gave too many invalid final answers.

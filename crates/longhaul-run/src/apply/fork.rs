@@ -11,6 +11,7 @@ use longhaul_core::status::RunError;
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::state::call::{ToolCallOrigin, ToolCallState, TrackedToolCall};
 use crate::state::control::{CompactionState, ControlState, RetryCounts};
+use crate::state::empty_replies::EmptyReplies;
 use crate::state::stage::{ConcludingState, PendingModelCall, RunStage};
 
 /// Result of a call that waited for a child run of the failed run.
@@ -69,6 +70,7 @@ impl ControlState {
         self.compaction = CompactionState { consecutive: 0, ..self.compaction };
         self.loop_guard = self.loop_guard.reset_count();
         self.output_retries.reset_count();
+        self.empty_replies = EmptyReplies::default();
         NO_MESSAGES
     }
 }

@@ -17,6 +17,7 @@ use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::legacy_output::{legacy_output_from_text, output_from_data_fields};
 use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::{COMPACTION_TURNS_MIN, ControlState};
+use crate::state::empty_replies::is_empty_reply;
 use crate::state::stage::{
     ConcludingState, PendingModelCall, RunStage, RunningModelCall, RunningToolCalls,
 };
@@ -79,6 +80,9 @@ impl ControlState {
                 RuntimeMessageTopic::Output => self.output_retries.mark_reported(),
                 RuntimeMessageTopic::Loop => self.loop_guard = self.loop_guard.mark_warned(),
                 RuntimeMessageTopic::Signal => self.signal_answers.clear(),
+                RuntimeMessageTopic::EmptyReply => {
+                    self.empty_replies = self.empty_replies.mark_reported();
+                }
                 RuntimeMessageTopic::World => {}
             }
         }
@@ -109,7 +113,8 @@ impl ControlState {
     }
 
     pub(super) fn apply_turn_completed(&mut self, data: &TurnCompleted) -> ApplyResult {
-        self.require_running_model_call(data.turn, ModelCallPurpose::Turn)?;
+        let running = self.require_running_model_call(data.turn, ModelCallPurpose::Turn)?;
+        let max_tokens = running.max_tokens;
         if data.reply.tool_calls().count() != data.calls.len() {
             return Err("every call of a reply must be classified");
         }
@@ -118,11 +123,12 @@ impl ControlState {
         self.turn = data.turn;
         self.stage = stage_after_reply(data);
         self.output_retries.count_invalid_answer(data);
-        if let Some(error) = failure_after_reply(data) {
+        self.empty_replies = self.empty_replies.count_reply(data);
+        if let Some(error) = self.failure_after_reply(data, max_tokens) {
             self.pending_failure = Some(error);
         }
         // Providers reject an empty message of the model.
-        if data.reply.blocks.is_empty() {
+        if data.reply.blocks.is_empty() || is_empty_reply(data) {
             return NO_MESSAGES;
         }
         Ok(vec![Message::Assistant(Arc::clone(&data.reply))])
@@ -237,12 +243,59 @@ impl ControlState {
         self.add_usage_to_totals(data.usage, data.cost, data.active);
         NO_MESSAGES
     }
+
+    /// Returns the error that ends the run because of the reply's content. `None` means that the
+    /// reply is usable, or that the model is asked again.
+    fn failure_after_reply(&self, data: &TurnCompleted, max_tokens: u64) -> Option<RunError> {
+        match data.stop {
+            StopReason::MaxTokens if !data.calls.is_empty() => None,
+            StopReason::MaxTokens => Some(RunError {
+                partial_text: Some(data.reply.text()).filter(|text| !text.is_empty()),
+                ..cut_off_error(max_tokens, self.pricing.max_output_tokens)
+            }),
+            StopReason::Refusal => Some(RunError::new(
+                "refused",
+                format!("the model refused to answer: {}", data.reply.text()),
+                "change the task or the model",
+            )),
+            StopReason::EndTurn
+            | StopReason::ToolUse
+            | StopReason::PauseTurn
+            | StopReason::Other(_) => self.empty_replies.is_limit_reached().then(|| {
+                RunError::new(
+                    "empty_reply",
+                    "the model replied twice without text or tool calls",
+                    "change the task, the prompt or the model, then retry the run",
+                )
+            }),
+        }
+    }
+}
+
+/// Returns the error for a final reply that was cut off after `max_tokens`. The hint about the
+/// model's own limit names the model, so it is added when the run ends.
+fn cut_off_error(max_tokens: u64, model_max: u64) -> RunError {
+    match max_tokens < model_max {
+        true => RunError::new(
+            "reply_cut_off",
+            format!(
+                "the final reply was cut off after {max_tokens} tokens, because the rest of the \
+                 budget or of the context window allowed no more"
+            ),
+            "raise the budget, use a model with a larger context window, or ask for a shorter answer",
+        ),
+        false => RunError::new(
+            "reply_cut_off",
+            format!("the final reply was cut off at the model's limit of {max_tokens} tokens"),
+            "",
+        ),
+    }
 }
 
 /// Returns the stage of the run after a model reply.
 fn stage_after_reply(data: &TurnCompleted) -> RunStage {
     let pauses = data.stop == StopReason::PauseTurn;
-    if data.calls.is_empty() && pauses {
+    if data.calls.is_empty() && (pauses || is_empty_reply(data)) {
         return RunStage::ModelPending(PendingModelCall::default());
     }
     if data.calls.is_empty() {
@@ -282,26 +335,4 @@ fn stage_after_reply(data: &TurnCompleted) -> RunStage {
         final_output: data.output.clone(),
         finish_output: None,
     })
-}
-
-/// Returns the error that ends the run because of the reply's content. `None` means that the reply
-/// is usable.
-fn failure_after_reply(data: &TurnCompleted) -> Option<RunError> {
-    match data.stop {
-        StopReason::MaxTokens if !data.calls.is_empty() => None,
-        StopReason::MaxTokens => Some(RunError::new(
-            "reply_cut_off",
-            "the final reply was truncated by the token limit",
-            "raise the model's max_tokens or ask for a shorter answer",
-        )),
-        StopReason::Refusal => Some(RunError::new(
-            "refused",
-            format!("the model refused to answer: {}", data.reply.text()),
-            "change the task or the model",
-        )),
-        StopReason::EndTurn
-        | StopReason::ToolUse
-        | StopReason::PauseTurn
-        | StopReason::Other(_) => None,
-    }
 }

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::attempt_time::AttemptTime;
 use crate::state::call::TrackedToolCall;
+use crate::state::empty_replies::EmptyReplies;
 use crate::state::loop_guard::LoopGuard;
 use crate::state::output_retries::OutputRetries;
 use crate::state::stage::{RunStage, RunningModelCall, RunningToolCalls};
@@ -106,6 +107,9 @@ pub struct ControlState {
     /// Counts the final answers that did not match the output schema.
     #[serde(default)]
     pub(crate) output_retries: OutputRetries,
+    /// Counts the empty replies of the model in a row.
+    #[serde(default)]
+    pub(crate) empty_replies: EmptyReplies,
 }
 
 /// Reason why a run has no driver.
@@ -219,6 +223,7 @@ impl ControlState {
             loop_guard: LoopGuard::default(),
             output_retries: OutputRetries::default(),
             signal_answers: Vec::new(),
+            empty_replies: EmptyReplies::default(),
         }
     }
 

@@ -2,8 +2,10 @@
 //!
 //! Invariant: a call that must run alone never runs in parallel with another one.
 
+use longhaul_core::status::RunOutcome;
+
 use super::harness::script::check;
-use super::policies::plain;
+use super::policies::{plain, with_money_cap};
 
 #[test]
 fn pure_and_keyed_calls_run_in_parallel_and_once_calls_in_order() {
@@ -99,7 +101,69 @@ fn calls_of_a_truncated_reply_are_not_run() {
         cut shell/once {"command": "rm"} + read/pure => turn.completed tool.failed(t1.1) tool.failed(t1.2) turn.started
         ? said                                       => t1.1: ! not run: the reply was truncated by the token limit | t1.2: ! not run: the reply was truncated by the token limit
         cut                                          => turn.completed run.failed(reply_cut_off) | failed
-        ? outcome                                    => reply_cut_off: the final reply was truncated by the token limit
+        ? outcome                                    => reply_cut_off: the final reply was cut off at the model's limit of 4096 tokens
+    "#,
+    );
+}
+
+#[test]
+fn a_final_reply_that_is_cut_off_keeps_its_text_and_names_the_setting() {
+    let test_run = check(
+        plain(),
+        r#"
+        claim => run.claimed | running
+        see   => run.prepared turn.started
+        cut   => turn.completed run.failed(reply_cut_off) | failed
+    "#,
+    );
+    let Some(RunOutcome::Failed(error)) = test_run.run.outcome() else {
+        panic!("the run must fail");
+    };
+    assert_eq!(error.partial_text.as_deref(), Some("I was about to"));
+    assert!(error.hint.contains("`max_output` for `[prices.\"scripted/poem\"]`"), "{}", error.hint);
+    // The remaining budget allowed a shorter reply than the model.
+    let test_run = check(
+        with_money_cap(40_000),
+        r#"
+        claim     => run.claimed | running
+        see       => run.prepared budget.warned(money) turn.started
+        cut       => turn.completed run.failed(reply_cut_off) | failed
+        ? outcome => reply_cut_off: the final reply was cut off after 2529 tokens, because the rest of the budget or of the context window allowed no more
+    "#,
+    );
+    let Some(RunOutcome::Failed(error)) = test_run.run.outcome() else {
+        panic!("the run must fail");
+    };
+    assert!(error.hint.starts_with("raise the budget"), "{}", error.hint);
+}
+
+#[test]
+fn an_empty_reply_is_asked_for_once_more() {
+    check(
+        plain(),
+        r#"
+        claim          => run.claimed | running
+        see            => run.prepared turn.started
+        say            => turn.completed turn.started(emptyreply)
+        ? said         => [longhaul] Your reply was empty. Go on with the task. If it is done, say what you did.
+        err overloaded => turn.failed(overloaded) run.waiting(retry) | waiting retry
+        fire           => timer.fired | running
+        claim          => run.claimed
+        go             => turn.started
+        call read/pure => turn.completed tool.started(t2.1)
+        done t2.1 ok   => tool.completed(t2.1) turn.started
+        say            => turn.completed turn.started(emptyreply)
+        say Done.      => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+    check(
+        plain(),
+        r#"
+        claim     => run.claimed | running
+        see       => run.prepared turn.started
+        say       => turn.completed turn.started(emptyreply)
+        say       => turn.completed run.failed(empty_reply) | failed
+        ? outcome => empty_reply: the model replied twice without text or tool calls
     "#,
     );
 }
