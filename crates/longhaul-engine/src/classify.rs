@@ -88,7 +88,7 @@ pub(crate) async fn classify_tool_input(
         subjects: facts.subjects,
         injected_subjects: facts.injected,
         opaque: facts.opaque,
-        problem,
+        problem: problem.or(facts.problem),
         can_verify: spec.can_verify,
         in_doubt: spec.in_doubt,
         may_outlive_worker: registered.tool.as_ref().is_some_and(|tool| tool.may_outlive_worker()),
@@ -103,11 +103,19 @@ struct ToolCallDescription {
     /// the input.
     injected: Vec<String>,
     opaque: bool,
+    /// Reason why the call must fail, if the tool knows one.
+    problem: Option<String>,
 }
 
 impl ToolCallDescription {
     const fn pure() -> Self {
-        Self { class: EffectClass::Pure, subjects: Vec::new(), injected: Vec::new(), opaque: false }
+        Self {
+            class: EffectClass::Pure,
+            subjects: Vec::new(),
+            injected: Vec::new(),
+            opaque: false,
+            problem: None,
+        }
     }
 }
 
@@ -133,6 +141,7 @@ fn describe_tool_call(
             subjects,
             injected,
             opaque: tool.has_unknown_rule_subjects(input),
+            problem: tool.find_call_problem(input, context),
         }
     }));
     result.map_err(|panic| {

@@ -29,7 +29,7 @@ use crate::location::FileLocation;
 use crate::message::channel::{DeliveryChannel, TAKEN_OVER};
 use crate::message::delivery_log::{DeliveryLog, DeliveryState, PendingDelivery};
 use crate::message::envelope::{
-    Envelope, TEXT_LENGTH_MAX, not_delivered_failure, recipient_from_context,
+    Envelope, TEXT_LENGTH_MAX, find_recipient, not_delivered_failure, recipient_from_context,
 };
 use crate::outbound::GuardedClient;
 use crate::safe_dir::FsError;
@@ -147,6 +147,16 @@ impl Tool for SendMessage {
 
     fn rule_subjects(&self, _input: &Value) -> Vec<String> {
         Vec::new()
+    }
+
+    fn find_call_problem(
+        &self,
+        input: &Value,
+        context: &BTreeMap<String, RawJson>,
+    ) -> Option<String> {
+        let text = input.get("text").and_then(Value::as_str).unwrap_or_default();
+        let problem = find_recipient(text, context).err()?;
+        Some(not_delivered_failure(problem).message().to_owned())
     }
 
     fn rule_subjects_with_context(

@@ -48,6 +48,17 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// Returns why a call must fail, if that is known before the call is made: the input and the
+    /// values injected by the runtime say so. The model reads the reason, and no person is asked to
+    /// approve the call. The runtime checks the schema of the input itself.
+    fn find_call_problem(
+        &self,
+        _input: &Value,
+        _context: &BTreeMap<String, RawJson>,
+    ) -> Option<String> {
+        None
+    }
+
     /// Returns the timeout of a call with this input. `None` means the runtime's default.
     fn timeout(&self, _input: &Value) -> Option<Millis> {
         self.spec().timeout

@@ -94,6 +94,22 @@ async fn a_gate_rule_matches_injected_arguments() {
 }
 
 #[tokio::test]
+async fn a_call_that_must_fail_is_not_asked_about() {
+    let effects = EffectLog::default();
+    let replies =
+        [FakeReply::call("send", json!({ "text": "to somebody" })), FakeReply::Text("done")];
+    let engine = engine_with(replies)
+        .tools([FakeTool::new("send", Once, &effects)])
+        .agent(|agent| agent.rules = vec![rule(None, ask())])
+        .start();
+    let run = engine.submit().await;
+    let journal = engine.ended(run).await;
+    assert_eq!(count(&journal, "gate.raised"), 0, "{:?}", kinds(&journal));
+    assert_eq!(engine.results(), [("no recipient is set".to_owned(), true)]);
+    assert_eq!(effects.count("send begins"), 0);
+}
+
+#[tokio::test]
 async fn injected_arguments_are_shown_at_the_gate() {
     let mut digests = Vec::new();
     for recipient in [Some("anna"), None] {

@@ -28,20 +28,7 @@ pub(super) struct Envelope {
 
 impl Envelope {
     pub(super) fn new(text: String, ctx: &ToolContext) -> Result<Self, ToolFailure> {
-        let Some(recipient) = recipient_from_context(&ctx.context) else {
-            return Err(not_delivered_failure(
-                "no recipient is set. The person who starts the run sets it with \
-                 `--context recipient=...`, and the agent's file lists `context: [recipient]`"
-                    .into(),
-            ));
-        };
-        if text.trim().is_empty() {
-            return Err(not_delivered_failure("the text is empty".into()));
-        }
-        if text.chars().nth(TEXT_LENGTH_MAX).is_some() {
-            let why = format!("the text exceeds {TEXT_LENGTH_MAX} characters; send a summary");
-            return Err(not_delivered_failure(why));
-        }
+        let recipient = find_recipient(&text, &ctx.context).map_err(not_delivered_failure)?;
         Ok(Self {
             key: ctx.idempotency_key.clone(),
             run: ctx.run.to_string(),
@@ -64,6 +51,25 @@ impl Envelope {
             "text": self.text,
         })
     }
+}
+
+/// Returns the recipient of a message with this text. The error says why the message can't be sent.
+pub(super) fn find_recipient(
+    text: &str,
+    context: &BTreeMap<String, RawJson>,
+) -> Result<String, String> {
+    let Some(recipient) = recipient_from_context(context) else {
+        return Err("no recipient is set. The person who starts the run sets it with \
+                    `--context recipient=...`, and the agent's file lists `context: [recipient]`"
+            .into());
+    };
+    if text.trim().is_empty() {
+        return Err("the text is empty".into());
+    }
+    if text.chars().nth(TEXT_LENGTH_MAX).is_some() {
+        return Err(format!("the text exceeds {TEXT_LENGTH_MAX} characters; send a summary"));
+    }
+    Ok(recipient)
 }
 
 /// Returns the recipient that the runtime sets in the context. `None` if there is no valid

@@ -142,6 +142,15 @@ fn send_message_has_an_effect_class_and_a_subject() {
     let ctx = tool_context(1, 1);
     assert_eq!(tool.rule_subjects_with_context(&input, &ctx.context), ["ann@example.com"]);
     assert!(tool.rule_subjects_with_context(&input, &Default::default()).is_empty());
+    let problem = |text: &str, context| tool.find_call_problem(&json!({ "text": text }), context);
+    assert_eq!(problem("x", &ctx.context), None);
+    for (text, context, part) in [
+        ("x", &Default::default(), "no recipient is set"),
+        (" ", &ctx.context, "the text is empty"),
+    ] {
+        let why = problem(text, context).unwrap();
+        assert!(why.starts_with("The message was not delivered: ") && why.contains(part), "{why}");
+    }
     assert!(!tool.may_outlive_worker());
     assert!(fixture.tool("command:[\"true\"]").may_outlive_worker());
 }

@@ -175,6 +175,15 @@ impl Tool for FakeTool {
         vec![text.to_owned()]
     }
 
+    fn find_call_problem(
+        &self,
+        input: &Value,
+        context: &BTreeMap<String, RawJson>,
+    ) -> Option<String> {
+        let needs_recipient = input["text"] == "to somebody" && !context.contains_key("recipient");
+        needs_recipient.then(|| "no recipient is set".to_owned())
+    }
+
     fn rule_subjects_with_context(
         &self,
         input: &Value,
