@@ -12,6 +12,7 @@ use longhaul_core::usage::ModelPricing;
 use longhaul_run::Run;
 use serde_json::{Value, json};
 
+use crate::agent::config::LoopGuardConfig;
 use crate::blocker::RunBlocker;
 use crate::compactor::resolve_compaction_model;
 use crate::error::Error;
@@ -27,11 +28,8 @@ use crate::thread_window::{MESSAGES_MAX, TOKENS_MAX, trim_thread};
 /// which runs share.
 const INLINE_BYTES_MAX: usize = 1_024;
 
-/// Default number of consecutive identical tool calls after which a run is ended.
-const IDENTICAL_CALLS_MAX: u32 = 16;
-
-/// Prefix of scripted models. The loop guard does not apply to them, because they may repeat
-/// themselves on purpose.
+/// Prefix of scripted models. The guards against repetitions do not apply to them, because they may
+/// repeat themselves on purpose.
 const SCRIPTED_PREFIX: &str = "scripted/";
 
 /// Builds the event that prepares a run for its first turn. The inner error says what is missing.
@@ -72,13 +70,16 @@ pub(crate) async fn build_run_prepared_event(
     let pricing = pricings.reduce(ModelPricing::merge_most_restrictive).unwrap_or_default();
     let (world, context) =
         perception.map(|perception| (perception.world, perception.context)).unzip();
+    let guards = repetition_limits(env, &request.model);
     let perceived = RunPrepared {
         system,
         tools,
         initial_messages: messages,
         fallbacks: names.collect(),
         compactor: resolve_compaction_model(&*services.models, &request),
-        identical_calls: identical_calls_limit(env, &request.model),
+        identical_calls: guards.identical_calls,
+        no_progress: guards.no_progress,
+        repeated_text: guards.repeated_text,
         model: request.model,
         pricing,
         world: world.map(|world| store_inline_or_as_blob(world.as_str().to_owned(), &mut blobs)),
@@ -146,13 +147,13 @@ fn render_prompt(
     Ok(PromptTexts { system, user })
 }
 
-/// Returns the number of identical tool calls that ends a run: the agent's setting, or the default
-/// unless the model is scripted.
-fn identical_calls_limit(env: &RunEnv, model: &str) -> Option<u32> {
-    match env.agent.guards {
-        Some(guards) => guards.identical_calls,
-        None => (!model.starts_with(SCRIPTED_PREFIX)).then_some(IDENTICAL_CALLS_MAX),
-    }
+/// Returns the limits of repetitions for a run of this model.
+fn repetition_limits(env: &RunEnv, model: &str) -> LoopGuardConfig {
+    let default = match model.starts_with(SCRIPTED_PREFIX) {
+        true => LoopGuardConfig::OFF,
+        false => LoopGuardConfig::default(),
+    };
+    env.agent.guards.unwrap_or(default)
 }
 
 /// Returns a short text to be stored in the event; stores a long text as a blob and returns a

@@ -148,12 +148,15 @@ impl ControlState {
     /// Returns all tool results of a turn as one message, in the order of the calls, once the last
     /// result is recorded. So no request to the model contains a call without its result.
     fn take_finished_tool_results(&mut self) -> Option<Message> {
-        let tools = self.running_tools()?;
+        let RunStage::ToolsRunning(tools) = &self.stage else {
+            return None;
+        };
         if !tools.calls.iter().all(TrackedToolCall::is_done) {
             return None;
         }
         let results = tools.calls.iter().filter_map(TrackedToolCall::recorded_result).collect();
-        let loop_guard = self.loop_guard.record_finished_calls(&tools.calls);
+        self.loop_guard = self.loop_guard.record_finished_calls(&tools.calls);
+        self.progress_guard.record_finished_calls(&tools.calls);
         // If another call failed or was denied, the agent should see that before the run ends.
         let failed = |call: &TrackedToolCall| {
             matches!(call.state, ToolCallState::Done { is_error: true, .. })
@@ -163,7 +166,6 @@ impl ControlState {
             None => RunStage::ModelPending(PendingModelCall::default()),
             Some(output) => RunStage::Concluding(ConcludingState::new(output.clone(), true)),
         };
-        self.loop_guard = loop_guard;
         Some(Message::Results(results))
     }
 }

@@ -12,6 +12,7 @@ mod outage;
 pub mod output_retries;
 pub mod pending_timer;
 pub mod perception;
+pub mod progress_guard;
 pub mod stage;
 pub mod transcript;
 

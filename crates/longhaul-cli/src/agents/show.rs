@@ -166,9 +166,15 @@ fn format_sandbox(sandbox: &SandboxConfig) -> String {
 }
 
 fn format_loop_guards(guards: LoopGuardConfig) -> String {
-    match guards.identical_calls {
-        Some(calls) => format!("stopped after {calls} identical calls"),
-        None => "off".to_owned(),
+    let limits = [
+        guards.identical_calls.map(|calls| format!("{calls} identical calls")),
+        guards.no_progress.map(|turns| format!("{turns} turns without progress")),
+        guards.repeated_text.map(|replies| format!("{replies} replies with the same text")),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    match limits.is_empty() {
+        true => "off".to_owned(),
+        false => format!("stopped after {}", limits.join(", ")),
     }
 }
 

@@ -141,7 +141,7 @@ impl BenchFixture {
             tools: vec!["echo".to_owned()],
             prompt: "You are measured.".to_owned(),
             // The benchmark repeats identical calls on purpose.
-            guards: Some(LoopGuardConfig { identical_calls: None }),
+            guards: Some(LoopGuardConfig::OFF),
             ..Agent::new(AgentName::new("bench")?)
         });
         let defaults =

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
-    IsolationLevel, PerceptionConfig, PerceptionInterval, PerceptionSource,
+    IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
 };
 
 use super::agents::{agent, assert_problems, load_files, load_folder, problem_texts, problems};
@@ -72,7 +72,12 @@ fn guards_are_a_number_or_off() {
     let calls = |front: &str| agent(front).guards.unwrap().identical_calls;
     assert_eq!(calls("guards: { identical_calls: 2 }"), Some(2));
     assert_eq!(calls("guards: { identical_calls: off }"), None);
-    assert_eq!(calls("guards: off"), None);
+    assert_eq!(agent("guards: off").guards, Some(LoopGuardConfig::OFF));
+    let default = LoopGuardConfig::default();
+    assert_eq!(
+        agent("guards: { no_progress: 9, repeated_text: off }").guards,
+        Some(LoopGuardConfig { no_progress: Some(9), repeated_text: None, ..default })
+    );
     assert_problems(
         "guards: { identical_calls: 1 }",
         &["2:28: `identical_calls` is 1: write a whole number, 2 or more"],

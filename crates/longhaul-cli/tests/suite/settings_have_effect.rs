@@ -321,7 +321,14 @@ const TABLES: &[(&str, &[KeyCase])] = &[
     ),
     ("effects: [{ class: pure, @ }]", &[("tool", "x", Applied)]),
     ("effects: [{ tool: a, @ }]", &[("class", "once", Applied)]),
-    ("guards: { @ }", &[("identical_calls", "3", Applied)]),
+    (
+        "guards: { @ }",
+        &[
+            ("identical_calls", "3", Applied),
+            ("no_progress", "3", Applied),
+            ("repeated_text", "off", Applied),
+        ],
+    ),
     ("perception: { url: \"http://a.example\", @ }", &[("every", "turn", Applied)]),
     (
         "perception: { @ }",

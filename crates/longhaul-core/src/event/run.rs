@@ -65,6 +65,14 @@ pub struct RunPrepared {
     /// model is warned after half that number. `None` means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identical_calls: Option<u32>,
+    /// Number of consecutive turns without a new call or result after which the run ends. The model is
+    /// warned after half that number. `None` means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_progress: Option<u32>,
+    /// Number of consecutive replies with the same text after which the run ends. The model is warned
+    /// after half that number. `None` means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeated_text: Option<u32>,
     /// Time that the context provider needed, which counts as active time of the run.
     #[serde(default, skip_serializing_if = "Millis::is_zero")]
     pub perception_active: Millis,

@@ -68,6 +68,10 @@ pub enum RuntimeMessageTopic {
     Loop,
     /// The message says how a gate that a program raised was answered.
     Signal,
+    /// The message says that the last turns made no progress.
+    NoProgress,
+    /// The message says that the last replies had the same text.
+    RepeatedText,
     /// The message says that the last reply was empty.
     EmptyReply,
     /// The message describes the state of the environment.

@@ -68,12 +68,28 @@ pub struct SandboxVolume {
     pub path: String,
 }
 
-/// Settings of the loop guard, which warns and then ends a run that repeats the same tool call.
+/// Limits of repetitions. At half of a limit the model is warned, and at the limit the run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LoopGuardConfig {
-    /// Number of consecutive identical tool calls with identical results that ends the run. At half
-    /// of that number the model is warned. `None` means no limit.
+    /// Number of consecutive identical tool calls with identical results. `None` means no limit.
     pub identical_calls: Option<u32>,
+    /// Number of consecutive turns without a call or result that differs from the recent ones, such
+    /// as two calls in turn. `None` means no limit.
+    pub no_progress: Option<u32>,
+    /// Number of consecutive replies with the same text. `None` means no limit.
+    pub repeated_text: Option<u32>,
+}
+
+impl LoopGuardConfig {
+    /// No limits.
+    pub const OFF: Self = Self { identical_calls: None, no_progress: None, repeated_text: None };
+}
+
+impl Default for LoopGuardConfig {
+    fn default() -> Self {
+        Self { identical_calls: Some(16), no_progress: Some(32), repeated_text: Some(16) }
+    }
 }
 
 /// Context provider of an agent, and how often it is asked for the state of the world.

@@ -6,6 +6,7 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::policy::effect::EffectClass::Pure;
 use longhaul_core::raw::RawJson;
 use longhaul_engine::Task;
+use longhaul_engine::agent::config::LoopGuardConfig;
 use serde_json::{Value, json};
 
 use crate::suite::harness::model::FakeReply;
@@ -121,7 +122,7 @@ async fn a_scripted_model_may_loop_unless_the_agent_sets_a_limit() {
     let engine = engine.start();
     let run = engine.submit().await;
     assert_eq!(outcome_text(&engine.ended(run).await), "done");
-    let guards = longhaul_engine::agent::config::LoopGuardConfig { identical_calls: Some(4) };
+    let guards = LoopGuardConfig { identical_calls: Some(4), ..LoopGuardConfig::OFF };
     let engine = engine_with(calls())
         .tools([FakeTool::new("look", Pure, &effects)])
         .agent(|agent| agent.guards = Some(guards))

@@ -73,7 +73,10 @@ pub(super) fn advance_model_call(
         let hint = "find out why workers die or calls fail, then retry the run";
         return finish::fail_run(decision, RunError::new("lost", message, hint));
     }
-    if let Some(error) = runtime_message::repeated_calls_error(&decision.control) {
+    let control = &decision.control;
+    let loop_error = runtime_message::repeated_calls_error(control)
+        .or_else(|| runtime_message::no_progress_error(control));
+    if let Some(error) = loop_error {
         return finish::fail_run(decision, error);
     }
     match (pending.must_compact, pending.compacted) {

@@ -51,11 +51,62 @@ pub(super) fn runtime_messages(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMes
         .signal_answers
         .iter()
         .map(|text| RuntimeMessage { topic: RuntimeMessageTopic::Signal, text: Arc::clone(text) });
+    let guards = guard_warnings(control);
     let look = decision.perception_refresh.as_ref();
     let world = look
         .and_then(|look| look.message.as_ref())
         .map(|text| RuntimeMessage { topic: RuntimeMessageTopic::World, text: Arc::clone(text) });
-    output.into_iter().chain(empty_reply).chain(loop_warning).chain(signals).chain(world).collect()
+    output
+        .into_iter()
+        .chain(empty_reply)
+        .chain(loop_warning)
+        .chain(guards)
+        .chain(signals)
+        .chain(world)
+        .collect()
+}
+
+/// Returns the warnings to a model that makes no progress.
+fn guard_warnings(control: &ControlState) -> impl Iterator<Item = RuntimeMessage> {
+    let (known_calls, same_text) =
+        (control.progress_guard.known_calls, control.progress_guard.same_text);
+    let no_progress = known_calls.should_warn().then(|| RuntimeMessage {
+        topic: RuntimeMessageTopic::NoProgress,
+        text: format!(
+            "[longhaul] In the last {} turns you only made calls that you had made before, and their \
+             results were the same. Try something else, or finish with what you have and explain the \
+             obstacle.",
+            known_calls.count()
+        )
+        .into(),
+    });
+    let repeated_text = same_text.should_warn().then(|| RuntimeMessage {
+        topic: RuntimeMessageTopic::RepeatedText,
+        text: format!(
+            "[longhaul] Your last {} replies had the same text. Try something else, or finish with \
+             what you have and explain the obstacle.",
+            same_text.count()
+        )
+        .into(),
+    });
+    no_progress.into_iter().chain(repeated_text)
+}
+
+/// Returns the error that ends a run that makes no progress even after a warning.
+pub(super) fn no_progress_error(control: &ControlState) -> Option<RunError> {
+    let (known_calls, same_text) =
+        (control.progress_guard.known_calls, control.progress_guard.same_text);
+    let (code, message) = if known_calls.is_limit_reached() {
+        let turns = known_calls.count();
+        ("no_progress", format!("{turns} turns in a row had no new call and no new result"))
+    } else if same_text.is_limit_reached() {
+        ("repeated_text", format!("{} replies in a row had the same text", same_text.count()))
+    } else {
+        return None;
+    };
+    let hint = "inspect the last turns with `longhaul show`, then change the task, the prompt or the \
+        tools; `guards:` in the agent file sets the limit";
+    Some(RunError::new(code, message, hint))
 }
 
 /// Adds the hint to the error of a reply that was cut off at the limit of the run's model.

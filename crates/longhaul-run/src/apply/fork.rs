@@ -69,6 +69,7 @@ impl ControlState {
         self.copied_turns = self.turns;
         self.compaction = CompactionState { consecutive: 0, ..self.compaction };
         self.loop_guard = self.loop_guard.reset_count();
+        self.progress_guard.reset();
         self.output_retries.reset_count();
         self.empty_replies = EmptyReplies::default();
         NO_MESSAGES

@@ -11,6 +11,7 @@ use longhaul_core::status::{RunOutcome, WaitReason};
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::state::control::{ControlState, IdleReason};
 use crate::state::loop_guard::LoopGuard;
+use crate::state::progress_guard::ProgressGuard;
 use crate::state::stage::{PendingModelCall, PendingTimer, ProviderOutage, RunStage};
 
 impl ControlState {
@@ -37,6 +38,7 @@ impl ControlState {
         self.pricing = data.pricing;
         self.compactor = data.compactor.clone().map(Arc::new);
         self.loop_guard = LoopGuard::new(data.identical_calls);
+        self.progress_guard = ProgressGuard::new(data);
         self.totals.active = self.totals.active.plus(data.perception_active);
         self.stage = RunStage::ModelPending(PendingModelCall::default());
         Ok(data.initial_messages.clone())

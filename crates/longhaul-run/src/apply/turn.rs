@@ -80,6 +80,8 @@ impl ControlState {
                 RuntimeMessageTopic::Output => self.output_retries.mark_reported(),
                 RuntimeMessageTopic::Loop => self.loop_guard = self.loop_guard.mark_warned(),
                 RuntimeMessageTopic::Signal => self.signal_answers.clear(),
+                RuntimeMessageTopic::NoProgress => self.progress_guard.known_calls.mark_warned(),
+                RuntimeMessageTopic::RepeatedText => self.progress_guard.same_text.mark_warned(),
                 RuntimeMessageTopic::EmptyReply => {
                     self.empty_replies = self.empty_replies.mark_reported();
                 }
@@ -124,6 +126,7 @@ impl ControlState {
         self.stage = stage_after_reply(data);
         self.output_retries.count_invalid_answer(data);
         self.empty_replies = self.empty_replies.count_reply(data);
+        self.progress_guard.record_text(&data.reply.text());
         if let Some(error) = self.failure_after_reply(data, max_tokens) {
             self.pending_failure = Some(error);
         }

@@ -23,6 +23,7 @@ use crate::state::call::TrackedToolCall;
 use crate::state::empty_replies::EmptyReplies;
 use crate::state::loop_guard::LoopGuard;
 use crate::state::output_retries::OutputRetries;
+use crate::state::progress_guard::ProgressGuard;
 use crate::state::stage::{RunStage, RunningModelCall, RunningToolCalls};
 
 /// Maximum number of artifacts of a run. The engine limits their size.
@@ -104,6 +105,9 @@ pub struct ControlState {
     /// Detects a run that repeats the same calls with the same results.
     #[serde(default)]
     pub(crate) loop_guard: LoopGuard,
+    /// Detects a run that makes no progress.
+    #[serde(default)]
+    pub(crate) progress_guard: ProgressGuard,
     /// Counts the final answers that did not match the output schema.
     #[serde(default)]
     pub(crate) output_retries: OutputRetries,
@@ -221,6 +225,7 @@ impl ControlState {
             interrupted: false,
             artifacts: Arc::default(),
             loop_guard: LoopGuard::default(),
+            progress_guard: ProgressGuard::default(),
             output_retries: OutputRetries::default(),
             signal_answers: Vec::new(),
             empty_replies: EmptyReplies::default(),

@@ -86,7 +86,7 @@ fn calls_fingerprint(calls: &[TrackedToolCall]) -> Option<Hash> {
 
 /// Returns the fingerprint of a call with its result. `None` means that the call waits for people
 /// or time, which is not a loop however often it is repeated.
-fn call_fingerprint(call: &TrackedToolCall) -> Option<Hash> {
+pub(crate) fn call_fingerprint(call: &TrackedToolCall) -> Option<Hash> {
     let tool = call.classification.tool.as_str();
     if [WAIT, ASK_HUMAN, REPORT_BLOCKED].contains(&tool) {
         return None;

@@ -152,6 +152,74 @@ fn a_looping_run_is_warned_and_then_stopped() {
 }
 
 #[test]
+fn a_cycle_of_known_calls_is_warned_and_then_stopped() {
+    check(
+        plain(),
+        r#"
+        claim             => run.claimed | running
+        see no_progress=4 => run.prepared turn.started
+        call read/pure {"a":1} => turn.completed tool.started(t1.1)
+        done t1.1 one     => tool.completed(t1.1) turn.started
+        call read/pure {"a":2} => turn.completed tool.started(t2.1)
+        done t2.1 two     => tool.completed(t2.1) turn.started
+        call read/pure {"a":1} => turn.completed tool.started(t3.1)
+        done t3.1 one     => tool.completed(t3.1) turn.started
+        call read/pure {"a":2} => turn.completed tool.started(t4.1)
+        done t4.1 two     => tool.completed(t4.1) turn.started(noprogress)
+        call read/pure {"a":1} => turn.completed tool.started(t5.1)
+        done t5.1 one     => tool.completed(t5.1) turn.started
+        call read/pure {"a":2} => turn.completed tool.started(t6.1)
+        done t6.1 two     => tool.completed(t6.1) run.failed(no_progress) | failed
+        ? outcome         => no_progress: 4 turns in a row had no new call and no new result
+    "#,
+    );
+    // A new result, a wait and a message of a person are progress.
+    check(
+        plain(),
+        r#"
+        claim             => run.claimed | running
+        see no_progress=2 => run.prepared turn.started
+        call read/pure    => turn.completed tool.started(t1.1)
+        done t1.1 one     => tool.completed(t1.1) turn.started
+        call read/pure    => turn.completed tool.started(t2.1)
+        done t2.1 one     => tool.completed(t2.1) turn.started(noprogress)
+        call read/pure    => turn.completed tool.started(t3.1)
+        done t3.1 new     => tool.completed(t3.1) turn.started
+        call wait/pure {"for": "1s"} => turn.completed tool.started(t4.1) run.waiting(timer) | waiting timer
+        fire              => timer.fired | running
+        claim             => run.claimed
+        go                => tool.completed(t4.1) turn.started
+        call read/pure    => turn.completed tool.started(t5.1)
+        done t5.1 new     => tool.completed(t5.1) turn.started(noprogress)
+        steer after_batch => steer.queued
+        call read/pure    => turn.completed tool.started(t6.1)
+        done t6.1 new     => tool.completed(t6.1) steer.delivered(after turn 6) turn.started
+    "#,
+    );
+}
+
+#[test]
+fn a_repeated_text_is_warned_and_then_stopped() {
+    let text = "I will look at the file again, because the last result did not tell me what I needed to \
+        know about it.";
+    let script = r#"
+        claim               => run.claimed | running
+        see repeated_text=4 => run.prepared turn.started
+        continue TEXT       => turn.completed turn.started
+        continue TEXT       => turn.completed turn.started(repeatedtext)
+        continue Next.      => turn.completed turn.started
+        continue Next.      => turn.completed turn.started
+        continue Next.      => turn.completed turn.started
+        continue TEXT       => turn.completed turn.started
+        continue TEXT       => turn.completed turn.started(repeatedtext)
+        continue TEXT       => turn.completed turn.started
+        continue TEXT       => turn.completed run.failed(repeated_text) | failed
+        ? outcome           => repeated_text: 4 replies in a row had the same text
+    "#;
+    check(plain(), &script.replace("TEXT", text));
+}
+
+#[test]
 fn a_different_call_or_result_or_a_wait_resets_the_loop_guard() {
     check(
         plain(),

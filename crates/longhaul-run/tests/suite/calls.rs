@@ -204,23 +204,6 @@ fn a_paused_turn_is_sent_back_unchanged() {
 }
 
 #[test]
-fn an_empty_reply_is_not_sent_back() {
-    check(
-        super::policies::keep_open(),
-        r#"
-        claim                => run.claimed | running
-        see                  => run.prepared turn.started
-        say                  => turn.completed run.waiting(message) | waiting message
-        steer follow_up And? => steer.queued | running
-        claim                => run.claimed
-        go                   => steer.delivered(after turn 1) turn.started
-        ? step               => ask turn 2 try 1 max 4096
-        say Oh.              => turn.completed run.waiting(message) | waiting message
-    "#,
-    );
-}
-
-#[test]
 fn arguments_keep_their_bytes() {
     let test_run = check(
         plain(),

@@ -368,6 +368,8 @@ fn sim_preparation(run: &Run) -> RunPrepared {
         context: BTreeMap::new(),
         external_tools: Vec::new(),
         identical_calls: None,
+        no_progress: None,
+        repeated_text: None,
         perception_active: Millis::ZERO,
     }
 }

@@ -124,6 +124,8 @@ impl SingleRun {
                     context: BTreeMap::new(),
                     external_tools: Vec::new(),
                     identical_calls: None,
+                    no_progress: None,
+                    repeated_text: None,
                     perception_active: Millis::ZERO,
                 };
                 RunInput::Prepared(Box::new(perceived), Vec::new())

@@ -122,26 +122,34 @@ fn parse_isolation(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<
 }
 
 fn parse_loop_guards(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<LoopGuardConfig> {
-    const NO_GUARDS: LoopGuardConfig = LoopGuardConfig { identical_calls: None };
     if entry.node.as_text().is_some() {
-        return diagnostics.parse_one_of(entry, OFF_VALUE).map(|()| NO_GUARDS);
+        return diagnostics.parse_one_of(entry, OFF_VALUE).map(|()| LoopGuardConfig::OFF);
     }
     let mut fields = FieldReader::new(diagnostics, entry, "identical_calls")?;
-    let Some(calls) = fields.get("identical_calls") else {
+    let default = LoopGuardConfig::default();
+    let keys = ["identical_calls", "no_progress", "repeated_text"];
+    if !keys.into_iter().any(|key| fields.get(key).is_some()) {
         let message = "`guards` is empty: write `identical_calls: 16`, or `guards: off`";
         fields.diagnostics.report_invalid(entry.node.position, message);
         fields.report_unknown_fields();
         return None;
-    };
-    let guards = match calls.node.as_text() {
-        Some(_) => fields.diagnostics.parse_one_of(calls, OFF_VALUE).map(|()| NO_GUARDS),
-        None => fields
-            .diagnostics
-            .parse_integer(calls, 2)
-            .map(|calls| LoopGuardConfig { identical_calls: Some(calls) }),
-    };
+    }
+    let [identical_calls, no_progress, repeated_text] =
+        keys.map(|key| fields.parse_field_with(key, parse_guard_limit));
     fields.report_unknown_fields();
-    guards
+    Some(LoopGuardConfig {
+        identical_calls: identical_calls.unwrap_or(default.identical_calls),
+        no_progress: no_progress.unwrap_or(default.no_progress),
+        repeated_text: repeated_text.unwrap_or(default.repeated_text),
+    })
+}
+
+/// Parses a limit of repetitions: a number, or `off`.
+fn parse_guard_limit(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Option<u32>> {
+    match entry.node.as_text() {
+        Some(_) => diagnostics.parse_one_of(entry, OFF_VALUE).map(|()| None),
+        None => diagnostics.parse_integer(entry, 2).map(Some),
+    }
 }
 
 fn parse_perception(

@@ -97,9 +97,9 @@ impl TestRun {
             EngineStep::Prepare if pick.is_multiple_of(3) => {
                 inputs::prepared_with_window(700, (pick % 2 == 1).then_some("cheap/x"))
             }
-            EngineStep::Prepare => {
-                inputs::prepared(["scripted/spare", "identical_calls=5"].into_iter())
-            }
+            EngineStep::Prepare => inputs::prepared(
+                ["scripted/spare", "identical_calls=5", "no_progress=9"].into_iter(),
+            ),
             EngineStep::RefreshPerception if pick == 1 => {
                 RunInput::MissingDependency("no context provider".into())
             }

@@ -55,12 +55,13 @@ pub(crate) fn pricing() -> ModelPricing {
 }
 
 /// Creates a `Prepared` input with these fallback models. A word such as `identical_calls=4` sets the
-/// number of identical calls after which the run ends.
+/// limit of a guard.
 pub(crate) fn prepared<'a>(args: impl Iterator<Item = &'a str>) -> RunInput {
-    let (loop_limits, fallbacks): (Vec<&str>, Vec<&str>) =
-        args.partition(|arg| arg.starts_with("identical_calls="));
-    let loop_limits =
-        loop_limits.first().map(|arg| arg["identical_calls=".len()..].parse().unwrap());
+    let (limits, fallbacks): (Vec<&str>, Vec<&str>) = args.partition(|arg| arg.contains('='));
+    let limit = |name: &str| {
+        let mut limits = limits.iter().filter_map(|limit| limit.split_once('='));
+        limits.find(|(key, _)| *key == name).map(|(_, value)| value.parse().unwrap())
+    };
     let preparation = RunPrepared {
         system: StoredText::new_inline("You are a writer."),
         tools: StoredText::new_inline("[]"),
@@ -72,7 +73,9 @@ pub(crate) fn prepared<'a>(args: impl Iterator<Item = &'a str>) -> RunInput {
         world: None,
         context: BTreeMap::new(),
         external_tools: Vec::new(),
-        identical_calls: loop_limits,
+        identical_calls: limit("identical_calls"),
+        no_progress: limit("no_progress"),
+        repeated_text: limit("repeated_text"),
         perception_active: PERCEPTION_ACTIVE,
     };
     RunInput::Prepared(Box::new(preparation), Vec::new())

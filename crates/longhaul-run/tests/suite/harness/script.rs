@@ -254,6 +254,7 @@ fn driver(verb: &str, rest: &str) -> Option<RunInput> {
         "cut" => Some(inputs::replied("I was about to", rest, StopReason::MaxTokens)),
         "refuse" => Some(inputs::replied("I won't.", rest, StopReason::Refusal)),
         "hold" => Some(inputs::replied("One moment.", rest, StopReason::PauseTurn)),
+        "continue" => Some(inputs::replied(rest, "", StopReason::PauseTurn)),
         "err" => Some(inputs::failed(inputs::class_of(first), text.parse().ok())),
         "waste" => Some(inputs::failed_with_cost(inputs::class_of(first), text.parse().ok())),
         "halt" => Some(inputs::interrupted(rest)),

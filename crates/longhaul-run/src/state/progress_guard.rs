@@ -1,0 +1,128 @@
+//! Detects a run without progress: calls and results that the run has had before, also in a cycle of
+//! several calls, and replies with the same text. Only counts and hashes are stored, so the cost does
+//! not grow with the run.
+
+use std::collections::VecDeque;
+
+use longhaul_core::event::run::RunPrepared;
+use longhaul_core::raw::Hash;
+use serde::{Deserialize, Serialize};
+
+use crate::state::call::TrackedToolCall;
+use crate::state::loop_guard::call_fingerprint;
+
+/// Number of recent calls with which a call and its result are compared.
+const RECENT_CALLS_MAX: usize = 32;
+
+/// Minimum length of a repeated text in bytes. Agents repeat short texts, such as "Next file.",
+/// while they make progress.
+const REPEATED_TEXT_BYTES_MIN: usize = 100;
+
+/// Detects a run that makes no progress.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgressGuard {
+    /// Turns in a row whose calls and results were all known.
+    pub(crate) known_calls: RepetitionCount,
+    /// Replies in a row with the same text.
+    pub(crate) same_text: RepetitionCount,
+    /// Fingerprints of the recent calls with their results.
+    recent_calls: VecDeque<Hash>,
+    last_text: Option<Hash>,
+}
+
+/// Number of repetitions in a row, which warns at half of its limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepetitionCount {
+    /// Number of repetitions at which the run fails. `None` means that repetitions are not detected.
+    limit: Option<u32>,
+    count: u32,
+    /// Whether the model was warned about the current repetitions.
+    warned: bool,
+}
+
+impl RepetitionCount {
+    const fn new(limit: Option<u32>) -> Self {
+        Self { limit, count: 0, warned: false }
+    }
+
+    const fn reset(&mut self) {
+        *self = Self::new(self.limit);
+    }
+
+    /// Returns the number of repetitions in a row.
+    pub(crate) const fn count(self) -> u32 {
+        self.count
+    }
+
+    pub(crate) const fn mark_warned(&mut self) {
+        self.warned = true;
+    }
+
+    /// Returns whether the model should be warned about the repetitions.
+    pub(crate) fn should_warn(self) -> bool {
+        let half = |limit: u32| limit.div_ceil(2);
+        !self.warned && self.limit.is_some_and(|limit| self.count >= half(limit))
+    }
+
+    /// Returns whether the repetitions went on after the warning and have reached the limit.
+    pub(crate) fn is_limit_reached(self) -> bool {
+        self.warned && self.limit.is_some_and(|limit| self.count >= limit)
+    }
+}
+
+impl ProgressGuard {
+    pub(crate) fn new(prepared: &RunPrepared) -> Self {
+        Self {
+            known_calls: RepetitionCount::new(prepared.no_progress),
+            same_text: RepetitionCount::new(prepared.repeated_text),
+            ..Self::default()
+        }
+    }
+
+    /// Counts the calls of a reply, which must all be done, if the run has had all of them with the
+    /// same results. A call that waits for people or time is not a lack of progress.
+    pub(crate) fn record_finished_calls(&mut self, calls: &[TrackedToolCall]) {
+        if self.known_calls.limit.is_none() {
+            return;
+        }
+        let prints: Option<Vec<Hash>> = calls.iter().map(call_fingerprint).collect();
+        let Some(prints) = prints else {
+            return self.known_calls.reset();
+        };
+        match prints.iter().all(|print| self.recent_calls.contains(print)) {
+            true => self.known_calls.count = self.known_calls.count.saturating_add(1),
+            false => self.known_calls.reset(),
+        }
+        for print in prints {
+            if !self.recent_calls.contains(&print) {
+                self.recent_calls.push_back(print);
+            }
+        }
+        let excess = self.recent_calls.len().saturating_sub(RECENT_CALLS_MAX);
+        self.recent_calls.drain(..excess);
+    }
+
+    /// Counts a reply if its text is that of the previous reply. White space does not matter.
+    pub(crate) fn record_text(&mut self, text: &str) {
+        if self.same_text.limit.is_none() {
+            return;
+        }
+        let parts: Vec<&str> = text.split_whitespace().collect();
+        let text = parts.join(" ");
+        let print = (text.len() >= REPEATED_TEXT_BYTES_MIN).then(|| Hash::digest(text.as_bytes()));
+        if print.is_none() || print != self.last_text {
+            self.same_text.reset();
+        }
+        self.last_text = print;
+        let is_counted = u32::from(print.is_some());
+        self.same_text.count = self.same_text.count.saturating_add(is_counted);
+    }
+
+    /// Forgets all repetitions, because a person sent a message or the run is retried.
+    pub(crate) fn reset(&mut self) {
+        self.known_calls.reset();
+        self.same_text.reset();
+        self.recent_calls.clear();
+        self.last_text = None;
+    }
+}
