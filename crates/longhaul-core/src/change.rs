@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::RunCheckpoint;
 use crate::event::Event;
 use crate::event::steer::SteerDelivery;
 use crate::id::{
@@ -113,6 +114,8 @@ pub enum Change {
     /// Saves the idempotency key of a task that is added to this run instead of becoming a run of
     /// its own. Refused if the key was already used.
     SaveSubmitKey(IdempotencyRecord),
+    /// Stores a checkpoint of the run in place of the previous one.
+    SaveCheckpoint(RunCheckpoint),
 }
 
 /// A run to be created in the store.

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod chain;
 pub mod change;
+pub mod checkpoint;
 pub mod duration;
 pub mod event;
 pub mod failure;

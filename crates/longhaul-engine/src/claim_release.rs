@@ -10,7 +10,7 @@ use longhaul_core::time::Millis;
 use longhaul_run::{DecideContext, RunInput, decide};
 
 use crate::error::Error;
-use crate::run_session::replay_without_transcript;
+use crate::replay::replay_without_transcript;
 use crate::services::EngineServices;
 
 /// Delay before a run whose driver failed is claimed again.

@@ -34,6 +34,7 @@ mod prompt_setup;
 pub mod provider_blocks;
 pub mod read_output;
 pub mod redaction;
+mod replay;
 mod run_env;
 mod run_session;
 mod schedule;

@@ -10,27 +10,24 @@ use longhaul_core::change::{Batch, Change, LateToolResult};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::tool::LateToolResultEvent;
-use longhaul_core::id::{RunId, Seq, WorkerId};
+use longhaul_core::id::{Seq, WorkerId};
 use longhaul_core::message::Part;
 use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::port::store::{
-    AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, JournalPage,
-    JournalReadRequest, StoreError,
+    AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, JournalPage, StoreError,
 };
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_core::usage::RemainingBudget;
+use longhaul_run::checkpoint::CheckpointWriter;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
-use longhaul_run::state::ReplayError;
 use longhaul_run::{DecideContext, Run, RunInput, decide};
 
 use crate::error::Error;
 use crate::notifier::DriverRegistration;
 use crate::provider_blocks::{ProviderNews, called_model, calls_other_model};
+use crate::replay::{read_journal_page, replay_for_driver};
 use crate::services::EngineServices;
-
-/// Maximum number of journal entries that are read at once.
-const PAGE_SIZE: usize = 500;
 
 /// Maximum number of consecutive inputs that the state machine may reject. More rejections are a
 /// bug, and trying again would only cost money.
@@ -60,20 +57,21 @@ pub(crate) struct RunSession {
     claim: Claim,
     registration: DriverRegistration,
     run: Run,
+    checkpoints: CheckpointWriter,
     /// Last known time of the store, and the monotonic clock in nanoseconds when it was read.
     store_time: (Timestamp, u64),
     rejections: u32,
 }
 
 impl RunSession {
-    /// Opens a session on a run that was just claimed, by folding its journal.
+    /// Opens a session on a run that was just claimed, by folding its journal from its checkpoint.
     pub(crate) async fn open_session(
         services: &EngineServices,
         worker: WorkerId,
         claimed: Claim,
     ) -> Result<Self, Error> {
         let registration = services.notifier.register(claimed.run);
-        let (run, now) = replay_run(services, claimed.run).await?;
+        let (run, checkpoints, now) = Box::pin(replay_for_driver(services, claimed.run)).await?;
         registration.set_replayed_seq(run.seq());
         Ok(Self {
             store_time: (now, services.clock.monotonic_nanos()),
@@ -82,6 +80,7 @@ impl RunSession {
             claim: claimed,
             registration,
             run,
+            checkpoints,
             rejections: 0,
         })
     }
@@ -114,6 +113,7 @@ impl RunSession {
             let page = self.read_next_journal_page().await?;
             for entry in &page.entries {
                 self.run.apply(entry)?;
+                self.checkpoints.record_state(&self.run);
             }
             self.store_time = (page.now, self.services.clock.monotonic_nanos());
             if self.run.seq() >= page.last_seq {
@@ -287,8 +287,11 @@ impl RunSession {
         Ok(CommitOutcome::Applied)
     }
 
-    /// Builds an append request that fails if another writer has appended since the last fold.
-    fn driver_append_request(&self, batch: Batch) -> AppendRequest {
+    /// Builds an append request that fails if another writer has appended since the last fold. A
+    /// checkpoint that is not stored yet is stored with it, which takes no further commit.
+    fn driver_append_request(&self, mut batch: Batch) -> AppendRequest {
+        let checkpoint = self.checkpoints.unsaved_checkpoint(&self.run);
+        batch.changes.extend(checkpoint.map(Change::SaveCheckpoint));
         let author = JournalAuthor::Driver {
             worker: self.worker,
             epoch: self.claim.epoch,
@@ -354,6 +357,7 @@ impl RunSession {
         last: Seq,
         now: Timestamp,
     ) -> Result<(), Error> {
+        self.checkpoints.mark_saved();
         for event in events {
             let entry = Entry {
                 run: self.run.id(),
@@ -363,6 +367,7 @@ impl RunSession {
                 event,
             };
             self.run.apply(&entry)?;
+            self.checkpoints.record_state(&self.run);
         }
         self.store_time = (now, self.services.clock.monotonic_nanos());
         self.registration.set_replayed_seq(self.run.seq());
@@ -448,53 +453,4 @@ fn tool_output_text(parts: &[Part]) -> String {
         Part::Image(_) => "(an image)",
     });
     texts.collect::<Vec<_>>().join("\n")
-}
-
-async fn read_journal_page(
-    services: &EngineServices,
-    run: RunId,
-    after: Seq,
-) -> Result<JournalPage, Error> {
-    let request = JournalReadRequest { run, after, limit: PAGE_SIZE };
-    Ok(services.store.read_journal(request).await?)
-}
-
-/// Replays (folds) the whole journal of a run. Returns the run's state and the time of the store.
-pub(crate) async fn replay_run(
-    services: &EngineServices,
-    run: RunId,
-) -> Result<(Run, Timestamp), Error> {
-    replay_journal(services, run, Run::apply).await
-}
-
-/// Replays (folds) a journal without its conversation, which is enough for views of the run.
-pub(crate) async fn replay_without_transcript(
-    services: &EngineServices,
-    run: RunId,
-) -> Result<(Run, Timestamp), Error> {
-    replay_journal(services, run, Run::apply_without_transcript).await
-}
-
-/// Replays (folds) a journal. `apply` is called with each entry but the first.
-pub(crate) async fn replay_journal(
-    services: &EngineServices,
-    run: RunId,
-    mut apply: impl FnMut(&mut Run, &Entry) -> Result<(), ReplayError>,
-) -> Result<(Run, Timestamp), Error> {
-    let mut folded: Option<Run> = None;
-    loop {
-        let after = folded.as_ref().map_or(Seq::START, Run::seq);
-        let page = read_journal_page(services, run, after).await?;
-        for entry in &page.entries {
-            match &mut folded {
-                None => folded = Some(Run::from_first_entry(entry)?),
-                Some(run) => apply(run, entry)?,
-            }
-        }
-        match folded {
-            Some(run) if run.seq() >= page.last_seq => return Ok((run, page.now)),
-            None if page.entries.is_empty() => return Err(Error::RunNotFound(run)),
-            Some(_) | None => {}
-        }
-    }
 }

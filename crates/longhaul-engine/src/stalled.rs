@@ -11,7 +11,7 @@ use longhaul_core::port::tool::ClaimId;
 use longhaul_core::time::Millis;
 
 use crate::error::Error;
-use crate::run_session::replay_without_transcript;
+use crate::replay::replay_without_transcript;
 use crate::services::EngineServices;
 
 /// Time without a journal entry after which a driver without a running call counts as stalled. Longer

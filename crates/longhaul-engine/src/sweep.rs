@@ -12,7 +12,7 @@ use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command, timer_canc
 use longhaul_run::{DecideContext, RunInput, decide};
 
 use crate::error::Error;
-use crate::run_session::replay_run;
+use crate::replay::replay_run;
 use crate::services::EngineServices;
 use crate::stalled::StalledRunDetector;
 

@@ -6,6 +6,7 @@
 
 mod advance;
 mod apply;
+pub mod checkpoint;
 pub mod commands;
 mod context;
 pub mod decide;

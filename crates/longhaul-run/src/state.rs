@@ -174,6 +174,19 @@ impl Run {
         Ok(messages)
     }
 
+    /// Returns a copy of the state without its messages and the names of its tool calls.
+    pub(crate) fn without_messages(&self) -> Self {
+        Self {
+            id: self.id,
+            task: Arc::clone(&self.task),
+            seq: self.seq,
+            control: self.control.clone(),
+            transcript: self.transcript.without_messages(),
+            tools_called: Vec::new(),
+            perception: self.perception.clone(),
+        }
+    }
+
     /// Returns the id of the run.
     pub const fn id(&self) -> RunId {
         self.id

@@ -9,6 +9,7 @@ mod suite {
     mod agent_options;
     mod budgets;
     mod calls;
+    mod checkpoints;
     mod compaction;
     mod crash;
     mod failures;

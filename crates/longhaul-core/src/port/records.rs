@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::change::{ApprovalRuleRow, LateToolResult, OutboxRow, SandboxRow, SteerRow, TimerKind};
+use crate::checkpoint::RunCheckpoint;
 use crate::event::entry::Entry;
 use crate::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, TimerId, WorkerId,
@@ -210,14 +211,6 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Returns the time until which requests to a provider account are blocked.
     async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError>;
 
-    /// Stores a checkpoint, i.e. the state of a run after a certain event. Checkpoints only save
-    /// the time for replaying the whole journal.
-    async fn save_checkpoint(
-        &self,
-        run: RunId,
-        checkpoint: RunCheckpoint,
-    ) -> Result<(), StoreError>;
-
     /// Returns the newest checkpoint (saved state) of a run that was computed by code with this
     /// hash.
     async fn newest_checkpoint(
@@ -411,16 +404,4 @@ pub struct OutboxItem {
     pub row: OutboxRow,
     /// Number of delivery attempts so far.
     pub attempts: u32,
-}
-
-/// Checkpoint: the state of a run after a certain event, stored to save replaying the whole
-/// journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunCheckpoint {
-    /// Sequence number of the last event that the state includes.
-    pub seq: Seq,
-    /// Hash of the code that computed the state. Checkpoints of other code are discarded.
-    pub fold_hash: String,
-    /// Serialized state of the run.
-    pub state: Vec<u8>,
 }

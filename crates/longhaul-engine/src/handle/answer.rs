@@ -16,8 +16,8 @@ use crate::blocker::RunBlocker;
 use crate::classify::{classify_tool_input, secret_in_input_message};
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
+use crate::replay::replay_run;
 use crate::run_env::RunEnv;
-use crate::run_session::replay_run;
 use crate::services::release_external_tools;
 
 /// Maximum length in bytes of the note in an answer to a gate.

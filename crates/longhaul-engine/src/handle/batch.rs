@@ -9,7 +9,7 @@ use longhaul_run::Rejection;
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::handle::submit::{SubmitOutcome, check_task_count, run_creation_request};
-use crate::run_session::replay_without_transcript;
+use crate::replay::replay_without_transcript;
 use crate::task::Task;
 use crate::view::created_run_view;
 

@@ -10,7 +10,7 @@ use longhaul_run::{DecideContext, Rejection, RunInput, decide};
 
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
-use crate::run_session::replay_run;
+use crate::replay::replay_run;
 
 /// Maximum length of the reason for a cancellation, in bytes.
 const REASON_BYTES_MAX: usize = 4 * 1024;

@@ -15,7 +15,7 @@ use longhaul_run::explain::{StateExplanation, explain_run_state};
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::handle::served_inboxes::LiveWorkers;
-use crate::run_session::{replay_run, replay_without_transcript};
+use crate::replay::{replay_run, replay_without_transcript};
 use crate::view::{queue_reason, run_view, start_time_reason};
 use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView};

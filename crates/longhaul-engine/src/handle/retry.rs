@@ -9,7 +9,7 @@ use longhaul_run::retry::{RetryPoint, retry_failed_run};
 
 use crate::error::Error;
 use crate::handle::{Longhaul, SubmitOutcome};
-use crate::run_session::replay_journal;
+use crate::replay::replay_journal;
 
 /// Principal of the idempotency keys of retries. A failed run is retried once, for
 /// all callers together.
@@ -21,7 +21,7 @@ impl Longhaul {
     /// retry: a second call returns the existing run.
     pub async fn retry(&self, failed: RunId, by: &str) -> Result<SubmitOutcome, Error> {
         let mut point = RetryPoint::default();
-        let (folded, _) = replay_journal(&self.services, failed, |run, entry| {
+        let (folded, _) = replay_journal(&self.services, failed, None, |run, entry| {
             point.record_entry(entry);
             run.apply_without_transcript(entry)
         })

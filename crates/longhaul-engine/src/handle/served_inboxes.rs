@@ -7,7 +7,7 @@ use longhaul_run::explain::StateExplanation;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::run_session::replay_without_transcript;
+use crate::replay::replay_without_transcript;
 
 /// The live workers of a store, each with the inboxes and types that it serves.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use longhaul_core::raw::StoredText;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::run_session::replay_run;
+use crate::replay::replay_run;
 use longhaul_api::steer::{SteerTimes, SteerView};
 use longhaul_api::transcript::TranscriptView;
 

@@ -22,6 +22,12 @@ pub struct Transcript {
     #[serde(default)]
     models: Vec<String>,
     messages: Arc<Vec<Arc<Message>>>,
+    /// Number of summaries of compactions, which are the first messages.
+    #[serde(default)]
+    summaries: usize,
+    /// Number of messages that compactions have replaced, without earlier summaries.
+    #[serde(default)]
+    dropped: usize,
     /// Message with the task's input. It is appended to the thread when the run completes.
     task_message: Option<Arc<Message>>,
     /// Delivered messages that are tasks which were added to the run. They are appended to the
@@ -38,6 +44,8 @@ impl Default for Transcript {
             model: String::new(),
             models: Vec::new(),
             messages: Arc::default(),
+            summaries: 0,
+            dropped: 0,
             task_message: None,
             added_task_messages: Vec::new(),
         }
@@ -138,9 +146,43 @@ impl Transcript {
         Arc::make_mut(&mut self.messages).clear();
     }
 
+    /// Returns a copy of the conversation without its messages.
+    pub(crate) fn without_messages(&self) -> Self {
+        Self {
+            system: self.system.clone(),
+            tools: self.tools.clone(),
+            model: self.model.clone(),
+            models: self.models.clone(),
+            messages: Arc::default(),
+            summaries: self.summaries,
+            dropped: self.dropped,
+            task_message: self.task_message.clone(),
+            added_task_messages: self.added_task_messages.clone(),
+        }
+    }
+
+    /// Sets the messages of a conversation that was copied without them.
+    pub(crate) fn set_messages(&mut self, messages: Vec<Arc<Message>>) {
+        self.messages = Arc::new(messages);
+    }
+
+    /// Returns the number of summaries of compactions, which are the first messages.
+    pub(crate) const fn summary_messages(&self) -> usize {
+        self.summaries
+    }
+
+    /// Returns the number of messages of the whole run that compactions have replaced, without earlier
+    /// summaries.
+    pub(crate) const fn dropped_messages(&self) -> usize {
+        self.dropped
+    }
+
     pub(crate) fn apply_compaction(&mut self, compacted: &MemoryCompacted) {
         let messages = Arc::make_mut(&mut self.messages);
         let replaced = compacted.replaced.min(messages.len());
+        let replaced_summaries = replaced.min(self.summaries);
+        self.dropped += replaced - replaced_summaries;
+        self.summaries = self.summaries - replaced_summaries + compacted.summary.len();
         messages.splice(0..replaced, compacted.summary.iter().cloned().map(Arc::new));
     }
 }

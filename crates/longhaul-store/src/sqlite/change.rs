@@ -71,6 +71,7 @@ pub(crate) fn apply_row_change(
             )
         }
         Change::SaveSubmitKey(key) => save_key_of_added_task(tx, run, key),
+        Change::SaveCheckpoint(state) => Ok(records::save_checkpoint(tx, run, state)?),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use longhaul_core::change::{ApprovalRuleRow, LateToolResult, SandboxRow, SteerRow};
+use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
@@ -12,7 +13,7 @@ use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
 use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
-    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, RunCheckpoint, UsageQuery, WorkerRow,
+    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
@@ -269,14 +270,6 @@ impl RecordStore for SqliteStore {
     async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError> {
         let account = account.to_owned();
         self.run_query(move |tx| records::provider_blocked_until(tx, &account)).await
-    }
-
-    async fn save_checkpoint(
-        &self,
-        run: RunId,
-        checkpoint: RunCheckpoint,
-    ) -> Result<(), StoreError> {
-        self.run_command_no_notify(move |tx| records::save_checkpoint(tx, run, &checkpoint)).await
     }
 
     async fn newest_checkpoint(

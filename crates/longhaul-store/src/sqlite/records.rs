@@ -2,9 +2,10 @@
 //! and checkpoints.
 
 use longhaul_core::change::{ApprovalRuleRow, LateToolResult, OutboxRow, SandboxRow};
+use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{RunId, Seq, ThreadKey};
 use longhaul_core::message::Message;
-use longhaul_core::port::records::{OutboxItem, RunCheckpoint};
+use longhaul_core::port::records::OutboxItem;
 use longhaul_core::time::{Millis, Timestamp};
 use rusqlite::{Result, params};
 

@@ -41,6 +41,7 @@ impl Tx<'_> {
             }
             Change::SetSandbox(row) => self.set_sandbox(row),
             Change::PutRule(row) => self.put_rule(run, row),
+            Change::SaveCheckpoint(state) => self.tables.checkpoints.insert(run, state),
             Change::SaveSubmitKey(key) => return self.save_key_of_added_task(run, key),
             // Stored by `append`, which knows the sequence number of the last event.
             Change::MarkRequestApplied(request_key) => return self.check_not_applied(&request_key),

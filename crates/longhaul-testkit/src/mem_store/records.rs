@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use longhaul_core::change::LateToolResult;
+use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{InboxName, LaneKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::port::records::{
-    InboxRow, LaneRow, ModelUsage, OutboxItem, RunCheckpoint, UsageQuery, WorkerRow,
+    InboxRow, LaneRow, ModelUsage, OutboxItem, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{RunFilter, RunRow, WorkerLiveness};
 use longhaul_core::status::Status;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use longhaul_core::change::{
     ApprovalRuleRow, LateToolResult, OutboxRow, SandboxRow, SteerRow, TimerKind, UsageRow,
 };
+use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     Epoch, GateId, InboxName, LaneKey, ResourceKey, RuleId, RunId, SandboxId, ScheduleName, Seq,
     ThreadKey, TimerId, WorkerId,
@@ -17,7 +18,7 @@ use longhaul_core::port::auth::{
     GateLinkRow, IdempotencyKey, KeyRow, StoredResponse, TokenKind, TokenRow,
 };
 use longhaul_core::port::queue::QueuePosition;
-use longhaul_core::port::records::{BudgetAccount, GlobalSeq, RunCheckpoint};
+use longhaul_core::port::records::{BudgetAccount, GlobalSeq};
 use longhaul_core::port::store::WorkerLiveness;
 use longhaul_core::raw::Hash;
 use longhaul_core::request::IdempotentRequestEffect;

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use longhaul_core::change::{ApprovalRuleRow, LateToolResult, SandboxRow, SteerRow};
+use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     BatchId, InboxName, KeyName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey,
     WorkerId,
@@ -18,7 +19,7 @@ use longhaul_core::port::auth::{
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
-    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, RunCheckpoint, UsageQuery, WorkerRow,
+    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
@@ -294,13 +295,6 @@ impl RecordStore for MemStore {
             let until = tx.tables.blocked_providers.get(&account.to_owned()).copied();
             until.filter(|until| *until > tx.now)
         }))
-    }
-
-    async fn save_checkpoint(&self, run: RunId, at: RunCheckpoint) -> StoreResult<()> {
-        self.write_tx(|tx| {
-            tx.tables.checkpoints.insert(run, at);
-            Ok(())
-        })
     }
 
     async fn newest_checkpoint(

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use longhaul_core::change::{ApprovalRuleRow, LateToolResult, SandboxRow, SteerRow};
+use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
@@ -16,7 +17,7 @@ use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
-    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, RunCheckpoint, UsageQuery, WorkerRow,
+    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
@@ -70,6 +71,10 @@ pub(crate) struct FailingStore {
     unreadable: Mutex<Option<RunId>>,
     /// Whether agent definitions are not found.
     pub(crate) hides_definitions: AtomicBool,
+    /// Whether checkpoints are not found.
+    pub(crate) hides_checkpoints: AtomicBool,
+    /// Sequence numbers after which journals were read.
+    pub(crate) journal_reads: Mutex<Vec<Seq>>,
     /// Number of times that the workers were listed.
     pub(crate) worker_reads: AtomicUsize,
 }
@@ -86,6 +91,8 @@ impl FailingStore {
             timer_reads: Mutex::default(),
             unreadable: Mutex::default(),
             hides_definitions: AtomicBool::new(false),
+            hides_checkpoints: AtomicBool::new(false),
+            journal_reads: Mutex::default(),
             worker_reads: AtomicUsize::new(0),
         }
     }
@@ -195,6 +202,7 @@ impl Store for FailingStore {
         if *self.unreadable.lock().unwrap() == Some(request.run) {
             return Err(StoreFault::Broken.error());
         }
+        self.journal_reads.lock().unwrap().push(request.after);
         let fault = self.reads.lock().unwrap().pop_front();
         match fault {
             Some(fault) => Err(fault.error()),
@@ -453,16 +461,15 @@ impl RecordStore for FailingStore {
         self.inner.provider_blocked_until(account).await
     }
 
-    async fn save_checkpoint(&self, run: RunId, at: RunCheckpoint) -> Result<(), StoreError> {
-        self.inner.save_checkpoint(run, at).await
-    }
-
     async fn newest_checkpoint(
         &self,
         run: RunId,
         fold: &str,
     ) -> Result<Option<RunCheckpoint>, StoreError> {
-        self.inner.newest_checkpoint(run, fold).await
+        match self.hides_checkpoints.load(Ordering::SeqCst) {
+            true => Ok(None),
+            false => self.inner.newest_checkpoint(run, fold).await,
+        }
     }
 
     async fn now(&self) -> Result<Timestamp, StoreError> {

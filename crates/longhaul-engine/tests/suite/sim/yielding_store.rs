@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use longhaul_core::change::{ApprovalRuleRow, LateToolResult, SandboxRow, SteerRow};
+use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
@@ -16,7 +17,7 @@ use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
-    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, RunCheckpoint, UsageQuery, WorkerRow,
+    ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
@@ -329,10 +330,6 @@ impl RecordStore for YieldingStore {
 
     async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError> {
         yield_around(self.records.provider_blocked_until(account)).await
-    }
-
-    async fn save_checkpoint(&self, run: RunId, at: RunCheckpoint) -> Result<(), StoreError> {
-        yield_around(self.records.save_checkpoint(run, at)).await
     }
 
     async fn newest_checkpoint(

@@ -5,10 +5,11 @@ use longhaul_core::change::{
     ApprovalRuleRow, Blob, Change, LateToolResult, NewThreadMessages, OutboxRow, SandboxRow,
     SandboxState,
 };
+use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{CallId, Seq, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::policy::gate::RulePattern;
-use longhaul_core::port::records::{OutboxItem, RunCheckpoint};
+use longhaul_core::port::records::OutboxItem;
 use longhaul_core::time::{Clock, Millis};
 
 use crate::conformance::store::batches::{
@@ -221,11 +222,15 @@ pub async fn checkpoints_belong_to_a_build(world: StoreFixture) {
     let records = &world.harness.records;
     let found = async |fold| records.newest_checkpoint(run, fold).await.expect("checkpoint");
     assert_eq!(found("f1").await, None);
+    let save = async |checkpoint| {
+        let batch = change_batch(Change::SaveCheckpoint(checkpoint));
+        assert_appended(&world.append_outside(run, batch).await);
+    };
     for seq in [10, 20] {
-        records.save_checkpoint(run, kept(seq, "f1")).await.expect("save");
+        save(kept(seq, "f1")).await;
     }
     assert_eq!(found("f1").await, Some(kept(20, "f1")));
-    records.save_checkpoint(run, kept(30, "f2")).await.expect("save");
+    save(kept(30, "f2")).await;
     assert_eq!(found("f2").await, Some(kept(30, "f2")));
     assert_eq!(found("f1").await, None, "only one checkpoint is stored per run");
 }

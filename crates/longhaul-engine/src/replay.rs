@@ -1,0 +1,103 @@
+//! Replays (folds) the journals of runs from their checkpoints. A checkpoint is only a cache: without it,
+//! the whole journal is replayed.
+
+use longhaul_core::checkpoint::RunCheckpoint;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::id::{RunId, Seq};
+use longhaul_core::port::store::{JournalPage, JournalReadRequest};
+use longhaul_core::time::Timestamp;
+use longhaul_run::Run;
+use longhaul_run::checkpoint::{CheckpointWriter, restore_conversation_start, restore_outline};
+use longhaul_run::state::{FOLD_HASH, ReplayError};
+
+use crate::error::Error;
+use crate::services::EngineServices;
+
+/// Maximum number of journal entries that are read at once.
+const PAGE_SIZE: usize = 500;
+
+/// Loads the checkpoint of a run. `None` means that there is none that this build can use.
+async fn load_checkpoint(services: &EngineServices, run: RunId) -> Option<RunCheckpoint> {
+    match services.records.newest_checkpoint(run, FOLD_HASH).await {
+        Ok(checkpoint) => checkpoint,
+        Err(error) => {
+            tracing::debug!(%run, %error, "the checkpoint can't be read");
+            None
+        }
+    }
+}
+
+/// Replays (folds) the journal of a run for its driver. Returns the run's state, the writer of its
+/// checkpoints and the time of the store.
+pub(crate) async fn replay_for_driver(
+    services: &EngineServices,
+    run: RunId,
+) -> Result<(Run, CheckpointWriter, Timestamp), Error> {
+    let checkpoint = load_checkpoint(services, run).await;
+    let start = checkpoint.as_ref().and_then(|saved| restore_conversation_start(run, saved));
+    let saved_seq = checkpoint.map_or(Seq::START, |saved| saved.seq);
+    let mut checkpoints = CheckpointWriter::new(start.as_ref(), saved_seq);
+    let (folded, now) = replay_journal(services, run, start, |run, entry| {
+        run.apply(entry)?;
+        checkpoints.record_state(run);
+        Ok(())
+    })
+    .await?;
+    Ok((folded, checkpoints, now))
+}
+
+/// Reads the next entries of a journal.
+pub(crate) async fn read_journal_page(
+    services: &EngineServices,
+    run: RunId,
+    after: Seq,
+) -> Result<JournalPage, Error> {
+    let request = JournalReadRequest { run, after, limit: PAGE_SIZE };
+    Ok(services.store.read_journal(request).await?)
+}
+
+/// Replays (folds) the journal of a run from its checkpoint. Returns the run's state and the time of the
+/// store.
+pub(crate) async fn replay_run(
+    services: &EngineServices,
+    run: RunId,
+) -> Result<(Run, Timestamp), Error> {
+    let checkpoint = load_checkpoint(services, run).await;
+    let start = checkpoint.and_then(|saved| restore_conversation_start(run, &saved));
+    replay_journal(services, run, start, Run::apply).await
+}
+
+/// Replays (folds) a journal without its conversation, which is enough for views of the run.
+pub(crate) async fn replay_without_transcript(
+    services: &EngineServices,
+    run: RunId,
+) -> Result<(Run, Timestamp), Error> {
+    let start = load_checkpoint(services, run).await.and_then(|saved| restore_outline(run, &saved));
+    replay_journal(services, run, start, Run::apply_without_transcript).await
+}
+
+/// Replays (folds) a journal after the state `start`, which is `None` for the whole journal. `apply` is
+/// called with each entry but the first of the journal.
+pub(crate) async fn replay_journal(
+    services: &EngineServices,
+    run: RunId,
+    start: Option<Run>,
+    mut apply: impl FnMut(&mut Run, &Entry) -> Result<(), ReplayError>,
+) -> Result<(Run, Timestamp), Error> {
+    let mut folded = start;
+    loop {
+        let after = folded.as_ref().map_or(Seq::START, Run::seq);
+        let page = read_journal_page(services, run, after).await?;
+        for entry in &page.entries {
+            match &mut folded {
+                None => folded = Some(Run::from_first_entry(entry)?),
+                Some(run) => apply(run, entry)?,
+            }
+        }
+        match folded {
+            Some(run) if run.seq() >= page.last_seq => return Ok((run, page.now)),
+            None if page.entries.is_empty() => return Err(Error::RunNotFound(run)),
+            Some(_) | None => {}
+        }
+    }
+}

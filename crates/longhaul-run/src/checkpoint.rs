@@ -1,0 +1,198 @@
+//! Checkpoints: states of a run from which it is restored without replaying its whole journal. They are
+//! only a cache.
+//!
+//! A checkpoint contains no messages, because the journal has them, so it stays small. It has two states:
+//! the latest one, which is enough for views of the run, and an earlier one, from which a driver replays
+//! the messages that no compaction has replaced.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use longhaul_core::checkpoint::RunCheckpoint;
+use longhaul_core::id::{RunId, Seq};
+use longhaul_core::message::Message;
+use serde::{Deserialize, Serialize};
+
+use crate::state::stage::RunStage;
+use crate::state::{FOLD_HASH, Run};
+
+/// Number of completed turns between two checkpoints.
+pub const TURNS_PER_CHECKPOINT: u32 = 10;
+
+/// Number of latest states that are kept in memory. One of them is old enough when a compaction replaces
+/// all but the newest few messages.
+const RECENT_STATES_MAX: usize = 2;
+
+/// State of a run without its messages and the names of its tool calls.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct OutlineState {
+    run: Run,
+    /// Number of messages that are left out.
+    messages: usize,
+    /// Number of tool names that are left out.
+    tools_called: usize,
+}
+
+/// Content of a checkpoint.
+#[derive(Serialize, Deserialize)]
+struct CheckpointContent {
+    latest: OutlineState,
+    conversation_start: Option<OutlineState>,
+    /// Distinct names of the tools that the run has called.
+    tool_names: Vec<String>,
+    /// Calls in order: an index in `tool_names`, and how often the tool was called in a row.
+    tool_calls: Vec<(usize, usize)>,
+}
+
+/// Collects states of a run while its events are applied, and writes checkpoints of them.
+#[derive(Debug, Clone)]
+pub struct CheckpointWriter {
+    /// State from which the messages of the conversation can be replayed. `None` means that the whole
+    /// journal is needed.
+    conversation_start: Option<Box<OutlineState>>,
+    /// Latest states, oldest first.
+    recent: VecDeque<OutlineState>,
+    /// Sequence number of the newest stored checkpoint.
+    saved_seq: Seq,
+    /// Number of completed turns between two checkpoints.
+    interval: u32,
+}
+
+impl CheckpointWriter {
+    /// Creates the writer for a run whose journal is replayed from `start`, or from its first event.
+    /// `saved_seq` is the sequence number of the stored checkpoint.
+    pub fn new(start: Option<&Run>, saved_seq: Seq) -> Self {
+        Self {
+            conversation_start: start.map(|start| Box::new(OutlineState::from_run(start))),
+            recent: VecDeque::new(),
+            saved_seq,
+            interval: TURNS_PER_CHECKPOINT,
+        }
+    }
+
+    /// Sets the number of completed turns between two checkpoints.
+    pub fn with_interval(self, turns: u32) -> Self {
+        Self { interval: turns, ..self }
+    }
+
+    /// Records the state after an event. Keeps a copy of it every 10 turns, between two turns.
+    pub fn record_state(&mut self, run: &Run) {
+        let newest = self.recent.back().or(self.conversation_start.as_deref());
+        let turns = newest.map_or(0, |state| state.run.control.turns);
+        if run.control.turns < turns.saturating_add(self.interval)
+            || !matches!(run.control.stage, RunStage::ModelPending(_) | RunStage::ModelRunning(_))
+        {
+            return;
+        }
+        let dropped = run.transcript.dropped_messages();
+        let is_start = |state: &&OutlineState| state.precedes_conversation(dropped);
+        if let Some(start) = self.recent.iter().rev().find(is_start) {
+            self.conversation_start = Some(Box::new(start.clone()));
+        }
+        self.recent.push_back(OutlineState::from_run(run));
+        if self.recent.len() > RECENT_STATES_MAX {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Returns the newest checkpoint of the run if it is not stored yet.
+    pub fn unsaved_checkpoint(&self, run: &Run) -> Option<RunCheckpoint> {
+        let latest = self.recent.back()?;
+        let seq = latest.run.seq;
+        if seq <= self.saved_seq {
+            return None;
+        }
+        let mut content = CheckpointContent {
+            latest: latest.clone(),
+            conversation_start: self.conversation_start.as_deref().cloned(),
+            tool_names: Vec::new(),
+            tool_calls: Vec::new(),
+        };
+        content.add_tool_calls(run.tools_called.get(..latest.tools_called)?);
+        let state = serde_json::to_vec(&content).ok()?;
+        Some(RunCheckpoint { seq, fold_hash: FOLD_HASH.to_owned(), state })
+    }
+
+    /// Records that the newest checkpoint is stored.
+    pub fn mark_saved(&mut self) {
+        if let Some(latest) = self.recent.back() {
+            self.saved_seq = self.saved_seq.max(latest.run.seq);
+        }
+    }
+}
+
+impl OutlineState {
+    fn from_run(run: &Run) -> Self {
+        Self {
+            run: run.without_messages(),
+            messages: run.transcript.messages().len(),
+            tools_called: run.tools_called.len(),
+        }
+    }
+
+    /// Returns whether compactions have replaced all messages of this state since then, so that the
+    /// other messages can be replayed from here. `dropped` is the number of messages of the whole run
+    /// that compactions have replaced by now.
+    fn precedes_conversation(&self, dropped: usize) -> bool {
+        let transcript = &self.run.transcript;
+        let own_messages = self.messages.saturating_sub(transcript.summary_messages());
+        let earlier = transcript.dropped_messages();
+        earlier < dropped && own_messages <= dropped - earlier
+    }
+
+    /// Returns the state without its messages.
+    fn into_run(self, id: RunId, tools_called: &[String]) -> Option<Run> {
+        let mut run = self.run;
+        run.tools_called = tools_called.get(..self.tools_called)?.to_vec();
+        (run.id == id).then_some(run)
+    }
+}
+
+impl CheckpointContent {
+    fn add_tool_calls(&mut self, tools_called: &[String]) {
+        for same in tools_called.chunk_by(|one, next| one == next) {
+            let Some(name) = same.first() else {
+                continue;
+            };
+            let known = self.tool_names.iter().position(|known| known == name);
+            let index = known.unwrap_or(self.tool_names.len());
+            if known.is_none() {
+                self.tool_names.push(name.clone());
+            }
+            self.tool_calls.push((index, same.len()));
+        }
+    }
+
+    fn tools_called(&self) -> Option<Vec<String>> {
+        let mut tools_called = Vec::new();
+        for (index, count) in &self.tool_calls {
+            let name = self.tool_names.get(*index)?;
+            let wanted = self.latest.tools_called.checked_sub(tools_called.len())?;
+            tools_called.extend(std::iter::repeat_n(name.clone(), *(count.min(&wanted))));
+        }
+        Some(tools_called)
+    }
+}
+
+/// Restores the latest state of a run from a checkpoint, without messages. `None` means that the
+/// checkpoint is not usable.
+pub fn restore_outline(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
+    let content: CheckpointContent = serde_json::from_slice(&checkpoint.state).ok()?;
+    let tools_called = content.tools_called()?;
+    let run = content.latest.into_run(id, &tools_called)?;
+    (run.seq == checkpoint.seq).then_some(run)
+}
+
+/// Restores the state from which the journal is replayed to get the messages of the conversation, too.
+/// Its earlier messages, which a compaction replaces later, are placeholders. `None` means that the
+/// whole journal must be replayed.
+pub fn restore_conversation_start(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
+    let content: CheckpointContent = serde_json::from_slice(&checkpoint.state).ok()?;
+    let tools_called = content.tools_called()?;
+    let start = content.conversation_start?;
+    let placeholder = Arc::new(Message::user(""));
+    let placeholders = vec![placeholder; start.messages];
+    let mut run = start.into_run(id, &tools_called)?;
+    run.transcript.set_messages(placeholders);
+    Some(run)
+}
