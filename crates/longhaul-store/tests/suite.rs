@@ -15,5 +15,6 @@ mod suite {
     mod location;
     mod migrate;
     mod process;
+    mod repair;
     mod retention;
 }

@@ -1,6 +1,6 @@
 //! The store handle, which passes reads to the reader threads and writes to the writer thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::port::store::StoreError;
 use longhaul_core::time::Clock;
@@ -10,6 +10,7 @@ use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{CommandError, CommitError};
 use crate::sqlite::lock::DriverLockSlot;
 use crate::sqlite::reader::ReaderPool;
+use crate::sqlite::repair::RepairCursor;
 use crate::sqlite::takeover::release_runs_of_previous_driver;
 use crate::sqlite::tx::Tx;
 use crate::sqlite::writer::WriterHandle;
@@ -34,6 +35,8 @@ pub struct SqliteStore {
     /// Error for accessing tables that the file lacks, because an older build created the file and
     /// it could only be opened read-only. `None` means that all tables exist.
     pub(crate) outdated_schema: Option<CommitError>,
+    /// Where the search for inconsistent rows continues.
+    pub(crate) repair_cursor: Mutex<RepairCursor>,
 }
 
 /// Where the store executes queries.
@@ -106,6 +109,16 @@ impl SqliteStore {
             true => Ok(()),
             false => Err(StoreError::NotDriver { at: self.at.to_string(), verb }),
         }
+    }
+
+    /// Returns where the search for inconsistent rows continues.
+    pub(crate) fn repair_cursor(&self) -> RepairCursor {
+        self.repair_cursor.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets where the search for inconsistent rows continues.
+    pub(crate) fn set_repair_cursor(&self, cursor: RepairCursor) {
+        *self.repair_cursor.lock().unwrap_or_else(PoisonError::into_inner) = cursor;
     }
 
     /// Returns an error if the file lacks tables that this build uses.

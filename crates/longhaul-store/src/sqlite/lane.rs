@@ -261,18 +261,19 @@ pub(crate) fn set_lane_paused(tx: &Tx<'_>, lane: &LaneKey, paused: bool) -> Resu
     Ok(row.unwrap_or_else(|| LaneRow::empty(lane.clone())))
 }
 
-/// Lists lanes with waiting runs whose holder has ended. An ended root run still holds its lane
+/// Lists lanes with waiting runs whose holder has ended, of the lanes after `after` up to and including
+/// `last`. An ended root run still holds its lane
 /// while any run of its tree is open. Nothing is stuck in a paused lane.
-pub(crate) fn list_stuck_lanes(tx: &Tx<'_>) -> Result<Vec<String>> {
+pub(crate) fn list_stuck_lanes(tx: &Tx<'_>, (after, last): (&str, &str)) -> Result<Vec<String>> {
     tx.query_all(
         "SELECT l.lane FROM lane l
-          WHERE l.depth > 0 AND l.paused = 0
+          WHERE l.lane > ?2 AND l.lane <= ?3 AND l.depth > 0 AND l.paused = 0
             AND NOT EXISTS (SELECT 1 FROM run t JOIN run_head th ON th.run = t.id
                              WHERE t.root = l.head AND th.state <> ?1)
             AND EXISTS (SELECT 1 FROM run r JOIN run_head h ON h.run = r.id
                          WHERE r.lane = l.lane AND r.lane_position IS NOT NULL
                            AND r.id IS NOT l.head AND h.state <> ?1)",
-        params![ENDED],
+        params![ENDED, after, last],
         |row| row.get(0),
     )
 }

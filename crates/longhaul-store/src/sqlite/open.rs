@@ -4,7 +4,7 @@
 //! Invariant: a file that is not a Longhaul store is never changed.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use longhaul_core::port::store::StoreError;
 use rusqlite::Connection;
@@ -147,6 +147,7 @@ fn open_read_only_store(
         changes: ChangeNotifier::new(Arc::clone(location), sender, Some(watch_target)),
         outdated_schema: (found < current)
             .then(|| outdated_schema_error(&write_error, found, current)),
+        repair_cursor: Mutex::default(),
         writer: WriterHandle::new_unavailable(Arc::clone(location), write_error),
         at: Arc::clone(location),
         driver_lock: None,
@@ -288,5 +289,6 @@ fn start_store_threads(
         boot,
         clock: Arc::clone(&options.clock),
         outdated_schema: None,
+        repair_cursor: Mutex::default(),
     })
 }

@@ -40,10 +40,14 @@ impl RecordStore for SqliteStore {
 
     async fn repair_inconsistent_rows(&self) -> Result<RepairedRowCounts, StoreError> {
         self.require_driver_mode("repair")?;
-        if self.run_query(repair::are_rows_consistent).await? {
+        let after = self.repair_cursor();
+        let (page, is_consistent) =
+            self.run_query(move |tx| repair::check_next_page(tx, after.clone())).await?;
+        self.set_repair_cursor(page.clone().into_next_cursor());
+        if is_consistent {
             return Ok(RepairedRowCounts::default());
         }
-        self.run_command(repair::repair_inconsistent_rows).await
+        self.run_command(move |tx| repair::repair_inconsistent_rows(tx, &page)).await
     }
 
     async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {

@@ -2,7 +2,7 @@
 //! elsewhere.
 //!
 //! The search runs on a reader thread; the writer thread is used only if there is something to
-//! repair.
+//! repair. Each search looks at one page of the rows, so that its cost does not grow with the store.
 
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateStatus;
@@ -19,17 +19,17 @@ use crate::sqlite::slot::{release_sandbox_slot, sandboxes_with_leaked_slot};
 use crate::sqlite::tx::Tx;
 
 const READY_WITHOUT_ROW: &str = "SELECT h.run FROM run_head h INDEXED BY run_head_open
-      WHERE h.state <> 5 AND h.state = ?1
+      WHERE h.state <> 5 AND h.run > ?1 AND h.run <= ?2 AND h.state = ?3
         AND NOT EXISTS (SELECT 1 FROM ready q WHERE q.run = h.run)";
 
 const ROW_WITHOUT_READY: &str = "SELECT q.run FROM ready q LEFT JOIN run_head h ON h.run = q.run
-      WHERE coalesce(h.state, ?2) <> ?1";
+      WHERE q.run > ?1 AND q.run <= ?2 AND coalesce(h.state, ?4) <> ?3";
 
 /// Selects parked runs that nothing can wake: for each reason to wait, the gate, timer or queue
 /// entry that should end the wait is missing. Runs that wait for a person, a child run or the
 /// previous run of the batch are not selected.
 const PARKED_WITHOUT_WAKER: &str = "SELECT h.run FROM run_head h INDEXED BY run_head_open
-      WHERE h.state <> 5 AND h.state = ?1 AND CASE
+      WHERE h.state <> 5 AND h.run > ?1 AND h.run <= ?2 AND h.state = ?3 AND CASE
         WHEN h.reason IN ('approval', 'question', 'signal', 'blocked') THEN
           NOT EXISTS (SELECT 1 FROM gate g WHERE g.run = h.run AND g.status = 0)
         WHEN h.reason IN ('timer', 'retry', 'rate_limit', 'outage', 'message', 'start_at', 'collect',
@@ -42,7 +42,74 @@ const PARKED_WITHOUT_WAKER: &str = "SELECT h.run FROM run_head h INDEXED BY run_
 
 const GATE_OF_ENDED: &str = "SELECT g.id FROM gate g INDEXED BY gate_open
        LEFT JOIN run_head h ON h.run = g.run
-      WHERE g.status = 0 AND coalesce(h.state, ?1) = ?1";
+      WHERE g.status = 0 AND g.id > ?1 AND g.id <= ?2 AND coalesce(h.state, ?3) = ?3";
+
+const LAST_RUN_OF_PAGE: &str = "SELECT run FROM run_head INDEXED BY run_head_open
+      WHERE state <> 5 AND run > ?1 ORDER BY run LIMIT 1 OFFSET ?2";
+
+const LAST_GATE_OF_PAGE: &str = "SELECT id FROM gate INDEXED BY gate_open
+      WHERE status = 0 AND id > ?1 ORDER BY id LIMIT 1 OFFSET ?2";
+
+const LAST_LANE_OF_PAGE: &str =
+    "SELECT lane FROM lane WHERE lane > ?1 ORDER BY lane LIMIT 1 OFFSET ?2";
+
+/// Maximum number of open runs, of open gates and of lanes that one search looks at.
+const PAGE_SIZE: u32 = 2_000;
+
+/// A value that is greater than all ids, which have 16 bytes.
+const AFTER_ALL_IDS: [u8; 17] = [0xFF; 17];
+
+/// A text that is greater than all names of lanes.
+const AFTER_ALL_LANES: &str = "\u{10FFFF}";
+
+/// Ids and names after which the next search continues. They are empty at the beginning.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RepairCursor {
+    run: Vec<u8>,
+    gate: Vec<u8>,
+    lane: String,
+}
+
+/// The rows that one search looks at: those after `after`, up to and including `last`.
+#[derive(Debug, Clone)]
+pub(crate) struct RepairPage {
+    after: RepairCursor,
+    last: RepairCursor,
+}
+
+impl RepairPage {
+    /// Returns the page of all rows.
+    fn all() -> Self {
+        let [run, gate] = [AFTER_ALL_IDS.to_vec(), AFTER_ALL_IDS.to_vec()];
+        let last = RepairCursor { run, gate, lane: AFTER_ALL_LANES.to_owned() };
+        Self { after: RepairCursor::default(), last }
+    }
+
+    /// Returns the page that follows a cursor.
+    fn following(tx: &Tx<'_>, after: RepairCursor) -> Result<Self> {
+        let last_id = |sql: &str, id: &[u8]| -> Result<Vec<u8>> {
+            let found = tx.query_one(sql, params![id, PAGE_SIZE - 1], |row| row.get(0))?;
+            Ok(found.unwrap_or_else(|| AFTER_ALL_IDS.to_vec()))
+        };
+        let lane = tx.query_one(LAST_LANE_OF_PAGE, params![after.lane, PAGE_SIZE - 1], |row| {
+            row.get::<_, String>(0)
+        })?;
+        let last = RepairCursor {
+            run: last_id(LAST_RUN_OF_PAGE, &after.run)?,
+            gate: last_id(LAST_GATE_OF_PAGE, &after.gate)?,
+            lane: lane.unwrap_or_else(|| AFTER_ALL_LANES.to_owned()),
+        };
+        Ok(Self { after, last })
+    }
+
+    /// Returns the cursor after this page. After the last rows, the search begins again.
+    pub(crate) fn into_next_cursor(self) -> RepairCursor {
+        let next_id = |last: Vec<u8>| if last == AFTER_ALL_IDS { Vec::new() } else { last };
+        let RepairCursor { run, gate, lane } = self.last;
+        let lane = if lane == AFTER_ALL_LANES { String::new() } else { lane };
+        RepairCursor { run: next_id(run), gate: next_id(gate), lane }
+    }
+}
 
 /// Ids of the inconsistent rows that were found, by kind of inconsistency.
 struct FoundInconsistencies {
@@ -54,14 +121,21 @@ struct FoundInconsistencies {
     slot_leaked: Vec<longhaul_core::id::SandboxId>,
 }
 
-fn find_inconsistencies(tx: &Tx<'_>) -> Result<FoundInconsistencies> {
+fn find_inconsistencies(tx: &Tx<'_>, page: &RepairPage) -> Result<FoundInconsistencies> {
     let id = |row: &rusqlite::Row<'_>| row.get(0);
+    let RepairPage { after, last } = page;
+    let runs_in_state =
+        |sql: &str, state: i64| tx.query_all(sql, params![after.run, last.run, state], id);
     Ok(FoundInconsistencies {
-        ready_without_row: tx.query_all(READY_WITHOUT_ROW, params![READY], id)?,
-        row_without_ready: tx.query_all(ROW_WITHOUT_READY, params![READY, ENDED], id)?,
-        parked_without_waker: tx.query_all(PARKED_WITHOUT_WAKER, params![PARKED], id)?,
-        lane_stuck: list_stuck_lanes(tx)?,
-        gate_of_ended: tx.query_all(GATE_OF_ENDED, params![ENDED], id)?,
+        ready_without_row: runs_in_state(READY_WITHOUT_ROW, READY)?,
+        row_without_ready: tx.query_all(
+            ROW_WITHOUT_READY,
+            params![after.run, last.run, READY, ENDED],
+            id,
+        )?,
+        parked_without_waker: runs_in_state(PARKED_WITHOUT_WAKER, PARKED)?,
+        lane_stuck: list_stuck_lanes(tx, (&after.lane, &last.lane))?,
+        gate_of_ended: tx.query_all(GATE_OF_ENDED, params![after.gate, last.gate, ENDED], id)?,
         slot_leaked: sandboxes_with_leaked_slot(tx)?,
     })
 }
@@ -81,19 +155,22 @@ impl FoundInconsistencies {
 
 /// Returns the number of inconsistent rows of each kind.
 pub(crate) fn count_inconsistent_rows(tx: &Tx<'_>) -> Result<RepairedRowCounts> {
-    Ok(find_inconsistencies(tx)?.to_repair_counts())
+    Ok(find_inconsistencies(tx, &RepairPage::all())?.to_repair_counts())
 }
 
-/// Returns whether all rows are consistent.
-pub(crate) fn are_rows_consistent(tx: &Tx<'_>) -> Result<bool> {
-    Ok(count_inconsistent_rows(tx)?.is_all_zero())
+/// Returns the page of rows that follows a cursor, and whether its rows are consistent.
+pub(crate) fn check_next_page(tx: &Tx<'_>, after: RepairCursor) -> Result<(RepairPage, bool)> {
+    let page = RepairPage::following(tx, after)?;
+    let found = find_inconsistencies(tx, &page)?.to_repair_counts();
+    Ok((page, found.is_all_zero()))
 }
 
-/// Repairs all inconsistent rows and returns their number of each kind.
+/// Repairs the inconsistent rows of a page and returns their number of each kind.
 pub(crate) fn repair_inconsistent_rows(
     tx: &Tx<'_>,
+    page: &RepairPage,
 ) -> Result<CommandOutcome<RepairedRowCounts>, CommandError> {
-    let found = find_inconsistencies(tx)?;
+    let found = find_inconsistencies(tx, page)?;
     match apply_row_repairs(tx, &found) {
         Ok(()) => Ok(CommandOutcome::Changed(found.to_repair_counts())),
         Err(RowChangeError::Failed(error)) => Err(error),
