@@ -6,6 +6,7 @@ mod fixture;
 mod journal;
 mod measure;
 mod model_source;
+mod park;
 mod project;
 mod queue;
 mod report;
@@ -51,6 +52,13 @@ const SERVE_EXAMPLES: &str = "Examples:
 
 Exit codes: 0 measured, 2 usage. Use a release build.";
 
+const PARK_EXAMPLES: &str = "Examples:
+  longhaul bench park                       100,000 parked runs, idle for a minute
+  longhaul bench park --runs 1000000        more runs: creating them takes minutes
+  longhaul bench park --runs 5000 --idle 10 --dir /mnt/data --json
+
+Exit codes: 0 measured, 2 usage. Use a release build.";
+
 /// The benchmarks, each a subcommand of `longhaul bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
@@ -70,6 +78,9 @@ pub(crate) enum BenchCommand {
     /// Measures the server: start, memory, streams, and response times while runs are in flight
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(serve::BenchServeCommand),
+    /// Measures parked runs: memory, CPU while nothing happens, and the resume of a run
+    #[command(after_help = PARK_EXAMPLES)]
+    Park(park::BenchParkCommand),
 }
 
 impl BenchCommand {
@@ -80,6 +91,7 @@ impl BenchCommand {
             Self::Queue(queue) => queue.run(),
             Self::Tools(tools) => tools.run(),
             Self::Serve(serve) => serve.run(),
+            Self::Park(park) => park.run(),
         }
     }
 }
@@ -95,7 +107,7 @@ mod tests {
         let mut tree = BenchCommand::augment_subcommands(clap::Command::new("bench"));
         let names: Vec<String> =
             tree.get_subcommands().map(|one| one.get_name().to_owned()).collect();
-        assert_eq!(names, ["journal", "turn", "queue", "tools", "serve"]);
+        assert_eq!(names, ["journal", "turn", "queue", "tools", "serve", "park"]);
         for name in names {
             let one = tree.find_subcommand_mut(&name).expect("the subcommand exists");
             let help = one.render_help().to_string();

@@ -128,6 +128,15 @@ impl BenchFixture {
 
     /// Builds an engine with this model on the store of this fixture.
     pub(crate) fn build_engine(&self, model: Arc<dyn Model>) -> anyhow::Result<Longhaul> {
+        self.build_engine_with_tools(model, &["echo"])
+    }
+
+    /// Builds an engine with this model, whose agent has these tools.
+    pub(crate) fn build_engine_with_tools(
+        &self,
+        model: Arc<dyn Model>,
+        tool_names: &[&str],
+    ) -> anyhow::Result<Longhaul> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let echo = FixedTextTool::new(self.result_bytes, self.class)?;
         let tools = ToolRegistry::new([Arc::new(echo) as Arc<dyn Tool>])?;
@@ -138,7 +147,7 @@ impl BenchFixture {
             EngineServices::from_single_store(self.store.clone(), clock, Arc::new(model), tools);
         let mut agents = AgentRegistry::default();
         agents.register(Agent {
-            tools: vec!["echo".to_owned()],
+            tools: tool_names.iter().map(|name| (*name).to_owned()).collect(),
             prompt: "You are measured.".to_owned(),
             // The benchmark repeats identical calls on purpose.
             guards: Some(LoopGuardConfig::OFF),

@@ -168,3 +168,26 @@ fn a_tool_call_is_measured_separately_from_its_turn() {
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(stdout.contains(" CPU for each further call"), "{stdout}");
 }
+
+#[test]
+fn parked_runs_are_measured_and_resumed_with_few_commits() {
+    let folder = tempfile::tempdir().expect("the folder is created");
+    let dir = folder.path().to_str().expect("the path is UTF-8");
+    let args = ["bench", "park", "--runs", "40", "--idle", "1", "--dir", dir];
+    let output = longhaul(&[&args[..], &["--json"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(report["runs"], 40, "{report}");
+    // An answer, the claim, and the result with the start of the turn.
+    assert_eq!(report["resume"]["runs"], 40, "{report}");
+    assert!((2..=4).contains(&report["resume"]["commits_max"].as_u64().unwrap_or(0)), "{report}");
+    assert!(report["resume"]["cpu_us"]["p50"].as_f64() > Some(0.0), "{report}");
+    for figure in ["added_memory_mb", "memory_bytes_per_run", "idle_cpu_percent"] {
+        assert!(report[figure].as_f64().is_some(), "{figure}: {report}");
+    }
+    let left = std::fs::read_dir(folder.path()).expect("the folder is readable");
+    assert_eq!(left.count(), 0, "nothing is left behind");
+    let output = longhaul(&args);
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(stdout.contains("from an answer to the next model request, 40 runs"), "{stdout}");
+}

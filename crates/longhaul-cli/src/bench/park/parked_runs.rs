@@ -1,0 +1,271 @@
+//! A store with runs that wait for an answer, and a worker that has driven them there.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use async_trait::async_trait;
+use longhaul_core::failure::Failure;
+use longhaul_core::id::{InboxName, RunId};
+use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, GateStatus};
+use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
+use longhaul_core::port::store::{GateFilter, RunRow};
+use longhaul_core::time::{Clock as _, Millis};
+use longhaul_engine::clock::SystemClock;
+use longhaul_engine::hooks::WorkerHooks;
+use longhaul_engine::shutdown::Shutdown;
+use longhaul_engine::worker::{Worker, WorkerOptions};
+use longhaul_engine::{Longhaul, Task};
+use longhaul_model::scripted::{Script, ScriptedModel};
+use longhaul_store::bench::SortedDurations;
+use serde::Serialize;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::bench::fixture::BenchFixture;
+use crate::bench::measure::{Percentiles, resident_memory_mb};
+use crate::bench::model_source::ModelSource;
+use crate::bench::report::BenchReport;
+use crate::cpu::cpu_time_us;
+
+/// Number of runs that are driven at the same time.
+const CONCURRENCY: usize = 32;
+
+/// Number of runs that are submitted at once. As many are parked before the memory is measured, so that
+/// one-time costs of the process are not measured.
+const BATCH: u32 = 1_000;
+
+/// Maximum number of runs that are resumed.
+const RESUMED_RUNS: u32 = 200;
+
+/// Timeout for the next step of a run.
+const STEP_TIMEOUT: Millis = Millis::from_secs(120);
+
+/// Turn in which a run asks, and after whose answer it calls the model again.
+const SCRIPT: &str = "replies:
+  - tools: [{ name: ask_human, input: { question: Which way? } }]
+  - text: Done.
+";
+
+/// Measured costs of parked runs.
+#[derive(Debug, Serialize)]
+pub(super) struct ParkMeasurements {
+    pub(super) added_memory_mb: f64,
+    pub(super) memory_bytes_per_run: f64,
+    /// CPU time while nothing happened, in percent of one core.
+    pub(super) idle_cpu_percent: f64,
+    pub(super) resume: ResumeCost,
+}
+
+/// Costs from an answer to the next model request of the same run.
+#[derive(Debug, Serialize)]
+pub(super) struct ResumeCost {
+    pub(super) runs: usize,
+    pub(super) commits_max: u64,
+    pub(super) cpu_us: Percentiles,
+    pub(super) wall_us: Percentiles,
+}
+
+/// What a run has just done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunStep {
+    Parked,
+    RequestedModelAgain,
+    Completed,
+    Failed,
+}
+
+/// A store for parked runs, the engine that drives them, and the steps of the runs.
+pub(super) struct ParkBench {
+    fixture: BenchFixture,
+    longhaul: Longhaul,
+    worker: Worker,
+    steps: UnboundedReceiver<RunStep>,
+}
+
+impl ParkBench {
+    /// Creates a store in this file.
+    pub(super) fn open(file: &Path) -> anyhow::Result<Self> {
+        let fixture = BenchFixture::new(file, ModelSource::Scripted { calls: 0 }, 0)?;
+        let (sender, steps) = unbounded_channel();
+        let script = Script::parse_yaml("bench", SCRIPT)?;
+        let model = ScriptedModel::new("bench", script, Arc::new(SystemClock));
+        let model = ReportingModel { model, steps: sender.clone() };
+        let longhaul = fixture.build_engine_with_tools(Arc::new(model), &["ask_human"])?;
+        let mut options = WorkerOptions::new(InboxName::new("default")?);
+        options.concurrency = CONCURRENCY;
+        let hooks = Arc::new(ReportingHooks { steps: sender });
+        let worker = Worker::new(longhaul.services(), options).with_hooks(hooks);
+        Ok(Self { fixture, longhaul, worker, steps })
+    }
+
+    /// Parks this many runs, waits without work, and resumes some of the runs.
+    pub(super) async fn measure(
+        self,
+        (runs, idle): (u32, Millis),
+        report: &BenchReport,
+    ) -> anyhow::Result<ParkMeasurements> {
+        let Self { fixture, longhaul, worker, steps } = self;
+        let mut parked = ParkedRuns { fixture, longhaul, steps, chosen: Vec::new() };
+        let stop = Shutdown::new();
+        let measure = async {
+            let measured = parked.measure((runs, idle), report).await;
+            stop.request_drain();
+            measured
+        };
+        let (worked, measured) = tokio::join!(worker.run(stop.clone()), measure);
+        worked?;
+        measured
+    }
+}
+
+/// The parked runs, while a worker waits for them.
+struct ParkedRuns {
+    fixture: BenchFixture,
+    longhaul: Longhaul,
+    steps: UnboundedReceiver<RunStep>,
+    /// Some of the runs, which are resumed. All ids together would add to the measured memory.
+    chosen: Vec<RunId>,
+}
+
+impl ParkedRuns {
+    async fn measure(
+        &mut self,
+        (runs, idle): (u32, Millis),
+        report: &BenchReport,
+    ) -> anyhow::Result<ParkMeasurements> {
+        report.print_progress(&format!("parking {runs} runs"));
+        self.park_runs(runs.min(BATCH), 0).await?;
+        let memory_before = resident_memory_mb(std::process::id())?;
+        self.park_runs(runs, runs.div_ceil(RESUMED_RUNS)).await?;
+        let added_memory_mb = resident_memory_mb(std::process::id())? - memory_before;
+        report.print_progress(&format!("waiting for {} s", idle.0 / 1_000));
+        let cpu_before = cpu_time_us();
+        let nanos_before = SystemClock.monotonic_nanos();
+        SystemClock.sleep(idle).await;
+        let idle_us = (SystemClock.monotonic_nanos() - nanos_before) as f64 / 1e3;
+        let idle_cpu_percent = (cpu_time_us() - cpu_before) / idle_us.max(1.0) * 100.0;
+        report.print_progress(&format!("resuming {} runs", self.chosen.len()));
+        Ok(ParkMeasurements {
+            added_memory_mb,
+            memory_bytes_per_run: added_memory_mb * 1024.0 * 1024.0 / f64::from(runs),
+            idle_cpu_percent,
+            resume: self.resume_runs().await?,
+        })
+    }
+
+    /// Submits this many runs and waits until all of them are parked. Every `step`-th run is resumed
+    /// later, none if `step` is 0.
+    async fn park_runs(&mut self, count: u32, step: u32) -> anyhow::Result<()> {
+        let mut left = count;
+        while left > 0 {
+            let batch = left.min(BATCH);
+            let tasks = (0..batch).map(|_| Task::new("bench", "go")).collect();
+            let submitted = self.longhaul.submit_all(tasks).await?;
+            for (number, run) in (count - left..).zip(submitted.run_ids()) {
+                if step > 0 && number.is_multiple_of(step) {
+                    self.chosen.push(*run);
+                }
+            }
+            for _ in 0..batch {
+                self.wait_for_step(RunStep::Parked).await?;
+            }
+            left -= batch;
+        }
+        Ok(())
+    }
+
+    /// Answers the chosen runs one after the other, and measures each from its answer to its next model
+    /// request.
+    async fn resume_runs(&mut self) -> anyhow::Result<ResumeCost> {
+        let (mut cpu_nanos, mut wall_nanos, mut commits_max) = (Vec::new(), Vec::new(), 0);
+        for run in std::mem::take(&mut self.chosen) {
+            let filter = GateFilter {
+                run: Some(run),
+                status: Some(GateStatus::Open),
+                limit: 1,
+                ..GateFilter::default()
+            };
+            let gates = self.longhaul.list_gates(filter).await?;
+            let gate = gates.first().context("the run asks nothing")?;
+            let answer = Answer {
+                decision: GateDecision::Answer("left".to_owned()),
+                by: "cli:bench".to_owned(),
+                scope: AnswerScope::Once,
+                note: None,
+                payload: None,
+                digest: gate.spec.digest,
+            };
+            let store = &self.fixture.store;
+            let before = (store.commit_count(), cpu_time_us(), SystemClock.monotonic_nanos());
+            self.longhaul.answer_gate(gate.spec.id, answer).await?;
+            self.wait_for_step(RunStep::RequestedModelAgain).await?;
+            wall_nanos.push(SystemClock.monotonic_nanos() - before.2);
+            cpu_nanos.push(((cpu_time_us() - before.1) * 1e3) as u64);
+            commits_max = commits_max.max(self.fixture.store.commit_count() - before.0);
+            self.wait_for_step(RunStep::Completed).await?;
+        }
+        Ok(ResumeCost {
+            runs: cpu_nanos.len(),
+            commits_max,
+            cpu_us: Percentiles::from(&SortedDurations::new(cpu_nanos)),
+            wall_us: Percentiles::from(&SortedDurations::new(wall_nanos)),
+        })
+    }
+
+    async fn wait_for_step(&mut self, expected: RunStep) -> anyhow::Result<()> {
+        let step = tokio::select! {
+            step = self.steps.recv() => step.context("the worker has stopped")?,
+            () = SystemClock.sleep(STEP_TIMEOUT) => bail!("the worker did nothing for {} s", STEP_TIMEOUT.0 / 1_000),
+        };
+        if step != expected {
+            bail!("a run did something unexpected: {step:?} instead of {expected:?}");
+        }
+        Ok(())
+    }
+}
+
+/// A model that reports the second request of each run.
+#[derive(Debug)]
+struct ReportingModel {
+    model: ScriptedModel,
+    steps: UnboundedSender<RunStep>,
+}
+
+#[async_trait]
+impl Model for ReportingModel {
+    fn estimate(&self, request: &ModelRequest) -> CostEstimate {
+        self.model.estimate(request)
+    }
+
+    async fn generate(
+        &self,
+        request: &ModelRequest,
+        sink: &dyn DeltaSink,
+    ) -> Result<ModelResponse, Failure> {
+        if request.turn == 2 {
+            _ = self.steps.send(RunStep::RequestedModelAgain);
+        }
+        self.model.generate(request, sink).await
+    }
+}
+
+/// Hooks that report when runs are parked and when they end.
+#[derive(Debug)]
+struct ReportingHooks {
+    steps: UnboundedSender<RunStep>,
+}
+
+#[async_trait]
+impl WorkerHooks for ReportingHooks {
+    async fn on_run_completed(&self, _run: &RunRow) {
+        _ = self.steps.send(RunStep::Completed);
+    }
+
+    async fn on_run_failed(&self, _run: &RunRow) {
+        _ = self.steps.send(RunStep::Failed);
+    }
+
+    async fn on_run_idle(&self, _run: &RunRow) {
+        _ = self.steps.send(RunStep::Parked);
+    }
+}
