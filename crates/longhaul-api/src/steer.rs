@@ -157,4 +157,8 @@ pub struct SteerReceipt {
     /// When the run reads the message.
     #[schema(value_type = DeliveryView)]
     pub delivery: SteerDelivery,
+    /// Why the message does not answer the question that the run asks. Missing if the run asks
+    /// nothing, or the message is a valid answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }

@@ -15,7 +15,7 @@ use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
 use longhaul_api::key::{KeyView, NewKeyBody};
 use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView};
-use longhaul_api::steer::{SteerChange, SteerView};
+use longhaul_api::steer::{SteerChange, SteerReceipt, SteerView};
 use longhaul_api::submit::NewRunBody;
 use longhaul_api::transcript::TranscriptView;
 use longhaul_api::why::RunExplanation;
@@ -272,21 +272,21 @@ impl RunClient {
         response.fill_hint_placeholder("RUN", gate.run).fill_hint_placeholder("GATE", gate.id)
     }
 
-    /// Sends a message to a run and returns the id of the message.
+    /// Sends a message to a run and returns the receipt.
     pub(crate) async fn steer_run(
         &self,
         run: RunId,
         text: String,
         delivery: SteerDelivery,
-    ) -> anyhow::Result<SteerId> {
+    ) -> anyhow::Result<SteerReceipt> {
         match self {
-            Self::Local(longhaul) => longhaul
-                .steer(run, text, delivery, &caller_name())
-                .await
-                .fill_hint_placeholder("RUN", run),
+            Self::Local(longhaul) => {
+                let sent = longhaul.steer(run, text.clone(), delivery, &caller_name()).await;
+                let steer = sent.fill_hint_placeholder("RUN", run)?;
+                Ok(longhaul.steer_receipt(run, steer, (&text, delivery)).await?)
+            }
             Self::Remote(client) => {
-                let sent = client.steer_run(run, text, delivery).await;
-                sent.map(|receipt| receipt.id).fill_hint_placeholder("RUN", run)
+                client.steer_run(run, text, delivery).await.fill_hint_placeholder("RUN", run)
             }
         }
     }

@@ -7,7 +7,6 @@ use longhaul_api::steer::{SteerState, SteerView};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{RunId, SteerId};
 use longhaul_core::time::Timestamp;
-use serde_json::json;
 
 use crate::client::RunClient;
 use crate::error::CliError;
@@ -147,19 +146,15 @@ impl SteerCommand {
     async fn send_message(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
         let (text, delivery) = self.read_message()?;
         let delivery = delivery.unwrap_or_default();
-        let steer = client.steer_run(run, text, delivery).await?;
+        let receipt = client.steer_run(run, text, delivery).await?;
         if self.json {
-            let receipt = json!({
-                "id": steer, "run": run, "status": "queued", "delivery": delivery,
-            });
             return output::print_json(&receipt);
         }
+        let steer = receipt.id;
         let view = client.get_run(run).await?;
         let now = first_line(&view.now);
-        output::print_text(&format!(
-            "Queued for {run}. {now} {}",
-            expected_delivery_text(&view, delivery)
-        ))?;
+        let expected = receipt.note.unwrap_or_else(|| expected_delivery_text(&view, delivery));
+        output::print_text(&format!("Queued for {run}. {now} {expected}"))?;
         output::print_text(&format!(
             "{steer}   Was the message read? longhaul steer {run} --status"
         ))?;

@@ -226,6 +226,9 @@ pub enum GateTransition {
     Voted(Answer),
     /// The gate was closed by this answer.
     Answered(Answer),
+    /// The run has read a message that answers the gate. The deadline does not matter, because the
+    /// message was accepted before.
+    AnsweredByMessage(Answer),
     /// The gate's deadline passed without an answer.
     Expired,
     /// The gate was closed because its answer is no longer needed.

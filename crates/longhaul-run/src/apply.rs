@@ -109,6 +109,7 @@ impl ControlState {
             Event::ToolVerified(data) => self.apply_tool_verified(data),
             Event::ToolSurfaced(data) => self.apply_late_tool_result(data),
             Event::GateRaised(data) => self.apply_gate_raised(data),
+            Event::GateVoted(data) => self.apply_gate_voted(data),
             Event::GateAnswered(data) => self.apply_gate_answered(data),
             Event::GateExpired(data) => self.apply_gate_expired(data),
             Event::GateWithdrawn(data) => self.apply_gate_withdrawn(data),
@@ -129,7 +130,6 @@ impl ControlState {
             Event::RunForked(data) => self.apply_run_forked(data),
             // Informational events, which don't change the state.
             Event::ToolProgress(_)
-            | Event::GateVoted(_)
             | Event::GateReminded(_)
             | Event::BudgetSettled(_)
             | Event::SandboxCreating(_)

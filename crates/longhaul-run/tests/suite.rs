@@ -7,6 +7,7 @@
 )]
 mod suite {
     mod agent_options;
+    mod answers;
     mod budgets;
     mod calls;
     mod checkpoints;

@@ -175,3 +175,21 @@ fn raising_the_budget_resumes_a_run() {
     project.run(&["resume", id, "--budget", "tokens=1000000"], 0);
     project.run(&["watch", id], 0);
 }
+
+#[test]
+fn a_message_that_is_no_valid_answer_says_so() {
+    let project = Project::new();
+    let run = project.run_until_gate("ask");
+    let output = project.run(&["steer", &run, "up"], 0);
+    assert!(output.out.contains("does not answer the question gate_"), "{output:?}");
+    let receipt = project.json(&["steer", &run, "down", "--json"]);
+    let note = receipt["note"].as_str().unwrap();
+    assert!(note.contains("the answer must be one of `left`, `right`"), "{note}");
+    let receipt = project.json(&["steer", &run, "LEFT", "--json"]);
+    assert_eq!(receipt["note"], serde_json::Value::Null);
+    project.run(&["watch", &run], 0);
+    let journal = project.events(&run);
+    let answered = journal.iter().find(|event| event["type"] == "gate.answered").unwrap();
+    assert_eq!(answered["data"]["answer"]["by"], "cli:anna", "{answered}");
+    assert_eq!(answered["data"]["answer"]["decision"]["answer"], "left", "{answered}");
+}

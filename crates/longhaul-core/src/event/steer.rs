@@ -57,6 +57,10 @@ pub struct SteerDelivered {
     /// Whether the message was used as the answer to an open question.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub as_answer: bool,
+    /// The answer to record for the message, if it was used as an answer: the option that it names,
+    /// the completed form or its text. `None` in older journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
 }
 
 /// A message was discarded without being delivered.

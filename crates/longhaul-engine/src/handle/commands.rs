@@ -2,17 +2,24 @@
 //!
 //! An outsider appends to the journal unconditionally, without reading the journal first.
 
+use longhaul_api::steer::{SteerReceipt, SteerState};
 use longhaul_core::change::Batch;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::port::store::{AppendRefusalReason, AppendRequest, AppendResult, JournalAuthor};
+use longhaul_core::policy::gate::{GateKind, GateStatus};
+use longhaul_core::port::store::{
+    AppendRefusalReason, AppendRequest, AppendResult, GateFilter, JournalAuthor,
+};
 use longhaul_core::status::Status;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
-use longhaul_run::{DecideContext, Rejection};
+use longhaul_run::{DecideContext, Rejection, check_question_answer};
 
 use crate::error::Error;
 use crate::handle::Longhaul;
+
+/// Maximum number of open gates of a run among which the oldest question is searched.
+const OPEN_QUESTIONS_MAX: usize = 100;
 
 impl Longhaul {
     /// Sends a person's message to a run. Returns the id of the message.
@@ -39,6 +46,38 @@ impl Longhaul {
             self.send_command(run, RunCommand::Steer(message)).await?;
         }
         Ok(steer)
+    }
+
+    /// Returns the receipt of a message that was just sent to a run. Its note says if the run asks a
+    /// question that the message does not answer.
+    pub async fn steer_receipt(
+        &self,
+        run: RunId,
+        id: SteerId,
+        (text, delivery): (&str, SteerDelivery),
+    ) -> Result<SteerReceipt, Error> {
+        let answers = matches!(delivery, SteerDelivery::AfterBatch | SteerDelivery::BeforeNextTool);
+        let filter = GateFilter {
+            run: Some(run),
+            status: Some(GateStatus::Open),
+            limit: OPEN_QUESTIONS_MAX,
+            ..GateFilter::default()
+        };
+        let gates = match answers {
+            true => self.list_gates(filter).await?,
+            false => Vec::new(),
+        };
+        // The oldest question is answered first.
+        let mut questions = gates.iter().rev().filter(|gate| gate.spec.kind == GateKind::Question);
+        let note = questions.next().and_then(|gate| {
+            let why = check_question_answer(&gate.spec, text).err()?;
+            let gate = gate.spec.id;
+            Some(format!(
+                "The message does not answer the question {gate}: {why}. The run reads the message \
+                 after the question is answered."
+            ))
+        });
+        Ok(SteerReceipt { id, run, status: SteerState::Queued, delivery, note })
     }
 
     /// Replaces the text of a message that the run has not read yet.

@@ -1,12 +1,15 @@
 //! Delivers queued messages to the model, or to the tool call that asks a person. Messages are
 //! never delivered between the results of a turn.
 
-use longhaul_core::change::{Change, SteerStatus, SteerUpdate};
+use longhaul_core::change::{Change, GateTransition, GateUpdate, SteerStatus, SteerUpdate};
 use longhaul_core::event::Event;
+use longhaul_core::event::gate::GateAnswer;
 use longhaul_core::event::steer::SteerDelivered;
 use longhaul_core::id::SteerId;
+use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision};
 
 use crate::decision::DecisionBuilder;
+use crate::policy::question::check_question_answer;
 use crate::rejection::Rejection;
 use crate::state::control::QueuedSteer;
 
@@ -24,34 +27,58 @@ pub(super) fn deliver_steers(
         .map(|steer| steer.id)
         .collect();
     for steer in &due {
-        record_steer_delivery(decision, *steer, false)?;
+        record_steer_delivery(decision, *steer, None)?;
     }
     Ok(!due.is_empty())
 }
 
-/// Delivers the oldest message that answers a question as the result of the call that asked.
-/// Returns whether there was such a message.
+/// Delivers the oldest message that answers the first open question as the result of the call that
+/// asked, and closes the question as answered by the writer of the message. Returns whether there
+/// was such a message.
 pub(super) fn answer_question_with_steer(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<bool, Rejection> {
     let control = &decision.control;
-    let answers = |steer: &&QueuedSteer| steer.answers && control.is_valid_answer(&steer.text);
-    match control.steers.iter().find(answers).map(|steer| steer.id) {
-        Some(steer) => record_steer_delivery(decision, steer, true).map(|()| true),
-        None => Ok(false),
-    }
+    let Some((_, question)) = control.first_question() else {
+        return Ok(false);
+    };
+    let gate = question.id;
+    let found = control.steers.iter().filter(|steer| steer.answers).find_map(|steer| {
+        let checked = check_question_answer(question, &steer.text).ok()?;
+        Some((steer.id, steer.by.clone(), checked))
+    });
+    let Some((steer, by, text)) = found else {
+        return Ok(false);
+    };
+    record_steer_delivery(decision, steer, Some(text.clone()))?;
+    let answer = Answer {
+        decision: GateDecision::Answer(text),
+        by,
+        scope: AnswerScope::Once,
+        note: None,
+        payload: None,
+        digest: None,
+    };
+    let transition = GateTransition::AnsweredByMessage(answer.clone());
+    decision.record_event(Event::GateAnswered(GateAnswer { gate, answer, edit: None }))?;
+    let update = GateUpdate { gate, seen_answers: None, transition };
+    decision.add_row_change(Change::UpdateGate(update));
+    Ok(true)
 }
 
+/// Records that the run has read a message. `answer` is the answer that the message gives to a
+/// question.
 fn record_steer_delivery(
     decision: &mut DecisionBuilder<'_>,
     steer: SteerId,
-    as_answer: bool,
+    answer: Option<String>,
 ) -> Result<(), Rejection> {
     let after_turn = decision.control.turn;
     decision.record_event(Event::SteerDelivered(SteerDelivered {
         steer,
         after_turn,
-        as_answer,
+        as_answer: answer.is_some(),
+        answer,
     }))?;
     let status = SteerStatus::Delivered { after_turn };
     decision.add_row_change(Change::UpdateSteer(SteerUpdate { steer, edit: None, status }));

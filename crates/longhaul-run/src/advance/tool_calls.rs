@@ -152,15 +152,7 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
 /// Answers the open questions of tool calls with the queued messages that arrived after the
 /// questions, oldest first.
 fn answer_questions_with_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    while let Some(call) = decision.control.first_question_call() {
-        let questions = clone_matching_calls(decision, |questions| questions.id == call);
-        if !answer_question_with_steer(decision)? {
-            break;
-        }
-        if let Some(gate) = questions.first().and_then(TrackedToolCall::gate) {
-            decision.withdraw_gate(gate, "a person sent a message instead")?;
-        }
-    }
+    while answer_question_with_steer(decision)? {}
     Ok(())
 }
 

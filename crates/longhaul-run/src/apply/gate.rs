@@ -35,12 +35,30 @@ impl ControlState {
 
     pub(super) fn apply_gate_withdrawn(&mut self, data: &GateNotice) -> ApplyResult {
         self.close_gate(data.gate);
+        self.take_vote_notes(data.gate);
         if let RunStage::Concluding(concluding) = &mut self.stage
             && concluding.gate == Some(data.gate)
         {
             concluding.gate = None;
         }
         NO_MESSAGES
+    }
+
+    /// Remembers the note and the payload of a vote until its gate is closed.
+    pub(super) fn apply_gate_voted(&mut self, data: &GateAnswer) -> ApplyResult {
+        if answer_note(&data.answer).is_some() {
+            self.votes.push(data.clone());
+        }
+        NO_MESSAGES
+    }
+
+    /// Removes the votes on a gate, and returns their notes and payloads as paragraphs.
+    fn take_vote_notes(&mut self, gate: GateId) -> Vec<String> {
+        let (closed, open) =
+            std::mem::take(&mut self.votes).into_iter().partition(|vote| vote.gate == gate);
+        self.votes = open;
+        let closed: Vec<GateAnswer> = closed;
+        closed.iter().filter_map(|vote| answer_note(&vote.answer)).collect()
     }
 
     fn close_gate(&mut self, gate: GateId) -> Option<GateSpec> {
@@ -59,10 +77,11 @@ impl ControlState {
         let Some(gate) = self.close_gate(data.gate) else {
             return NO_MESSAGES;
         };
-        let answer = &data.answer;
+        let vote_notes = self.take_vote_notes(gate.id);
         if gate.kind == GateKind::Result {
-            return self.apply_result_gate_answer(answer);
+            return self.apply_result_gate_answer(&data.answer, vote_notes);
         }
+        let answer = &with_vote_notes(data.answer.clone(), vote_notes);
         if gate.is_signal_without_call() {
             self.signal_answers.push(signal_answer_text(&gate, answer).into());
         }
@@ -83,35 +102,57 @@ impl ControlState {
         calls.find(|call| call.gate() == Some(gate))
     }
 
-    fn apply_result_gate_answer(&mut self, answer: &Answer) -> ApplyResult {
+    fn apply_result_gate_answer(
+        &mut self,
+        answer: &Answer,
+        vote_notes: Vec<String>,
+    ) -> ApplyResult {
         let RunStage::Concluding(concluding) = &mut self.stage else {
             return NO_MESSAGES;
         };
         concluding.gate = None;
         if answer.decision == GateDecision::Reject {
-            return self.apply_result_rejection(answer);
+            return self.apply_result_rejection(answer, vote_notes);
         }
-        concluding.approved = true;
-        let note = answer_note(answer);
-        concluding.answer = note.as_ref().map(|_| answer.into());
-        if let GateDecision::Edit(edited) = &answer.decision {
-            concluding.output = output_from_human_edit(edited);
-        }
-        // A run that stays open may continue, so the model must learn what the person answered.
-        match note.filter(|_| self.policy.keep_open.is_some()) {
-            Some(note) => {
-                Ok(vec![Message::user(format!("A person approved the result.\n\n{note}"))])
-            }
-            None => NO_MESSAGES,
-        }
+        concluding.answer = answer_note(answer).map(|_| answer.into());
+        let edited = match &answer.decision {
+            GateDecision::Edit(edited) => Some(edited),
+            GateDecision::Approve
+            | GateDecision::Reject
+            | GateDecision::Answer(_)
+            | GateDecision::Complete => None,
+        };
+        let combined = with_vote_notes(answer.clone(), vote_notes);
+        Ok(self.approve_result(edited, answer_note(&combined)))
     }
 
-    fn apply_result_rejection(&mut self, answer: &Answer) -> ApplyResult {
-        let has_note = answer.note.as_ref().is_some_and(|note| !note.trim().is_empty());
-        match answer_note(answer).filter(|_| has_note) {
-            Some(note) => {
+    /// Approves the output, as edited by a person. A run that stays open may continue, so the
+    /// returned message tells the model what the person changed and noted.
+    fn approve_result(&mut self, edited: Option<&RawJson>, note: Option<String>) -> Vec<Message> {
+        let RunStage::Concluding(concluding) = &mut self.stage else {
+            return Vec::new();
+        };
+        concluding.approved = true;
+        let verdict = match edited {
+            Some(edited) => {
+                concluding.output = output_from_human_edit(edited);
+                format!("A person changed the result to:\n\n{}", concluding.output.text)
+            }
+            None => "A person approved the result.".to_owned(),
+        };
+        let is_reported = self.policy.keep_open.is_some() && (edited.is_some() || note.is_some());
+        let text = [Some(verdict), note].into_iter().flatten().collect::<Vec<_>>().join("\n\n");
+        is_reported.then(|| Message::user(text)).into_iter().collect()
+    }
+
+    /// Sends the result back to the model with the note or the payload of the rejection. Ends the
+    /// run if the rejection has neither.
+    fn apply_result_rejection(&mut self, answer: &Answer, vote_notes: Vec<String>) -> ApplyResult {
+        match answer_note(answer) {
+            Some(_) => {
                 self.stage = RunStage::ModelPending(PendingModelCall::default());
-                Ok(vec![Message::user(note)])
+                let combined = with_vote_notes(answer.clone(), vote_notes);
+                Ok(answer_note(&combined).map(Message::user).into_iter().collect())
             }
             None => {
                 let message = format!("{} rejected the result", answer.by);
@@ -125,6 +166,7 @@ impl ControlState {
         let Some(gate) = self.close_gate(data.gate) else {
             return NO_MESSAGES;
         };
+        let vote_notes = self.take_vote_notes(gate.id);
         match data.on_timeout {
             GateTimeoutAction::Fail => {
                 let message = format!("nobody answered before the deadline: {}", gate.ask);
@@ -135,7 +177,8 @@ impl ControlState {
                 self.reset_expired_question(&gate);
             }
             GateTimeoutAction::Approve => {
-                self.apply_gate_timeout_approval(&gate, data.edited.as_ref());
+                let note = (!vote_notes.is_empty()).then(|| vote_notes.join("\n\n"));
+                return Ok(self.apply_gate_timeout_approval(&gate, data.edited.as_ref(), note));
             }
             GateTimeoutAction::Reject => self.apply_gate_timeout_rejection(&gate),
         }
@@ -177,22 +220,29 @@ impl ControlState {
     }
 
     /// Approves what waits at an expired gate, as edited by the newest vote that contains an edit.
-    fn apply_gate_timeout_approval(&mut self, gate: &GateSpec, edited: Option<&RawJson>) {
+    /// `note` has the notes of the votes. Returns the message for the model.
+    fn apply_gate_timeout_approval(
+        &mut self,
+        gate: &GateSpec,
+        edited: Option<&RawJson>,
+        note: Option<String>,
+    ) -> Vec<Message> {
         if let RunStage::Concluding(concluding) = &mut self.stage
             && concluding.gate == Some(gate.id)
         {
             concluding.gate = None;
-            concluding.approved = true;
-            if let Some(edited) = edited {
-                concluding.output = output_from_human_edit(edited);
-            }
+            return self.approve_result(edited, note);
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
             match gate.kind == GateKind::Approval {
-                true => approve_call(call, edited),
+                true => {
+                    approve_call(call, edited);
+                    call.approval_note = note;
+                }
                 false => call.state = unanswered_call_state(),
             }
         }
+        Vec::new()
     }
 
     fn apply_gate_timeout_rejection(&mut self, gate: &GateSpec) {
@@ -255,10 +305,20 @@ fn append_answer_note(text: &str, answer: &Answer) -> String {
     }
 }
 
+/// Returns the answer that closed a gate with the notes of the earlier votes before its own note.
+fn with_vote_notes(mut answer: Answer, vote_notes: Vec<String>) -> Answer {
+    if !vote_notes.is_empty() {
+        let notes: Vec<String> = vote_notes.into_iter().chain(answer.note.take()).collect();
+        answer.note = Some(notes.join("\n\n"));
+    }
+    answer
+}
+
 /// Returns the note and the payload of an answer as paragraphs. `None` means that it has neither.
 fn answer_note(answer: &Answer) -> Option<String> {
     let payload = answer.payload.as_ref().map(RawJson::as_str);
-    let parts = [answer.note.as_deref(), payload];
+    let note = answer.note.as_deref().filter(|note| !note.trim().is_empty());
+    let parts = [note, payload];
     let parts: Vec<&str> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }

@@ -167,6 +167,7 @@ impl ControlState {
         self.idle = None;
         self.driven = false;
         self.gates.clear();
+        self.votes.clear();
         self.steers.clear();
         NO_MESSAGES
     }

@@ -9,7 +9,6 @@ use longhaul_core::id::SteerId;
 use longhaul_core::message::Message;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
-use crate::policy::question::check_question_answer;
 use crate::state::call::ToolCallState;
 use crate::state::control::{ControlState, QueuedSteer};
 
@@ -22,6 +21,7 @@ impl ControlState {
             delivery: data.delivery,
             answers,
             is_task: data.is_task,
+            by: data.by.clone(),
         });
         NO_MESSAGES
     }
@@ -37,6 +37,7 @@ impl ControlState {
         if let Some(steer) = self.steers.iter_mut().find(|steer| steer.id == data.steer) {
             steer.text = data.text.as_str().into();
             steer.delivery = data.delivery;
+            steer.by.clone_from(&data.by);
             steer.answers =
                 data.delivery != SteerDelivery::FollowUp && is_answer.unwrap_or(steer.answers);
         }
@@ -58,9 +59,8 @@ impl ControlState {
         if !data.as_answer {
             return self.add_message_between_turns(Message::user(steer.text));
         }
-        if let Some((call, question)) = self.first_question() {
-            let checked = check_question_answer(question, &steer.text);
-            let text = checked.unwrap_or_else(|_| steer.text.to_string());
+        if let Some(call) = self.first_question_call() {
+            let text = data.answer.clone().unwrap_or_else(|| steer.text.to_string());
             self.call_mut(call)?.state = ToolCallState::from_result_text(text, false);
         }
         NO_MESSAGES

@@ -5,7 +5,7 @@ use longhaul_core::policy::gate::GateSpec;
 
 /// Returns the answer to record for this answer to a question: the option that it names, the
 /// completed form, or the unchanged text. The error says which answers are valid.
-pub(crate) fn check_question_answer(question: &GateSpec, text: &str) -> Result<String, String> {
+pub fn check_question_answer(question: &GateSpec, text: &str) -> Result<String, String> {
     if let Some(schema) = &question.schema {
         let form = Form::from_schema(&schema.to_value())?;
         let answer = serde_json::from_str(text)

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use longhaul_core::event::gate::GateAnswer;
 use longhaul_core::event::run::{CancelCause, CompactionModel};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{Epoch, GateId, RuleId, RunId, SteerId, TimerId};
@@ -87,6 +88,9 @@ pub struct ControlState {
     /// Bounded by the number of such gates.
     #[serde(default)]
     pub(crate) signal_answers: Vec<Arc<str>>,
+    /// Votes with a note or a payload on the open gates, for the model.
+    #[serde(default)]
+    pub(crate) votes: Vec<GateAnswer>,
     pub(crate) approvals: Vec<(RuleId, RulePattern)>,
     pub totals: UsageTotals,
     /// Estimated size of the conversation in bytes, from which the budget to hold for a model call
@@ -157,6 +161,9 @@ pub struct QueuedSteer {
     /// Whether the message is a task that was added to the run.
     #[serde(default)]
     pub is_task: bool,
+    /// Principal that wrote the message.
+    #[serde(default)]
+    pub by: String,
 }
 
 /// Numbers of retries of a run, which are independent of each other and of the run's attempts.
@@ -215,6 +222,7 @@ impl ControlState {
             turn: 0,
             steers: Vec::new(),
             gates: Vec::new(),
+            votes: Vec::new(),
             approvals: Vec::new(),
             totals: UsageTotals::default(),
             transcript_bytes: 0,

@@ -77,7 +77,7 @@ fn a_message_answers_a_question_only_if_it_is_valid() {
         go                      => run.waiting(question) | waiting question
         steer after_batch red   => steer.queued | running
         claim                   => run.claimed
-        go                      => steer.delivered(as answer) gate.withdrawn tool.completed(t1.1) steer.delivered(after turn 1) turn.started
+        go                      => steer.delivered(as answer) gate.answered tool.completed(t1.1) steer.delivered(after turn 1) turn.started
         ? said                  => Wait.
     "#,
     );

@@ -126,7 +126,7 @@ fn a_message_answers_an_open_question() {
         steer interrupt Here is the key. => steer.queued
         answer @1 Red.                   => gate.answered
         claim                            => run.claimed
-        go                               => steer.delivered(as answer) gate.withdrawn tool.completed(t1.1) tool.completed(t1.2) steer.delivered(after turn 1) turn.started
+        go                               => steer.delivered(as answer) gate.answered tool.completed(t1.1) tool.completed(t1.2) steer.delivered(after turn 1) turn.started
         ? said                           => Here is the key.
     "#,
     );

@@ -197,7 +197,7 @@ fn a_message_that_answers_a_question_is_its_result() {
         steer follow_up     => steer.queued | running
         resteer after_batch The left one. => steer.changed
         claim               => run.claimed
-        go                  => steer.delivered(as answer) gate.withdrawn tool.completed(t1.1) turn.started
+        go                  => steer.delivered(as answer) gate.answered tool.completed(t1.1) turn.started
     "#,
     );
 }

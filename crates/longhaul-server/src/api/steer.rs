@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use longhaul_api::list::List;
-use longhaul_api::steer::{SteerBody, SteerChange, SteerReceipt, SteerState, SteerView};
+use longhaul_api::steer::{SteerBody, SteerChange, SteerReceipt, SteerView};
 use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::id::{RunId, SteerId};
 use longhaul_core::raw::Hash;
@@ -41,11 +41,11 @@ pub(crate) async fn send_steer(
     let by = caller.name().to_owned();
     let delivery = body.delivery;
     let id = match idempotency_key_header(&headers)? {
-        None => longhaul.steer(run, body.text, delivery, &by).await?,
+        None => longhaul.steer(run, body.text.clone(), delivery, &by).await?,
         // The id is derived from the request, so a retry does not add a second message, even if
         // the server died before it stored its response.
         Some(key) => {
-            let text = body.text;
+            let text = body.text.clone();
             let key = caller_scoped_idempotency_key(&caller.0, Some(key)).unwrap_or_default();
             let steer = derive_steer_id(&format!("{run}\n{by}\n{key}\n{delivery:?}\n{text}"));
             let message = SteerMessage { steer, text, delivery, by, is_task: false };
@@ -53,8 +53,7 @@ pub(crate) async fn send_steer(
         }
     };
     tracing::info!(%run, steer = %id, caller = caller.name(), "message queued for the run");
-    let status = SteerState::Queued;
-    let receipt = SteerReceipt { id, run, status, delivery };
+    let receipt = longhaul.steer_receipt(run, id, (&body.text, delivery)).await?;
     json_response(StatusCode::ACCEPTED, &receipt)
 }
 

@@ -56,13 +56,16 @@ pub(crate) fn answer_or_close_gate(
     }
     let (status, answer) = match &gate_update.transition {
         GateTransition::Voted(answer) => (GateStatus::Open, Some(answer)),
-        GateTransition::Answered(answer) => (GateStatus::Answered, Some(answer)),
+        GateTransition::Answered(answer) | GateTransition::AnsweredByMessage(answer) => {
+            (GateStatus::Answered, Some(answer))
+        }
         GateTransition::Expired => (GateStatus::Expired, None),
         GateTransition::Withdrawn => (GateStatus::Withdrawn, None),
     };
     if let Some(answer) = answer {
+        let has_deadline = !matches!(gate_update.transition, GateTransition::AnsweredByMessage(_));
         // A gate without a deadline can always be answered.
-        if gate.deadline.is_some_and(|deadline| tx.now >= deadline) {
+        if has_deadline && gate.deadline.is_some_and(|deadline| tx.now >= deadline) {
             return refuse(AppendRefusalReason::GateClosed(GateStatus::Expired, None));
         }
         gate.answers.push(RecordedAnswer { at: tx.now, answer: answer.clone() });

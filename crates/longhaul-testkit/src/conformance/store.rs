@@ -120,6 +120,7 @@ macro_rules! each_store_check {
                 a_gate_is_answered_once
                 a_quorum_gathers_votes
                 a_gate_closes_at_its_deadline
+                a_message_answers_a_gate_after_its_deadline
                 a_gate_without_a_deadline_is_answerable_for_ever
                 an_answer_to_an_ended_run_is_rolled_back
                 an_answered_gate_leaves_its_timer_to_fire

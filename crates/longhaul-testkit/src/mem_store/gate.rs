@@ -42,10 +42,13 @@ impl Tx<'_> {
             return refuse(AppendRefusalReason::GateAnswersChanged);
         }
         // A gate without a deadline never expires.
-        let is_over = gate.deadline.is_some_and(|deadline| self.now >= deadline);
+        let has_deadline = !matches!(closing.transition, GateTransition::AnsweredByMessage(_));
+        let is_over = has_deadline && gate.deadline.is_some_and(|deadline| self.now >= deadline);
         let (status, answer) = match closing.transition {
             GateTransition::Voted(answer) => (GateStatus::Open, Some(answer)),
-            GateTransition::Answered(answer) => (GateStatus::Answered, Some(answer)),
+            GateTransition::Answered(answer) | GateTransition::AnsweredByMessage(answer) => {
+                (GateStatus::Answered, Some(answer))
+            }
             GateTransition::Expired => (GateStatus::Expired, None),
             GateTransition::Withdrawn => (GateStatus::Withdrawn, None),
         };

@@ -204,7 +204,9 @@ impl Rows {
         }
         let (status, answer) = match transition {
             GateTransition::Voted(answer) => (GateStatus::Open, Some(answer)),
-            GateTransition::Answered(answer) => (GateStatus::Answered, Some(answer)),
+            GateTransition::Answered(answer) | GateTransition::AnsweredByMessage(answer) => {
+                (GateStatus::Answered, Some(answer))
+            }
             GateTransition::Expired => (GateStatus::Expired, None),
             GateTransition::Withdrawn => (GateStatus::Withdrawn, None),
         };

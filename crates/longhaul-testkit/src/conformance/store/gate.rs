@@ -70,6 +70,17 @@ pub async fn a_gate_closes_at_its_deadline(fixture: StoreFixture) {
     fixture.assert_status(held.run, Status::Running, "worker").await;
 }
 
+/// A message that was accepted before answers the gate, whenever the run reads the message.
+pub async fn a_message_answers_a_gate_after_its_deadline(fixture: StoreFixture) {
+    let (held, gate) = park_at_gate(&fixture, |spec| spec.timeout = Some(HOUR)).await;
+    fixture.advance(HOUR);
+    let by_message = GateTransition::AnsweredByMessage(approval("cli:bert"));
+    let read = change_batch(close_gate(gate, by_message));
+    assert_appended(&fixture.append_outside(held.run, read).await);
+    let row = gate_row(&fixture, gate).await;
+    assert_eq!((row.status, row.answers.len()), (GateStatus::Answered, 1));
+}
+
 /// A gate without a deadline can be answered ten years later.
 pub async fn a_gate_without_a_deadline_is_answerable_for_ever(fixture: StoreFixture) {
     let (held, gate) = park_at_gate(&fixture, |_| {}).await;

@@ -28,6 +28,7 @@ pub async fn outsiders_append_only_allowed_events(world: StoreFixture) {
         steer: world.ids.steer(),
         after_turn: 1,
         as_answer: false,
+        answer: None,
     });
     let mut inside = vec![progress(1), delivered, Event::RunPaused(run_request())];
     inside.extend(end_batch().events);
