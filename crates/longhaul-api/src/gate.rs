@@ -1,6 +1,7 @@
 //! Gates (questions and approvals that wait for a person) in responses, and answers to gates in
 //! requests.
 
+use longhaul_core::form::Form;
 use longhaul_core::id::{GateId, RunId, Seq};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateStatus, GateTimeoutAction, RecordedAnswer,
@@ -79,6 +80,13 @@ pub struct GateView {
     pub tags: Vec<String>,
     /// Answers to the gate so far, in order.
     pub answers: Vec<AnswerView>,
+}
+
+impl GateView {
+    /// Returns the form that the answer fills in. `None` means that the answer is a text.
+    pub fn form(&self) -> Option<Form> {
+        Form::from_schema(&self.schema.as_ref()?.to_value()).ok()
+    }
 }
 
 /// An answer to a gate, as responses describe it.

@@ -9,6 +9,7 @@ use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, has_unanswe
 use crate::answer::{DIGEST_CHARS, GateAnswerSender, new_answer, parse_json_option};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::form_prompt::answer_command;
 use crate::gate_card::full_gate_card;
 use crate::{output, resolve, sanitize};
 
@@ -130,7 +131,7 @@ fn check_gate_approvable(gate: &GateView) -> anyhow::Result<()> {
     let failure = CliError::usage_error(message);
     Err(match has_unanswerable_tag(&gate.tags) {
         true => failure.with_hint("cancel the run", format!("longhaul cancel {}", gate.run)),
-        false => failure.with_hint("answer the question", format!("longhaul answer {id} TEXT")),
+        false => failure.with_hint("answer the question", answer_command(gate)),
     }
     .into())
 }

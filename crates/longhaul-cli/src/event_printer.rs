@@ -34,13 +34,13 @@ pub(crate) struct EventPrinter {
 impl EventPrinter {
     /// Returns a description of an event. `None` means that the event is not relevant for people.
     pub(crate) fn describe_event(&mut self, entry: &Entry) -> Option<String> {
-        self.label_and_text(&entry.event).map(|(_, text)| text.trim().to_owned())
+        self.label_and_text(entry).map(|(_, text)| text.trim().to_owned())
     }
 
     /// Returns the line for an event: time, label and text. `None` means that the event is not
     /// relevant for people.
     pub(crate) fn format_event_line(&mut self, entry: &Entry) -> Option<String> {
-        let (what, text) = self.label_and_text(&entry.event)?;
+        let (what, text) = self.label_and_text(entry)?;
         Some(format!("{}  {what:<9} {text}", format_time_of_day(entry.at)))
     }
 
@@ -48,9 +48,9 @@ impl EventPrinter {
         clippy::wildcard_enum_match_arm,
         reason = "events about neither turns nor calls are described elsewhere"
     )]
-    fn label_and_text(&mut self, event: &Event) -> Option<(String, String)> {
+    fn label_and_text(&mut self, entry: &Entry) -> Option<(String, String)> {
         let labeled = |what: &str, text: String| Some((what.to_owned(), text));
-        match event {
+        match &entry.event {
             Event::TurnCompleted(done) => Some(self.turn_label_and_text(done)),
             Event::TurnFailed(failed) => {
                 let class = failed.failure.class;
@@ -110,7 +110,7 @@ impl EventPrinter {
                 "",
                 format!("  the result of {} arrived late", self.tool_name(surfaced.call)),
             ),
-            _ => run_event_label_and_text(event),
+            _ => run_event_label_and_text(entry),
         }
     }
 
@@ -142,15 +142,15 @@ impl EventPrinter {
 
 /// Returns the label and the text for an event about neither a turn nor a tool call.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events are not relevant for people")]
-fn run_event_label_and_text(event: &Event) -> Option<(String, String)> {
+fn run_event_label_and_text(entry: &Entry) -> Option<(String, String)> {
     let labeled = |what: &str, text: String| Some((what.to_owned(), text));
-    match event {
+    match &entry.event {
         Event::GateRaised(raised) => labeled("asks", first_line(&raised.gate.ask)),
         Event::GateVoted(given) => labeled("voted", gate_answer_text(given)),
         Event::GateAnswered(given) => labeled("answered", gate_answer_text(given)),
         Event::GateExpired(_) => labeled("expired", "nobody answered in time".into()),
         Event::RunWaiting(waiting) => {
-            wait_reason_text(&waiting.wait).map(|text| ("waiting".to_owned(), text))
+            wait_reason_text(&waiting.wait, entry.at).map(|text| ("waiting".to_owned(), text))
         }
         Event::RunBlocked(blocked) => labeled("blocked", first_line(&blocked.reason)),
         Event::RunRecovered(_) => {
@@ -188,17 +188,19 @@ fn run_event_label_and_text(event: &Event) -> Option<(String, String)> {
     }
 }
 
-fn wait_reason_text(wait: &WaitReason) -> Option<String> {
+/// Describes what the run waits for since `now`.
+fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
+    let time = |at: &Timestamp| format_time_after(*at, now);
     Some(match wait {
-        WaitReason::Timer(until) => format!("until {}", format_time_of_day(*until)),
+        WaitReason::Timer(until) => format!("until {}", time(until)),
         WaitReason::RateLimit(until) => {
-            format!("rate limited by the provider until {}", format_time_of_day(*until))
+            format!("rate limited by the provider until {}", time(until))
         }
-        WaitReason::Retry(until) => format!("retry at {}", format_time_of_day(*until)),
+        WaitReason::Retry(until) => format!("retry at {}", time(until)),
         WaitReason::Outage { until, class, .. } => format!(
             "for the provider, which is unavailable ({}); next attempt at {}",
             class.as_str(),
-            format_time_of_day(*until)
+            time(until)
         ),
         WaitReason::Budget(_) => "for more budget".to_owned(),
         WaitReason::Cap(wait) => format!("at the cap {} until {}", wait.cap, wait.until),
@@ -206,7 +208,7 @@ fn wait_reason_text(wait: &WaitReason) -> Option<String> {
         WaitReason::Signal(_) => "for a signal".to_owned(),
         WaitReason::Child(child) => format!("for {child}"),
         WaitReason::SandboxSlot => "for a free sandbox".to_owned(),
-        WaitReason::StartAt(at) => format!("until its start at {}", format_time_of_day(*at)),
+        WaitReason::StartAt(at) => format!("until its start at {}", time(at)),
         WaitReason::Batch => "for the run before it in its batch".to_owned(),
         // The question was printed in the line before, and a wait for a worker needs no line.
         WaitReason::Approval(_)
@@ -269,6 +271,15 @@ pub(crate) fn format_time_of_day(time: Timestamp) -> String {
     format_local_time(time, "%H:%M:%S")
 }
 
+/// Formats a time in the local time zone, with its date if it is on another day than `now`.
+fn format_time_after(time: Timestamp, now: Timestamp) -> String {
+    let day = |time| format_local_time(time, "%Y-%m-%d");
+    match day(time) == day(now) {
+        true => format_time_of_day(time),
+        false => format_local_time(time, "%Y-%m-%d %H:%M:%S"),
+    }
+}
+
 /// Formats the date and time in the local time zone.
 pub(crate) fn format_date_time(time: Timestamp) -> String {
     format_local_time(time, "%Y-%m-%d %H:%M")
@@ -289,4 +300,21 @@ fn format_local_time(timestamp: Timestamp, format: &str) -> String {
         zone => zone,
     };
     time.to_zoned(zone).strftime(format).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_core::time::Millis;
+
+    #[test]
+    fn a_time_on_another_day_has_its_date() {
+        let now = Timestamp::from_micros(1_000_000_000_000_000);
+        let wait = |hours: u64| {
+            let until = now.plus(Millis::from_secs(hours * 60 * 60));
+            wait_reason_text(&WaitReason::Timer(until), now).unwrap()
+        };
+        assert_eq!(wait(0).len(), "until 01:46:40".len(), "{}", wait(0));
+        assert!(wait(48).contains("-09-11 "), "{}", wait(48));
+    }
 }

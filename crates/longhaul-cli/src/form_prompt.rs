@@ -17,7 +17,7 @@ pub(crate) struct FormPrompt {
 impl FormPrompt {
     /// Returns the form of a gate. `None` means that the answer to the gate is a text.
     pub(crate) fn for_gate(gate: &GateView) -> Option<Self> {
-        gate_form(gate).map(|form| Self { form, answer: Map::new(), next_field: 0 })
+        gate.form().map(|form| Self { form, answer: Map::new(), next_field: 0 })
     }
 
     /// Returns the question about the next field. `None` means that the form is filled in.
@@ -46,7 +46,7 @@ impl FormPrompt {
 
 /// Returns the lines that describe the form of a gate. Empty if the gate has no form.
 pub(crate) fn form_lines(gate: &GateView) -> Vec<String> {
-    let form = gate_form(gate);
+    let form = gate.form();
     form.iter().flat_map(|form| &form.fields).map(field_text).collect()
 }
 
@@ -56,10 +56,6 @@ pub(crate) fn answer_command(gate: &GateView) -> String {
         true => format!("longhaul answer {} --answer '{{...}}'", gate.id),
         false => format!("longhaul answer {} TEXT", gate.id),
     }
-}
-
-fn gate_form(gate: &GateView) -> Option<Form> {
-    Form::from_schema(&gate.schema.as_ref()?.to_value()).ok()
 }
 
 /// Describes a field in one line, such as `people (a whole number, default 2)`.

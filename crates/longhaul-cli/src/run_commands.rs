@@ -3,6 +3,7 @@
 
 use clap::Args;
 use longhaul_api::run::RunView;
+use longhaul_api::why::RunExplanation;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::status::Status;
@@ -131,20 +132,20 @@ impl RunAction<'_> {
         let mut runs = Vec::new();
         for name in &args.runs {
             let run = resolve::resolve_run_id(client, name).await?;
-            client.explain_run(run).await?;
-            if !runs.contains(&run) {
-                runs.push(run);
+            let why = client.explain_run(run).await?;
+            if runs.iter().all(|(other, _)| *other != run) {
+                runs.push((run, why));
             }
         }
         let driven = client.has_driver().await?;
         let mut exit = Exit::Done;
         let mut data = Vec::new();
-        for run in runs {
+        for (run, why) in runs {
             let was = client.get_run(run).await?.status;
             match self.send_to_run(client, run).await {
                 Ok(view) => {
                     if !args.json {
-                        output::print_text(&self.outcome_text(&view, was, driven))?;
+                        output::print_text(&self.outcome_text(&view, (was, &why), driven))?;
                     }
                     data.push(view);
                 }
@@ -169,9 +170,17 @@ impl RunAction<'_> {
         }
     }
 
-    /// Describes the outcome of the command for one run, and what happens next.
-    fn outcome_text(&self, run: &RunView, old_status: Status, has_driver: bool) -> String {
+    /// Describes the outcome of the command for one run, and what happens next. `before` is the
+    /// status of the run before the command, with its explanation.
+    fn outcome_text(
+        &self,
+        run: &RunView,
+        before: (Status, &RunExplanation),
+        has_driver: bool,
+    ) -> String {
+        let (old_status, why) = before;
         let id = run.id;
+        let is_parked = matches!(old_status, Status::Waiting | Status::Blocked);
         let no_worker = format!("No worker drives the run now: longhaul watch {id}");
         match (self, run.status) {
             (Self::Cancel(_), Status::Cancelled) => format!("{id} is cancelled."),
@@ -190,11 +199,21 @@ impl RunAction<'_> {
                 format!("{id}: pause requested; the run pauses when its calls are done.")
             }
             (Self::Pause, _) => format!("{id}: pause requested. {no_worker}"),
+            (Self::Resume(_), _) if is_parked && !why.command.contains("longhaul resume") => {
+                format!(
+                    "{id} still waits, which a resume does not end. {}   {}",
+                    why.message, why.command
+                )
+            }
             (Self::Resume(_), _) if old_status == Status::Blocked && has_driver => {
                 format!("{id} is resumed. If it is blocked again: longhaul why {id}")
             }
             (Self::Retry, Status::Failed) => {
                 format!("{id} has already retried this run and failed: longhaul retry {id}")
+            }
+            (Self::Retry, status) if status.is_terminal() => {
+                let status = status.as_str();
+                format!("{id} has already retried this run and is {status}: longhaul show {id}")
             }
             (Self::Retry, _) if has_driver => format!("{id} retries {}.", format_retried_run(run)),
             (Self::Retry, _) => format!("{id} retries {}. {no_worker}", format_retried_run(run)),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 pub use crate::form::field::{FormChoice, FormField, FormFieldKind, TextFormat};
 
-use crate::form::field::check_schema_keys;
+use crate::form::field::{check_choice_texts, check_schema_keys};
 
 /// Maximum number of fields of a form.
 const FIELDS_MAX: usize = 20;
@@ -89,6 +89,11 @@ impl Form {
     }
 }
 
+/// Checks the options of a question: each must be a different text that a person can type.
+pub fn check_options(options: &[String]) -> Result<(), String> {
+    check_choice_texts(options.iter().map(String::as_str), "option")
+}
+
 /// Returns the option that a text names, regardless of case and surrounding whitespace. `None`
 /// means that the text is none of the options.
 pub fn find_option<'a>(options: &'a [String], text: &str) -> Option<&'a str> {
@@ -106,9 +111,9 @@ fn parse_required_names<'a>(
     let Some(required) = schema.get("required") else {
         return Ok(Vec::new());
     };
-    let names = required.as_array().into_iter().flatten().map(Value::as_str);
-    let names: Option<Vec<&str>> = names.collect();
-    match names {
+    let names = required.as_array().map(|names| names.iter().map(Value::as_str).collect());
+    let names: Option<Option<Vec<&str>>> = names;
+    match names.flatten() {
         Some(names) if names.iter().all(|name| properties.contains_key(*name)) => Ok(names),
         Some(_) | None => Err("`required` must be a list of field names".to_owned()),
     }
@@ -210,6 +215,22 @@ mod tests {
             (with_field(json!({ "enum": [] })), "list of texts"),
             (with_field(json!({ "type": "integer", "default": "x" })), "its default must be"),
             (with_field(json!({ "type": "string", "description": "x".repeat(20_000) })), "bytes"),
+            (json!({ "properties": { "a": { "type": "string" } }, "required": "a" }), "required"),
+            (with_field(json!({ "type": "string", "minLength": 3, "maxLength": 2 })), "minLength"),
+            (with_field(json!({ "type": "string", "minLength": -1 })), "`minLength` must be"),
+            (with_field(json!({ "type": "string", "maxLength": "9" })), "`maxLength` must be"),
+            (with_field(json!({ "type": "string", "minLength": 70_000 })), "minLength"),
+            (with_field(json!({ "type": "number", "minimum": 3, "maximum": 2 })), "`minimum`"),
+            (with_field(json!({ "type": "number", "minimum": "1" })), "`minimum` must be"),
+            (with_field(json!({ "type": "integer", "minimum": 1.2, "maximum": 1.8 })), "`minimum`"),
+            (with_field(json!({ "type": "string", "title": " " })), "`title` must"),
+            (with_field(json!({ "type": "string", "description": 7 })), "`description` must be"),
+            (with_field(json!({ "enum": ["a", " "] })), "must not be blank"),
+            (with_field(json!({ "enum": ["a", "A "] })), "twice"),
+            (with_field(json!({ "enum": ["a", "b"], "enumNames": ["x", "x"] })), "twice"),
+            (with_field(json!({ "enum": ["a", "b"], "enumNames": ["x"] })), "`enumNames` must"),
+            (with_field(json!({ "enum": vec!["a"; 101] })), "at most 100"),
+            (with_field(json!({ "oneOf": [{ "const": "a", "title": "" }] })), "must not be blank"),
         ] {
             let found = Form::from_schema(&schema).unwrap_err();
             assert!(found.contains(problem), "{schema}: {found}");
@@ -226,6 +247,9 @@ mod tests {
             ("people", "", Ok(Some(json!(2)))),
             ("people", "4", Ok(Some(json!(4)))),
             ("people", "many", Err("must be a whole number")),
+            ("people", "4e0", Ok(Some(json!(4)))),
+            ("people", "4.0", Ok(Some(json!(4)))),
+            ("people", "1e3", Err("must be at most 9")),
             ("window", "Y", Ok(Some(json!(true)))),
             ("window", "no", Ok(Some(json!(false)))),
             ("window", "maybe", Err("must be yes or no")),

@@ -81,7 +81,7 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
         }
         WaitReason::Question(gate) => (
             format!("The run waits for an answer{}.", gate_text(*gate)),
-            format!("longhaul answer {gate} TEXT"),
+            answer_command(run, *gate),
         ),
         WaitReason::Signal(gate) => (
             format!("The run waits for a signal{}.", gate_text(*gate)),
@@ -98,15 +98,15 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
         }
         WaitReason::RateLimit(until) => (
             format!("The provider limits the request rate; the next attempt is at {until}."),
-            format!("longhaul steer {id} TEXT"),
+            format!("longhaul resume {id}"),
         ),
         WaitReason::Retry(until) if run.control.is_timed_out() => (
             format!("The attempt reached its hard timeout; the next attempt is at {until}."),
-            format!("longhaul steer {id} TEXT"),
+            format!("longhaul resume {id}"),
         ),
         WaitReason::Retry(until) => (
             format!("The last call failed with a transient error; the next attempt is at {until}."),
-            format!("longhaul steer {id} TEXT"),
+            format!("longhaul resume {id}"),
         ),
         WaitReason::Outage { since, until, class } => {
             let end = since.plus(run.control.policy.retry.outage);
@@ -167,7 +167,16 @@ fn unblock_command(run: &Run, gate: GateId) -> String {
             format!("longhaul trust && longhaul resume {}", run.id())
         }
         Some(open) if open.call.is_none() => format!("longhaul resume {}", run.id()),
-        Some(_) | None => format!("longhaul answer {gate} TEXT"),
+        Some(_) | None => answer_command(run, gate),
+    }
+}
+
+/// Returns the command that answers a question with a text, or with JSON if the question has a form.
+fn answer_command(run: &Run, gate: GateId) -> String {
+    let open = run.control.find_open_gate(gate);
+    match open.is_some_and(|open| open.schema.is_some()) {
+        true => format!("longhaul answer {gate} --answer '{{...}}'"),
+        false => format!("longhaul answer {gate} TEXT"),
     }
 }
 

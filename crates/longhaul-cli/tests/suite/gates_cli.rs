@@ -292,3 +292,17 @@ fn the_submitter_can_be_barred_from_approving() {
     let output = project.run(&["approve", &run, "--yes", "--for", "run"], 0);
     assert!(output.out.starts_with("Approved for this run"), "{output:?}");
 }
+
+#[test]
+fn a_resume_says_that_a_gate_still_waits() {
+    let project = Project::new();
+    for (agent, command) in [("tidy", "longhaul approve"), ("ask", "longhaul answer gate_")] {
+        let run = project.run_until_gate(agent);
+        let output = project.run(&["resume", &run], 0);
+        assert!(output.out.contains("still waits"), "{output:?}");
+        assert!(output.out.contains(command), "{output:?}");
+    }
+    let form = project.run_until_gate("form");
+    let why = project.json(&["why", &form, "--json"]);
+    assert!(why["command"].as_str().unwrap().ends_with("--answer '{...}'"), "{why}");
+}

@@ -129,7 +129,8 @@ fn check_failed_task(project: &Project, command: impl Fn(&[&str]) -> Command) {
     let new = retried["id"].as_str().unwrap();
     project.wait_until(new, |run| run["status"] == "completed" || run["status"] == "failed");
     let again = run(&["retry", &failed], 0);
-    assert!(again.out.contains(new), "{again:?}");
+    let expected = format!("{new} has already retried this run and is completed");
+    assert!(again.out.contains(&expected), "{again:?}");
     let shown = run(&["inbox", "show", "mail", "--json"], 0).json();
     let dead = shown["dead_letters"].as_array().unwrap();
     assert!(dead.iter().all(|run| run["id"] != *failed), "{shown}");

@@ -1,11 +1,19 @@
 //! The fields of a form: their schemas, their values, and the values that a person types.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Number, Value};
 
 use crate::time::Timestamp;
 
 /// Maximum length of a text in an answer in bytes.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
+/// Maximum number of texts that a person can choose from.
+const CHOICES_MAX: usize = 100;
+/// Maximum length of a text to choose in bytes.
+const CHOICE_BYTES_MAX: usize = 1024;
+/// Largest absolute value up to which every integer is a floating-point number.
+const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// One field of a form.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,11 +89,14 @@ impl FormField {
             return Err("a name has 1 to 64 letters, digits, `_` and `-`".to_owned());
         }
         let kind = FormFieldKind::from_schema(object)?;
-        let text = |key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
+        let title = optional_text(object, "title")?;
+        if title.is_some_and(|title| title.trim().is_empty()) {
+            return Err("its `title` must not be blank".to_owned());
+        }
         let field = Self {
             name: name.to_owned(),
-            title: text("title").unwrap_or_else(|| name.to_owned()),
-            description: text("description").unwrap_or_default(),
+            title: title.unwrap_or(name).to_owned(),
+            description: optional_text(object, "description")?.unwrap_or_default().to_owned(),
             kind,
             default: object.get("default").cloned(),
             required,
@@ -132,7 +143,8 @@ impl FormField {
             FormFieldKind::Text { .. } => Value::String(input.to_owned()),
             FormFieldKind::Number { .. } => {
                 let number = input.parse::<Number>();
-                Value::Number(number.map_err(|_| format!("must be {}", self.kind.description()))?)
+                let number = number.map_err(|_| format!("must be {}", self.kind.description()))?;
+                Value::Number(whole_number(&number).unwrap_or(number))
             }
             FormFieldKind::Boolean => match input.to_ascii_lowercase().as_str() {
                 "y" | "yes" | "true" => Value::Bool(true),
@@ -163,19 +175,18 @@ impl FormFieldKind {
                 Some(_) => Err("the values of a choice must be texts".to_owned()),
             };
         }
-        let length = |key: &str| schema.get(key).and_then(Value::as_u64);
-        let limit = |key: &str| schema.get(key).and_then(Value::as_f64);
         match kind {
             Some("string") => {
                 allow(&["minLength", "maxLength", "format"])?;
                 let format = schema.get("format").map(TextFormat::from_schema).transpose()?;
-                let (min_length, max_length) = (length("minLength"), length("maxLength"));
+                let (min_length, max_length) = parse_lengths(schema)?;
                 Ok(Self::Text { min_length, max_length, format })
             }
             Some(kind @ ("number" | "integer")) => {
                 allow(&["minimum", "maximum"])?;
-                let (minimum, maximum) = (limit("minimum"), limit("maximum"));
-                Ok(Self::Number { integer: kind == "integer", minimum, maximum })
+                let integer = kind == "integer";
+                let (minimum, maximum) = parse_number_limits(schema, integer)?;
+                Ok(Self::Number { integer, minimum, maximum })
             }
             Some("boolean") => allow(&[]).map(|()| Self::Boolean),
             Some(_) | None => Err("its `type` must be string, number, integer or boolean; nested \
@@ -256,10 +267,104 @@ pub(super) fn check_schema_keys(
     }
 }
 
+/// Returns a text of a schema, if the schema has it.
+fn optional_text<'a>(schema: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, String> {
+    match schema.get(key) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(format!("its `{key}` must be a text")),
+    }
+}
+
+/// Returns the minimum and the maximum length of a text.
+fn parse_lengths(schema: &Map<String, Value>) -> Result<(Option<u64>, Option<u64>), String> {
+    let length = |key: &str| match schema.get(key) {
+        None => Ok(None),
+        Some(value) => match value.as_u64() {
+            Some(length) => Ok(Some(length)),
+            None => Err(format!("its `{key}` must be a whole number from 0 on")),
+        },
+    };
+    let (min, max) = (length("minLength")?, length("maxLength")?);
+    if min.unwrap_or(0) > max.unwrap_or(TEXT_BYTES_MAX as u64).min(TEXT_BYTES_MAX as u64) {
+        return Err(format!(
+            "no text is long enough: its `minLength` is above its `maxLength` or {TEXT_BYTES_MAX}"
+        ));
+    }
+    Ok((min, max))
+}
+
+/// Returns the lowest and the highest valid number.
+fn parse_number_limits(
+    schema: &Map<String, Value>,
+    integer: bool,
+) -> Result<(Option<f64>, Option<f64>), String> {
+    let limit = |key: &str| match schema.get(key) {
+        None => Ok(None),
+        Some(value) => match value.as_f64().filter(|limit| limit.is_finite()) {
+            Some(limit) => Ok(Some(limit)),
+            None => Err(format!("its `{key}` must be a number")),
+        },
+    };
+    let (minimum, maximum) = (limit("minimum")?, limit("maximum")?);
+    let lowest = minimum.map(|low| if integer { low.ceil() } else { low });
+    let highest = maximum.map(|high| if integer { -(-high).ceil() } else { high });
+    match lowest.zip(highest) {
+        Some((lowest, highest)) if lowest > highest => {
+            Err("no number is between its `minimum` and its `maximum`".to_owned())
+        }
+        _ => Ok((minimum, maximum)),
+    }
+}
+
+/// Returns a whole number that was written with a fraction or an exponent, such as `1e3`, as an
+/// integer. `None` for all other numbers.
+fn whole_number(number: &Number) -> Option<Number> {
+    let value = number.as_f64().filter(|_| number.is_f64())?;
+    let is_exact = value.fract() == 0.0 && value.abs() <= EXACT_INTEGER_MAX;
+    is_exact.then(|| Number::from(value as i64))
+}
+
+/// Checks the texts that a person chooses from. `what` names one of them.
+pub(super) fn check_choice_texts<'a>(
+    texts: impl ExactSizeIterator<Item = &'a str>,
+    what: &str,
+) -> Result<(), String> {
+    if texts.len() > CHOICES_MAX {
+        return Err(format!("there can be at most {CHOICES_MAX} {what}s"));
+    }
+    let mut seen = BTreeSet::new();
+    for text in texts {
+        if text.trim().is_empty() {
+            return Err(format!("each {what} must not be blank"));
+        }
+        if text.len() > CHOICE_BYTES_MAX {
+            return Err(format!("each {what} must have at most {CHOICE_BYTES_MAX} bytes"));
+        }
+        if !seen.insert(text.trim().to_lowercase()) {
+            return Err(format!("the {what} `{text}` is there twice"));
+        }
+    }
+    Ok(())
+}
+
 fn parse_choices(schema: &Map<String, Value>) -> Result<Vec<FormChoice>, String> {
+    let choices = parse_choice_list(schema)?;
+    check_choice_texts(choices.iter().map(|choice| choice.value.as_str()), "option")?;
+    check_choice_texts(choices.iter().map(|choice| choice.title.as_str()), "title")?;
+    Ok(choices)
+}
+
+fn parse_choice_list(schema: &Map<String, Value>) -> Result<Vec<FormChoice>, String> {
     let list = |key: &str| schema.get(key).and_then(Value::as_array);
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let titles = list("enumNames");
+    let has_all_titles = titles.is_some_and(|titles| {
+        Some(titles.len()) == list("enum").map(Vec::len) && titles.iter().all(Value::is_string)
+    });
+    if schema.contains_key("enumNames") && !has_all_titles {
+        return Err("its `enumNames` must have one text for each text of `enum`".to_owned());
+    }
     let choices: Option<Vec<FormChoice>> = match (list("enum"), list("oneOf")) {
         (Some(values), None) => values
             .iter()

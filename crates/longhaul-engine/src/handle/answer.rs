@@ -73,8 +73,14 @@ impl Longhaul {
         let payload = answer.payload.as_ref().map_or(0, |json| json.as_str().len());
         check_text_len("the note", note, NOTE_BYTES_MAX)?;
         check_text_len("the payload", payload, PAYLOAD_BYTES_MAX)?;
-        if let GateDecision::Answer(text) = &answer.decision {
-            check_text_len("the answer", text.len(), PAYLOAD_BYTES_MAX)?;
+        match &answer.decision {
+            GateDecision::Answer(text) => {
+                check_text_len("the answer", text.len(), PAYLOAD_BYTES_MAX)?;
+            }
+            GateDecision::Edit(edited) => {
+                check_text_len("the edit", edited.as_str().len(), PAYLOAD_BYTES_MAX)?;
+            }
+            GateDecision::Approve | GateDecision::Reject | GateDecision::Complete => {}
         }
         let held = match &answer.decision {
             GateDecision::Edit(edited) => self.redaction().secret_name_in_json(edited),

@@ -3,7 +3,7 @@
 //! Control tools are never executed as tools: a tool that waits for an answer would lose it in a
 //! crash, but a gate or a timer is durable.
 
-use longhaul_core::form::Form;
+use longhaul_core::form::{Form, check_options};
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunOutput;
 use longhaul_core::time::{Millis, Timestamp};
@@ -68,9 +68,16 @@ fn parse_question(input: &Value) -> ControlToolCall {
     let Some(ask) = string_field(input, "question") else {
         return ControlToolCall::Invalid("`question` must be a string".into());
     };
-    let options = input.get("options").and_then(Value::as_array);
-    let options = options.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
-    let options: Vec<String> = options.collect();
+    let options = match input.get("options").filter(|options| !options.is_null()) {
+        Some(options) => serde_json::from_value::<Vec<String>>(options.clone()),
+        None => Ok(Vec::new()),
+    };
+    let Ok(options) = options else {
+        return ControlToolCall::Invalid("`options` must be a list of texts".into());
+    };
+    if let Err(why) = check_options(&options) {
+        return ControlToolCall::Invalid(format!("`options` can't be offered: {why}"));
+    }
     let Some(schema) = input.get("schema") else {
         return ControlToolCall::Question { ask, options, schema: None };
     };
@@ -172,6 +179,15 @@ mod tests {
             parse_progress_report(&json!({"percent": 101})),
             ControlToolCall::Invalid(_)
         ));
-        assert!(matches!(parse_question(&json!({"question": 7})), ControlToolCall::Invalid(_)));
+        for input in [
+            json!({"question": 7}),
+            json!({"question": "?", "options": "a"}),
+            json!({"question": "?", "options": ["a", 1]}),
+            json!({"question": "?", "options": ["a", " "]}),
+            json!({"question": "?", "options": ["a", "A"]}),
+            json!({"question": "?", "options": vec!["a"; 101]}),
+        ] {
+            assert!(matches!(parse_question(&input), ControlToolCall::Invalid(_)), "{input}");
+        }
     }
 }

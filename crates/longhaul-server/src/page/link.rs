@@ -55,9 +55,13 @@ struct GateLinkPage {
     digest: Option<String>,
     digest_short: String,
     is_question: bool,
+    /// Whether the run waits for an event, which has happened or will not happen.
+    is_signal: bool,
     options: Vec<String>,
     /// Fields of the form that the answer fills in. Empty if the answer is a text.
     fields: Vec<FormInput>,
+    /// Problems with the fields that were submitted before.
+    problems: Vec<String>,
     nonce: String,
     /// Sentence that says how the gate ended or why it can't be answered here. `None` means that
     /// the person can answer.
@@ -71,7 +75,7 @@ pub(crate) async fn show_link_page(
 ) -> Result<Response, Problem> {
     let secret = Secret::from_text(token.0);
     match app.longhaul().resolve_gate_link(&secret).await? {
-        Some(link) => render_link_page(&app, &secret, &link, None).await,
+        Some(link) => render_link_page(&app, &secret, &link, PageState::default()).await,
         None => link_not_found_page(&app),
     }
 }
@@ -89,7 +93,7 @@ pub(crate) async fn answer_gate_from_form(
     };
     let form = AnswerForm::from_body(parts, body, &app).await?;
     if link.gate.status != GateStatus::Open {
-        return render_link_page(&app, &secret, &link, None).await;
+        return render_link_page(&app, &secret, &link, PageState::default()).await;
     }
     // The decision counts only for the input that the page showed.
     if link.has_input_changed() || form.nonce != answer_form_nonce(&secret, &link) {
@@ -99,11 +103,11 @@ pub(crate) async fn answer_gate_from_form(
         return render_message_page(&app, StatusCode::CONFLICT, "Please review again", &lines);
     }
     let view = gate_view(&link.gate);
-    let decision = match form.decision(question_form(&view).as_ref())? {
+    let decision = match form.decision(view.form().as_ref())? {
         Ok(decision) => decision,
         Err(problems) => {
-            let title = "Please go back and correct your answer";
-            return render_message_page(&app, StatusCode::UNPROCESSABLE_ENTITY, title, &problems);
+            let state = PageState { problems, typed: form.fields, outcome: None };
+            return render_link_page(&app, &secret, &link, state).await;
         }
     };
     let answer = Answer {
@@ -139,7 +143,10 @@ pub(crate) async fn answer_gate_from_form(
         Err(error) => return Err(error.into()),
     };
     match app.longhaul().resolve_gate_link(&secret).await? {
-        Some(link) => render_link_page(&app, &secret, &link, outcome).await,
+        Some(link) => {
+            let state = PageState { outcome, ..PageState::default() };
+            render_link_page(&app, &secret, &link, state).await
+        }
         None => link_not_found_page(&app),
     }
 }
@@ -149,17 +156,28 @@ fn link_not_found_page(app: &App) -> Result<Response, Problem> {
     render_message_page(app, StatusCode::NOT_FOUND, "Unknown link", &lines)
 }
 
+/// What the page shows after a person has submitted its form.
+#[derive(Debug, Default)]
+struct PageState {
+    /// Outcome of the answer. `None` means that the gate says how it ended.
+    outcome: Option<String>,
+    /// Problems with the fields of the form.
+    problems: Vec<String>,
+    /// Texts that the person typed into the fields of the form, by name.
+    typed: BTreeMap<String, String>,
+}
+
 async fn render_link_page(
     app: &App,
     secret: &Secret,
     link: &ResolvedGateLink,
-    answer_outcome: Option<String>,
+    state: PageState,
 ) -> Result<Response, Problem> {
     let view = gate_view(&link.gate);
     let row = app.longhaul().run_row(view.run).await?;
     let deadline = view.deadline.map(|at| at.to_string());
     let digest = view.digest.map(|digest| digest.to_string());
-    let outcome = answer_outcome.or_else(|| gate_outcome_text(link, &view));
+    let outcome = state.outcome.or_else(|| gate_outcome_text(link, &view));
     let is_question = matches!(view.kind, GateKind::Question | GateKind::Blocked);
     let page = GateLinkPage {
         title: if is_question { "A question" } else { "An approval" },
@@ -181,11 +199,17 @@ async fn render_link_page(
         digest,
         is_question,
         options: view.options.clone(),
-        fields: question_form(&view).as_ref().map(form_inputs).unwrap_or_default(),
+        is_signal: view.kind == GateKind::Signal,
+        fields: view.form().map(|form| form_inputs(&form, &state.typed)).unwrap_or_default(),
+        problems: state.problems,
         nonce: answer_form_nonce(secret, link),
         outcome,
     };
-    render_page(StatusCode::OK, &page)
+    let status = match page.problems.is_empty() {
+        true => StatusCode::OK,
+        false => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    render_page(status, &page)
 }
 
 /// Formats an ISO 8601 time to the minute.
@@ -280,16 +304,12 @@ struct FormInput {
     input_type: &'static str,
     /// Values and titles to choose from. Empty if the field is no choice.
     choices: Vec<(String, String)>,
-    default: String,
+    /// Text in the field: what the person typed before, or the default.
+    value: String,
     required: bool,
 }
 
-/// Returns the form of a question. `None` means that the answer is a text.
-fn question_form(view: &GateView) -> Option<Form> {
-    Form::from_schema(&view.schema.as_ref()?.to_value()).ok()
-}
-
-fn form_inputs(form: &Form) -> Vec<FormInput> {
+fn form_inputs(form: &Form, typed: &BTreeMap<String, String>) -> Vec<FormInput> {
     let pair = |value: &str, title: &str| (value.to_owned(), title.to_owned());
     let inputs = form.fields.iter().map(|field| FormInput {
         name: format!("{FIELD_PREFIX}{}", field.name),
@@ -311,10 +331,10 @@ fn form_inputs(form: &Form) -> Vec<FormInput> {
             }
             FormFieldKind::Text { .. } | FormFieldKind::Number { .. } => Vec::new(),
         },
-        default: match &field.default {
-            Some(Value::String(text)) => text.clone(),
-            Some(value) => value.to_string(),
-            None => String::new(),
+        value: match (typed.get(&field.name), &field.default) {
+            (Some(text), _) | (None, Some(Value::String(text))) => text.clone(),
+            (None, Some(value)) => value.to_string(),
+            (None, None) => String::new(),
         },
         required: field.required,
     });
@@ -369,6 +389,7 @@ impl AnswerForm {
         match (self.decision.as_str(), form) {
             ("approve", _) => Ok(Ok(GateDecision::Approve)),
             ("reject", _) => Ok(Ok(GateDecision::Reject)),
+            ("complete", _) => Ok(Ok(GateDecision::Complete)),
             ("answer", Some(form)) => Ok(self.form_answer(form).map(GateDecision::Answer)),
             ("answer", None) => {
                 let text = match self.note.trim() {

@@ -275,6 +275,9 @@ async fn a_form_is_shown_and_checked_by_its_page() {
         let refused = server.send(form(&path, &format!("{start}{fields}"))).await;
         assert_eq!(refused.status, 422, "{fields}");
         assert!(refused.text().contains(problem), "{fields}: {}", refused.text());
+        let keeps =
+            fields.is_empty() || refused.text().contains(r#"name="field.city" value="Bern""#);
+        assert!(keeps, "{fields}: {}", refused.text());
     }
     assert_eq!(answers(&server, &gate).await, json!([]));
     let filled = format!("{start}&field.city=Bern&field.people=&field.window=false&field.class=2");
@@ -303,4 +306,18 @@ async fn recipients_are_validated_as_names() {
         let made = server.send(post(&path, &json!({ "recipient": name }))).await;
         assert_eq!(made.status, 422, "{name:?}");
     }
+}
+
+#[tokio::test]
+async fn a_signal_is_completed_and_not_approved() {
+    use crate::suite::harness::model::FakeReply;
+    let wait = FakeReply::Call("wait", json!({ "signal": "deployed" }));
+    let server = server_with([wait]).start().await;
+    let (_, gate) = server.at_gate().await;
+    let path = create_link(&server, &gate, "anna").await;
+    let page = show(&server, &path).await;
+    assert!(!page.text().contains(r#"value="approve""#), "{}", page.text());
+    let body = format!("nonce={}&decision=complete", nonce(&page));
+    assert_eq!(server.send(form(&path, &body)).await.status, 200);
+    assert_eq!(answers(&server, &gate).await[0]["decision"], "complete");
 }
