@@ -81,6 +81,9 @@ fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
     let (active, waiting) = (duration(run.active_ms), duration(run.waiting_ms));
     rows.push(("time", format!("{active} active, {waiting} waiting")));
     rows.push(("attempt", format_attempt_number(run)));
+    rows.extend(run.retry_of.as_ref().map(|failed| {
+        ("retry of", format!("{failed}, whose turns, tokens, cost and time are not shown here"))
+    }));
     let optional = [("lane", &run.lane), ("thread", &run.thread), ("resource", &run.resource)];
     for (name, value) in optional {
         rows.extend(value.clone().map(|value| (name, value)));

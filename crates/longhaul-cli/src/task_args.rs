@@ -222,7 +222,8 @@ pub(crate) fn parse_budget_caps(input: &str) -> Result<BudgetRaise, String> {
     };
     let dollars = |text: &str| {
         let usd: f64 = text.parse().map_err(|_| wrong(text))?;
-        let fits = usd.is_finite() && usd > 0.0 && usd <= 1e9;
+        // Less than a millionth of a dollar would be a budget of zero.
+        let fits = usd.is_finite() && (usd * 1e6).round() >= 1.0 && usd <= 1e9;
         fits.then_some(MicroUsd((usd * 1e6).round() as u64)).ok_or_else(|| wrong(text))
     };
     let mut raise = BudgetRaise::default();

@@ -90,6 +90,9 @@ pub struct TaskSpec {
     /// Failed run that this run retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<RetriedRun>,
+    /// Principals that submitted the earlier runs of the task, if this run is a retry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_submitters: Vec<String>,
 }
 
 /// Task of an external inbox.
@@ -158,6 +161,7 @@ impl TaskSpec {
             metadata: None,
             source: None,
             retry_of: None,
+            earlier_submitters: Vec::new(),
         }
     }
 }

@@ -114,12 +114,17 @@ pub fn retry_failed_run(
         attempts: failed.attempt(),
         first: task.retry_of.map(|earlier| earlier.first_run()),
     };
+    let mut earlier_submitters = task.earlier_submitters.clone();
+    earlier_submitters.extend(task.submitter.clone());
+    earlier_submitters.sort();
+    earlier_submitters.dedup();
     let task = TaskSpec {
         root: id,
         start: EarliestStart::Now,
         batch: None,
         submitter: Some(submitter),
         retry_of: Some(retried),
+        earlier_submitters,
         ..task.clone()
     };
     let mut new = new_run_from_task(id, task)?;

@@ -215,6 +215,10 @@ pub struct GateSpec {
     /// Approvals that the gate requires.
     #[serde(default)]
     pub approvers: ApprovalRequirement,
+    /// Principals that submitted earlier runs of the task. If the submitter may not approve, they
+    /// may not either.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_submitters: Vec<String>,
     /// Time within which the gate must be answered, from when it is raised. `None` means no
     /// timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -252,6 +256,7 @@ impl GateSpec {
             digest: None,
             pattern: None,
             approvers: ApprovalRequirement::default(),
+            earlier_submitters: Vec::new(),
             timeout: None,
             on_timeout: GateTimeoutAction::default(),
             remind: None,

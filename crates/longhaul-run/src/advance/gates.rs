@@ -134,6 +134,9 @@ fn raise_approval_gate(
     let mut gate = new_call_gate_with_digest(decision, call, GateKind::Approval, question);
     gate.pattern = (!rule.always).then(|| rule_pattern(rule));
     gate.approvers = rule.approvers;
+    if rule.approvers.not_submitter {
+        gate.earlier_submitters.clone_from(&decision.run.task.earlier_submitters);
+    }
     gate.timeout = rule.timeout.unwrap_or_default().duration();
     gate.on_timeout = rule.on_timeout;
     gate.remind = rule.remind;

@@ -201,7 +201,9 @@ fn turn_limit_error(control: &ControlState) -> Option<RunError> {
         1 => "the run has reached its limit of 1 turn".to_owned(),
         max => format!("the run has reached its limit of {max} turns"),
     };
-    Some(RunError::new("turn_limit", message, "raise max_turns in the agent file"))
+    let hint =
+        "raise max_turns in the agent file, then submit the task again: a retry keeps the count";
+    Some(RunError::new("turn_limit", message, hint))
 }
 
 /// Returns the pricing of the model to call, and the model's name if it is not the run's own model.

@@ -158,7 +158,8 @@ fn check_answer_digest(gate: &GateRow, answer: &Answer) -> Result<(), Rejection>
 
 fn check_answer_permission(gate: &GateRow, answer: &Answer) -> Result<(), Rejection> {
     let agrees = matches!(answer.decision, GateDecision::Approve | GateDecision::Edit(_));
-    let own = gate.submitter.as_deref() == Some(answer.by.as_str());
+    let own = gate.submitter.as_deref() == Some(answer.by.as_str())
+        || gate.spec.earlier_submitters.contains(&answer.by);
     if agrees && own && gate.spec.approvers.not_submitter {
         return Err(Rejection::SelfApproval);
     }

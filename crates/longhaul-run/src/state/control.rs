@@ -77,9 +77,6 @@ pub struct ControlState {
     pub retries: RetryCounts,
     /// Number of completed turns of the run.
     pub turns: u32,
-    /// Number of completed turns that were copied from a failed run. `max_turns` does not count them.
-    #[serde(default)]
-    pub(crate) copied_turns: u32,
     /// Number of the last turn that was completed or interrupted.
     pub(crate) turn: u32,
     pub steers: Vec<QueuedSteer>,
@@ -218,7 +215,6 @@ impl ControlState {
             attempt_time: AttemptTime::default(),
             retries: RetryCounts::default(),
             turns: 0,
-            copied_turns: 0,
             turn: 0,
             steers: Vec::new(),
             gates: Vec::new(),
@@ -291,8 +287,7 @@ impl ControlState {
 
     /// Returns whether the run has made all turns that its `max_turns` allows.
     pub(crate) fn has_used_all_turns(&self) -> bool {
-        let own_turns = self.turns.saturating_sub(self.copied_turns);
-        self.policy.max_turns.is_some_and(|max| own_turns >= max)
+        self.policy.max_turns.is_some_and(|max| self.turns >= max)
     }
 
     /// Sets the size of the conversation in bytes after a compaction.

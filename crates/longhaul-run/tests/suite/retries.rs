@@ -3,11 +3,11 @@
 
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::Budget;
-use longhaul_core::policy::gate::GateTimeoutAction;
+use longhaul_core::policy::gate::{ApprovalRequirement, GateRule, GateTimeoutAction};
 
 use super::harness::TestRun;
 use super::harness::script::{check, check_in};
-use super::policies::{ask_rule_with_timeout, plain, result_gate, with_caps};
+use super::policies::{ask_rule, ask_rule_with_timeout, plain, result_gate, with_caps, with_rule};
 
 /// Plays the lines without comparing their outcomes. The run must then have failed.
 fn failed(policy: RunPolicy, lines: &[&str]) -> TestRun {
@@ -186,14 +186,14 @@ fn a_run_without_a_completed_turn_starts_from_the_beginning_with_all_its_message
 }
 
 #[test]
-fn a_retry_has_the_turns_of_its_agent_but_not_a_new_budget() {
+fn a_retry_has_neither_new_turns_nor_a_new_budget() {
     let limited = RunPolicy { max_turns: Some(1), ..plain() };
     check_in(
         failed(limited, &["claim", "see", "call read/pure"]).retry(),
         r#"
-        claim    => run.claimed | running
-        go       => turn.started
-        say Done => turn.completed run.completed(Done) | completed
+        claim     => run.claimed | running
+        go        => run.failed(turn_limit) | failed
+        ? hint    => raise max_turns in the agent file, then submit the task again: a retry keeps the count
     "#,
     );
     let capped = with_caps(Budget { turns: Some(1), warn_percent: 100, ..Budget::default() });
@@ -202,6 +202,30 @@ fn a_retry_has_the_turns_of_its_agent_but_not_a_new_budget() {
         r#"
         claim => run.claimed | running
         go    => budget.reached(turns) run.waiting(budget) | waiting budget
+    "#,
+    );
+}
+
+#[test]
+fn neither_submitter_of_a_retry_may_approve_its_gates() {
+    let rule =
+        GateRule { approvers: ApprovalRequirement { count: 1, not_submitter: true }, ..ask_rule() };
+    let mut first = TestRun::with_task(|task| {
+        task.policy = with_rule(rule);
+        task.submitter = Some("key:anna".into());
+    });
+    for line in ["claim", "see", "call read/pure", "done t1.1 ok", "err invalid_request"] {
+        first.play(line);
+    }
+    check_in(
+        first.retry(),
+        r#"
+        claim                             => run.claimed | running
+        go                                => turn.started
+        call shell/once {"command": "ls"} => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+        yes by key:boss                   => !self_approval
+        yes by key:anna                   => !self_approval
+        yes by key:cleo                   => gate.answered | running
     "#,
     );
 }
