@@ -166,8 +166,6 @@ impl ControlState {
             // The run continues with the full conversation and tries again when it has grown.
             self.compaction.remaining_bytes = self.transcript_bytes;
         }
-        let is_switch_in_outage =
-            data.fallback_model.is_some() && self.waits_out_failure(&data.failure);
         let too_long = class == FailureClass::ContextOverflow;
         let overflow = must || (too_long && running.purpose == ModelCallPurpose::Turn);
         // The compactor is another model, so its failures don't count as failures of the run.
@@ -184,9 +182,7 @@ impl ControlState {
             outage: running.outage,
             outage_attempts: running.outage_attempts
                 + u32::from(running.outage.is_some() && class.counts_as_attempt()),
-            unavailable_model: running
-                .unavailable_model
-                .or(is_switch_in_outage.then_some(class).filter(|class| class.is_transient())),
+            unavailable_model: self.unavailable_model_after(data),
             resumed: false,
             retry_attempt: None,
             must_compact: overflow,

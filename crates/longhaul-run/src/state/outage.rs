@@ -1,5 +1,6 @@
 //! What the state of a run says about an outage of its model provider.
 
+use longhaul_core::event::turn::TurnFailed;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::policy::retry::is_provider_unavailable;
 
@@ -42,5 +43,14 @@ impl ControlState {
             | RunStage::Concluding(_)
             | RunStage::Ended(_) => None,
         }
+    }
+
+    /// Returns the failure because of which the run has switched to its fallback model, after this
+    /// failed model call.
+    pub(crate) fn unavailable_model_after(&self, failed: &TurnFailed) -> Option<FailureClass> {
+        let class = failed.failure.class;
+        let is_switch = failed.fallback_model.is_some() && class.is_transient();
+        let is_new = is_switch && self.waits_out_failure(&failed.failure);
+        self.unavailable_model().or(is_new.then_some(class))
     }
 }
