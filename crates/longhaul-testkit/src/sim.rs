@@ -4,6 +4,7 @@
 //! A small driver replaces the engine here. The tests of the engine run the same simulation
 //! with the real one.
 
+pub mod caps;
 pub mod check;
 pub mod cluster;
 pub mod driver;

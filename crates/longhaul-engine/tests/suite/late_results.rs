@@ -40,6 +40,7 @@ async fn open_run(policy: RunPolicy) -> Result<(Cluster, RunId), SimError> {
         auth: harness.auth,
         schedules: harness.schedules,
         world: ExternalWorld::default(),
+        caps: Vec::new(),
     };
     let ids = SeededIds::new(1);
     let run = ids.run();

@@ -87,7 +87,7 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
         definitions: AgentDefinitionCache::default(),
         provider_blocks: longhaul_engine::provider_blocks::ProviderBlocks::default(),
         counters: EngineCounters::default(),
-        caps: SpendCaps::default(),
+        caps: SpendCaps::new(sim_services.caps.clone()).unwrap(),
     };
     EngineProcess::new(services, ctx, yielding)
 }

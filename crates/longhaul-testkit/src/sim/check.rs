@@ -3,6 +3,7 @@
 
 mod budget;
 mod calls;
+mod caps;
 mod lanes;
 mod lost_results;
 mod order;
@@ -10,6 +11,7 @@ mod order;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::RunId;
 
+pub use crate::sim::check::caps::check_caps;
 pub use crate::sim::check::lost_results::check_lost_results;
 
 use crate::sim::SimError;

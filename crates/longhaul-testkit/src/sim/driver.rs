@@ -13,6 +13,7 @@ use longhaul_core::event::turn::PerceptionUpdate;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{CallId, Epoch, RunId, Seq, WorkerId};
 use longhaul_core::message::{Message, Part};
+use longhaul_core::policy::spend_cap::SpendCap;
 use longhaul_core::port::auth::AuthStore;
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::port::records::RecordStore;
@@ -32,6 +33,7 @@ use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::{DecideContext, EngineStep, Run, RunInput, decide, next_engine_step};
 
 use crate::sim::SimError;
+use crate::sim::caps::current_caps;
 use crate::sim::external_world::{ExternalWorld, ModelCall, ToolEffect};
 use crate::sim::script::{PRICING, Script, classify};
 
@@ -48,6 +50,8 @@ pub struct SimServices {
     pub schedules: Arc<dyn ScheduleStore>,
     /// External world that tools act on.
     pub world: ExternalWorld,
+    /// Spend caps of the configuration.
+    pub caps: Vec<SpendCap>,
 }
 
 /// A driver of one claimed run.
@@ -159,7 +163,8 @@ impl ReferenceDriver {
                     Some(run) => run.apply(entry)?,
                 }
             }
-            self.ctx = DecideContext::new(page.now);
+            let caps = current_caps(&self.services.caps, page.now);
+            self.ctx = DecideContext { caps, ..DecideContext::new(page.now) };
             if self.run.as_ref().is_none_or(|run| run.seq() >= page.last_seq) {
                 return Ok(());
             }
@@ -309,6 +314,17 @@ impl ReferenceDriver {
             }
             AppendResult::Refused(AppendRefusalReason::OverBudget(left)) => {
                 self.ctx.remaining_budget = Some(left);
+                self.stage = DriverStage::Committing(input);
+                Ok(DriveProgress::Continue)
+            }
+            AppendResult::Refused(AppendRefusalReason::OverCap(refusal)) => {
+                self.ctx.cap_refusals.retain(|earlier| earlier.key != refusal.key);
+                self.ctx.cap_refusals.push(*refusal);
+                self.stage = DriverStage::Committing(input);
+                Ok(DriveProgress::Continue)
+            }
+            AppendResult::Refused(AppendRefusalReason::CapWindowPassed) => {
+                self.catch_up().await?;
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }

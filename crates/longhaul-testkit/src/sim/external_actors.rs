@@ -5,17 +5,18 @@ use longhaul_core::change::{LaneEntryPolicy, TimerKind};
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::run::RunControlRequest;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
-use longhaul_core::id::{RunId, Seq, SteerId};
+use longhaul_core::id::{GateId, RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{
-    Answer, AnswerScope, GateDecision, GateKind, GateRow, GateStatus,
+    Answer, AnswerScope, GateDecision, GateKind, GateRow, GateSpec, GateStatus,
 };
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, BusyLane, CreateRunsOutcome, CreateRunsRequest, GateFilter,
     IdempotencyRecord, JournalAuthor, JournalReadRequest, RunFilter, RunRow,
 };
-use longhaul_core::raw::Hash;
+use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::status::Status;
+use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_run::commands::{RunCommand, RunSnapshot, current_gate_digest, decide_command};
 use longhaul_run::retry::{RetryPoint, retry_failed_run};
@@ -86,17 +87,32 @@ pub async fn open_runs(services: &SimServices) -> Result<Vec<RunRow>, SimError> 
     Ok(services.store.list_runs(filter).await?)
 }
 
+/// Raises a gate that a program completes, so that the run can't end before.
+pub async fn raise_signal_gate(
+    services: &SimServices,
+    run: RunId,
+    gate: GateId,
+) -> Result<(), SimError> {
+    let timeout = Some(Millis::from_secs(600));
+    let spec = GateSpec { timeout, ..GateSpec::new(gate, GateKind::Signal, "the build") };
+    send_command(services, run, RunCommand::RaiseSignalGate(Box::new(spec))).await?;
+    Ok(())
+}
+
 /// Answers a gate with one of its valid decisions, selected by the number `variant`.
 pub async fn answer(
     services: &SimServices,
     gate: &GateRow,
     variant: usize,
 ) -> Result<Option<AppendResult>, SimError> {
-    let decision = match (&gate.spec.kind, variant % 4) {
-        (GateKind::Approval | GateKind::Result, 0) => GateDecision::Reject,
+    let decision = match (&gate.spec.kind, variant % 8) {
+        (GateKind::Approval | GateKind::Result, 6) => {
+            GateDecision::Edit(RawJson::parse(r#"{"to": "somebody else"}"#)?)
+        }
+        (GateKind::Approval | GateKind::Result, 0 | 4) => GateDecision::Reject,
         (GateKind::Approval | GateKind::Result, _) => GateDecision::Approve,
-        (GateKind::InDoubt, 0) => GateDecision::Reject,
-        (GateKind::InDoubt, 1) => GateDecision::Complete,
+        (GateKind::InDoubt, 0 | 4) => GateDecision::Reject,
+        (GateKind::InDoubt, 1 | 5) => GateDecision::Complete,
         (GateKind::InDoubt, _) => GateDecision::Answer("it went well".into()),
         (GateKind::Question | GateKind::Blocked, _) => GateDecision::Answer("left".into()),
         (GateKind::Signal, _) => GateDecision::Complete,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::policy::spend_cap::CapKey;
 
 /// One effect on the external world.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +48,7 @@ struct State {
     delivered: Vec<(RunId, CallId, Epoch)>,
     expected: Vec<(RunId, CallId)>,
     violations: Vec<String>,
+    raised_caps: BTreeMap<CapKey, u64>,
 }
 
 impl ExternalWorld {
@@ -117,6 +119,16 @@ impl ExternalWorld {
     /// Returns the recorded violations.
     pub fn violations(&self) -> Vec<String> {
         self.with_state(|state| state.violations.clone())
+    }
+
+    /// Records that somebody raises the limit of a spend cap.
+    pub fn record_raised_cap(&self, key: CapKey, limit: u64) {
+        self.with_state(|state| state.raised_caps.insert(key, limit));
+    }
+
+    /// Returns the limits of the spend caps that somebody has raised.
+    pub fn raised_caps(&self) -> BTreeMap<CapKey, u64> {
+        self.with_state(|state| state.raised_caps.clone())
     }
 
     /// Records a model request.

@@ -63,6 +63,7 @@ pub async fn run_scenario_with(
         auth: harness.auth.clone(),
         schedules: harness.schedules.clone(),
         world: world.clone(),
+        caps: Vec::new(),
     };
     let ids = SeededIds::new(1);
     let run = ids.run();

@@ -159,8 +159,25 @@ pub fn random_lane_entry(rng: &mut SeededRng) -> LaneEntryPolicy {
     ])
 }
 
+/// Returns a rule about `careful` that may need two people, reminds them, or ends in any way.
+fn random_rule(rng: &mut SeededRng) -> GateRule {
+    let mut rule = approval_rule("careful");
+    if rng.one_in(3) {
+        rule.approvers = ApprovalRequirement { count: 2, not_submitter: rng.one_in(2) };
+    }
+    rule.always = rng.one_in(4);
+    rule.remind = rng.one_in(4).then_some(Millis::from_secs(900));
+    rule.on_timeout = *rng.pick(&[
+        GateTimeoutAction::Reject,
+        GateTimeoutAction::Approve,
+        GateTimeoutAction::Fail,
+        GateTimeoutAction::Pause,
+    ]);
+    rule
+}
+
 fn random_policy(rng: &mut SeededRng) -> RunPolicy {
-    let mut policy = RunPolicy { rules: vec![approval_rule("careful")], ..RunPolicy::default() };
+    let mut policy = RunPolicy { rules: vec![random_rule(rng)], ..RunPolicy::default() };
     policy.in_doubt =
         *rng.pick(&[None, None, Some(InDoubtPolicy::Tell), Some(InDoubtPolicy::Fail)]);
     if rng.one_in(4) {

@@ -11,7 +11,8 @@ use crate::conformance::harness::Harness;
 use crate::ids::SeededIds;
 use crate::mem_store::{BrokenRule, MemStore};
 use crate::sim::SimError;
-use crate::sim::check::{SimHistory, check, check_lost_results};
+use crate::sim::caps::{raise_caps, random_caps};
+use crate::sim::check::{SimHistory, check, check_caps, check_lost_results};
 use crate::sim::cluster::Cluster;
 use crate::sim::driver::SimServices;
 use crate::sim::driver_factory::DriverFactory;
@@ -59,17 +60,19 @@ pub async fn run_seed_with(
     harness: &Harness,
 ) -> Result<SimResult, SimError> {
     let world = ExternalWorld::default();
+    let mut rng = SeededRng::new(seed);
     let services = SimServices {
         store: harness.store.clone(),
         records: harness.records.clone(),
         auth: harness.auth.clone(),
         schedules: harness.schedules.clone(),
         world: world.clone(),
+        caps: random_caps(&mut rng),
     };
     let ids = SeededIds::new(seed as u32);
     let clock = harness.clock.clone();
     let mut simulation = Simulation {
-        rng: SeededRng::new(seed),
+        rng,
         cluster: Cluster::new(services, clock, ids.clone(), scenario::inbox()?)
             .with_factory(factory),
         ids,
@@ -94,10 +97,12 @@ pub async fn run_seed_with(
         .then_some(())
         .ok_or_else(|| format!("repaired inconsistent rows: {repairs:?}").into());
     let debts = check_lost_results(&simulation.cluster.services, &history.journals).await;
+    let caps = check_caps(&simulation.cluster.services, &history).await;
     peace
         .and(clean)
         .and_then(|()| check(&history))
         .and(debts)
+        .and(caps)
         .map_err(|error| format!("{error}\n{}", history.timeline()))?;
     let events = history.journals.iter().map(|(_, entries)| entries.len()).sum();
     Ok(SimResult { runs: history.journals.len(), events, crashes: simulation.crashes })
@@ -199,7 +204,7 @@ impl Simulation {
             return Ok(());
         }
         let run = *self.rng.pick(&self.opened);
-        match self.rng.below(20) {
+        match self.rng.below(24) {
             0 => external_actors::cancel(&services, run).await?,
             1 | 2 => external_actors::pause(&services, run).await?,
             3..7 => external_actors::resume(&services, run).await?,
@@ -210,6 +215,8 @@ impl Simulation {
                 let new = self.ids.run();
                 self.opened.extend(external_actors::retry(&services, run, new).await?);
             }
+            17 => drop(raise_caps(&services, Millis::ZERO).await?),
+            18..20 => external_actors::raise_signal_gate(&services, run, self.ids.gate()).await?,
             _ => {}
         }
         Ok(())
