@@ -179,7 +179,12 @@ impl RunSession {
                     }
                     return Ok(CommitOutcome::Applied);
                 }
-                AppendAttemptOutcome::Conflict => self.apply_new_entries().await?,
+                AppendAttemptOutcome::Conflict => {
+                    self.apply_new_entries().await?;
+                    // One of the new entries may be a raise.
+                    remaining_budget = None;
+                    cap_refusals.clear();
+                }
                 AppendAttemptOutcome::OverBudget(left) => remaining_budget = Some(left),
                 AppendAttemptOutcome::OverCap(refusal) => {
                     cap_refusals.retain(|earlier| earlier.key != refusal.key);

@@ -195,7 +195,7 @@ async fn repair_store_rows(services: &EngineServices) -> Result<(), Error> {
         tracing::error!(?repairs, "repaired inconsistent rows of the store");
         services.notifier.notify_work_available();
     }
-    Ok(())
+    Ok(services.records.wake_runs_at_caps().await?)
 }
 
 /// Prunes one batch of expired data. Returns whether more expired data may remain.

@@ -204,10 +204,8 @@ pub struct CapRefusal {
 /// once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapWaitRow {
-    /// Count that the amount does not fit in.
-    pub key: CapKey,
-    /// Amount that the run needs for its next model request.
-    pub amount: u64,
+    /// Amount that the run needs for its next model request and that did not fit.
+    pub reservation: CapReservation,
     /// Timer that wakes the run after the end of the window.
     pub timer: TimerId,
 }
@@ -277,6 +275,9 @@ impl SpendRow {
 
 /// Maximum number of runs that a store wakes at once when an amount becomes available.
 pub const CAP_WAKES_MAX: usize = 64;
+
+/// Maximum number of runs per cap and subject that a periodic search for forgotten runs wakes.
+pub const CAP_SWEEP_WAKES_MAX: usize = 1_000;
 
 /// Maximum number of counts that a store lists.
 pub const SPEND_ROWS_MAX: usize = 1_000;

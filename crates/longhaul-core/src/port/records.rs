@@ -113,6 +113,10 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Changes the limit of a spend cap in one window, and wakes the runs whose amounts now fit.
     async fn set_cap_limit(&self, change: CapLimitChange) -> Result<(), StoreError>;
 
+    /// Wakes runs that wait at a spend cap although their amounts fit. That happens if a run that was
+    /// woken first makes no request: it was paused or cancelled, or another cap refuses it.
+    async fn wake_runs_at_caps(&self) -> Result<(), StoreError>;
+
     /// Returns token usage and cost per model.
     async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError>;
 

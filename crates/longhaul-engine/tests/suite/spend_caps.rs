@@ -244,3 +244,18 @@ async fn the_hold_of_a_dead_worker_is_lost() {
     assert_eq!(count_now.used, CapAmount::Count(held + USED_TOKENS), "lost, and counted once");
     assert_eq!(count_now.held, CapAmount::Count(0));
 }
+
+#[tokio::test]
+async fn a_cap_per_model_counts_the_first_call_of_a_run() {
+    let per_model = SpendCap { per: CapScope::Model, ..cap(CapUnit::Tokens, 1_000_000) };
+    let engine = start_with_caps(engine_with([FakeReply::Text("done")]), [per_model]);
+    let run = engine.submit().await;
+    let journal = engine.ended(run).await;
+    let models = journal.iter().find_map(|entry| match &entry.event {
+        Event::RunPrepared(prepared) => Some(prepared.model.clone()),
+        _ => None,
+    });
+    let rows = engine.longhaul.services().records.spend_rows().await.unwrap();
+    let counted: Vec<_> = rows.iter().map(|row| (row.key.subject.clone(), row.spent)).collect();
+    assert_eq!(counted, [(models.unwrap(), USED_TOKENS)]);
+}

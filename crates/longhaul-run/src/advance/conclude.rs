@@ -32,6 +32,10 @@ pub(super) fn conclude_run(
             decision.withdraw_gate(gate, "a person sent a message")?;
             return Ok(ControlFlow::Continue(()));
         }
+        if decision.control.must_report_signals() {
+            decision.withdraw_gate(gate, "an awaited event was reported")?;
+            return Ok(ControlFlow::Continue(()));
+        }
         return park_run(decision, WaitReason::Approval(vec![gate]));
     }
     if deliver_steers(decision, |_| true)? {

@@ -20,16 +20,16 @@ const WAKE_SPREAD: Millis = Millis::from_secs(60);
 /// Returns the name of the run's model, which may have changed in this decision.
 pub(super) fn own_model<'a>(decision: &'a DecisionBuilder<'_>) -> &'a str {
     let mut events = decision.batch.events.iter().rev();
-    let fallback = events.find_map(|event| {
-        let Event::TurnFailed(failed) = event else {
-            return None;
-        };
-        failed.fallback_model.as_deref()
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events do not change the model")]
+    let changed = events.find_map(|event| match event {
+        Event::RunPrepared(prepared) => Some(prepared.model.as_str()),
+        Event::TurnFailed(failed) => failed.fallback_model.as_deref(),
+        _ => None,
     });
-    fallback.unwrap_or_else(|| decision.run.transcript.current_model())
+    changed.unwrap_or_else(|| decision.run.transcript.current_model())
 }
 
-/// Returns what caps with nothing counted yet cover, if a single call needs more than a whole cap.
+/// Returns what is left of the caps that a single call exceeds even if nothing is counted yet.
 /// Waiting for the next window would not help, so the reply is limited instead.
 pub(super) fn caps_below_one_call(
     decision: &DecisionBuilder<'_>,
@@ -37,17 +37,19 @@ pub(super) fn caps_below_one_call(
 ) -> RemainingBudget {
     let mut covered = RemainingBudget::default();
     for CapReservation { hold, .. } in reservations {
-        let refusals = decision.ctx.cap_refusals.iter().filter(|refusal| {
-            refusal.key == hold.key && refusal.left == refusal.limit && hold.amount > refusal.limit
-        });
-        for limit in refusals.map(|refusal| refusal.limit) {
+        let refusals = decision
+            .ctx
+            .cap_refusals
+            .iter()
+            .filter(|refusal| refusal.key == hold.key && hold.amount > refusal.limit);
+        for left in refusals.map(|refusal| refusal.left) {
             match hold.unit {
                 CapUnit::Usd => {
-                    let before = covered.micro_usd.unwrap_or(MicroUsd(limit));
-                    covered.micro_usd = Some(before.min(MicroUsd(limit)));
+                    let before = covered.micro_usd.unwrap_or(MicroUsd(left));
+                    covered.micro_usd = Some(before.min(MicroUsd(left)));
                 }
                 CapUnit::Tokens => {
-                    covered.tokens = Some(covered.tokens.unwrap_or(limit).min(limit));
+                    covered.tokens = Some(covered.tokens.unwrap_or(left).min(left));
                 }
                 CapUnit::Runs => {}
             }
@@ -77,9 +79,9 @@ pub(super) fn park_at_cap(
     let jitter = Millis(u64::try_from(decision.run.id.bits() % spread).unwrap_or_default());
     let delay = until.duration_since(decision.ctx.now).plus(jitter);
     let timer = decision.set_wake_timer("cap", delay);
-    let key = refused.hold.key.clone();
+    let key = &refused.hold.key;
     let wait = CapWait { cap: key.cap.clone(), subject: key.subject.clone(), until };
-    let row = CapWaitRow { key, amount: refused.hold.amount, timer };
+    let row = CapWaitRow { reservation: refused.clone(), timer };
     decision.add_row_change(Change::WaitAtCap(row));
     park_run(decision, WaitReason::Cap(wait))
 }

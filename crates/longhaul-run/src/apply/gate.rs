@@ -14,6 +14,11 @@ use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::ControlState;
 use crate::state::stage::{PendingModelCall, RunStage};
 
+/// Maximum length in bytes of the text about one gate of a program.
+const SIGNAL_BYTES_MAX: usize = 64 * 1024;
+/// Maximum length in bytes of all texts about gates of programs in one turn, besides 256 bytes each.
+const SIGNALS_BYTES_MAX: usize = 256 * 1024;
+
 impl ControlState {
     pub(super) fn apply_gate_raised(&mut self, data: &GateRaised) -> ApplyResult {
         let gate = &data.gate;
@@ -31,6 +36,25 @@ impl ControlState {
         }
         self.gates.push(gate.clone());
         NO_MESSAGES
+    }
+
+    /// Adds a text about a gate of a program for the model's next turn. A long text is cut.
+    fn add_signal_answer(&mut self, mut text: String) {
+        let pending: usize = self.signal_answers.iter().map(|text| text.len()).sum();
+        let max = SIGNAL_BYTES_MAX.min(SIGNALS_BYTES_MAX.saturating_sub(pending)).max(256);
+        if text.len() > max {
+            text.truncate(text.floor_char_boundary(max));
+            text.push_str(" [cut]");
+        }
+        self.signal_answers.push(text.into());
+    }
+
+    /// Returns whether the model must learn of answers to gates of programs before the run ends. A
+    /// run whose turns are used up, or whose reply is that of a handler, ends with what it has.
+    pub(crate) fn must_report_signals(&self) -> bool {
+        let by_handler = matches!(&self.stage, RunStage::Concluding(state) if state.by_handler);
+        let has_turn = self.caps.turns.is_none_or(|max| self.turns < max);
+        !self.signal_answers.is_empty() && has_turn && !self.has_used_all_turns() && !by_handler
     }
 
     pub(super) fn apply_gate_withdrawn(&mut self, data: &GateNotice) -> ApplyResult {
@@ -83,7 +107,7 @@ impl ControlState {
         }
         let answer = &with_vote_notes(data.answer.clone(), vote_notes);
         if gate.is_signal_without_call() {
-            self.signal_answers.push(signal_answer_text(&gate, answer).into());
+            self.add_signal_answer(signal_answer_text(&gate, answer));
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
             match gate.kind {
@@ -185,7 +209,7 @@ impl ControlState {
         if gate.is_signal_without_call() {
             let text =
                 format!("[longhaul] This has not happened before the deadline: {}", gate.ask);
-            self.signal_answers.push(text.into());
+            self.add_signal_answer(text);
         }
         NO_MESSAGES
     }
@@ -195,7 +219,7 @@ impl ControlState {
     pub(super) fn continue_for_signal_answers(&mut self) {
         if let RunStage::Concluding(concluding) = &self.stage
             && concluding.gate.is_none()
-            && !self.signal_answers.is_empty()
+            && self.must_report_signals()
         {
             self.stage = RunStage::ModelPending(PendingModelCall::default());
         }

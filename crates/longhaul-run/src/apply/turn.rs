@@ -8,7 +8,7 @@ use longhaul_core::event::turn::{
 };
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::CallId;
-use longhaul_core::message::{Message, StopReason};
+use longhaul_core::message::{HANDLER_API, Message, StopReason};
 use longhaul_core::status::RunError;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, MicroUsd, Usage};
@@ -306,7 +306,11 @@ fn stage_after_reply(data: &TurnCompleted) -> RunStage {
             (Some(OutputCheckResult::Valid(given)), None) => output_from_data_fields(given),
             (None, None) => legacy_output_from_text(data.reply.text()),
         };
-        return RunStage::Concluding(ConcludingState::new(output, false));
+        let by_handler = data.reply.api == HANDLER_API;
+        return RunStage::Concluding(ConcludingState {
+            by_handler,
+            ..ConcludingState::new(output, false)
+        });
     }
     // A call of a truncated reply may have incomplete arguments, so it never runs.
     let state = match data.stop == StopReason::MaxTokens {

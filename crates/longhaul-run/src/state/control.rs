@@ -82,7 +82,7 @@ pub struct ControlState {
     pub steers: Vec<QueuedSteer>,
     pub gates: Vec<GateSpec>,
     /// Texts that tell the model how gates of programs were answered, until the next turn starts.
-    /// Bounded by the number of such gates.
+    /// Their length is bounded.
     #[serde(default)]
     pub(crate) signal_answers: Vec<Arc<str>>,
     /// Votes with a note or a payload on the open gates, for the model.

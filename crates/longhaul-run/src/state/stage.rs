@@ -176,6 +176,9 @@ pub struct ConcludingState {
     pub output: RunOutput,
     /// Whether the agent called `finish`. Then the run is not kept open for messages.
     pub by_finish_tool: bool,
+    /// Whether a handler returned the output. A handler is not called again.
+    #[serde(default)]
+    pub by_handler: bool,
     /// Whether a person has approved the output.
     pub approved: bool,
     /// Answer of the person who approved the output.
@@ -193,6 +196,7 @@ impl ConcludingState {
         Self {
             output,
             by_finish_tool,
+            by_handler: false,
             approved: false,
             answer: None,
             gate: None,

@@ -2,6 +2,7 @@
 
 use super::harness::script::check;
 use super::policies::{plain, result_gate};
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::gate::GateTimeoutAction;
 
 #[test]
@@ -89,6 +90,42 @@ fn a_signal_that_arrives_during_a_reply_is_told_to_the_model_before_the_run_ends
         say Done.        => turn.completed turn.started(signal)
         ? said           => [longhaul] This has happened: the build
         say The end.     => turn.completed run.completed(The end.) | completed
+    "#,
+    );
+}
+
+#[test]
+fn a_run_without_turns_left_ends_with_its_result() {
+    check(
+        RunPolicy { max_turns: Some(1), ..plain() },
+        r#"
+        claim            => run.claimed | running
+        signal the build => gate.raised(signal)
+        see              => run.prepared turn.started
+        say Done.        => turn.completed run.waiting(signal) | waiting signal
+        complete         => gate.answered | running
+        claim            => run.claimed
+        go               => run.completed(Done.) | completed
+    "#,
+    );
+}
+
+#[test]
+fn a_signal_withdraws_the_approval_of_a_result_that_may_change() {
+    check(
+        result_gate(GateTimeoutAction::Reject),
+        r#"
+        claim            => run.claimed | running
+        see              => run.prepared turn.started
+        say Done.        => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
+        signal the build => gate.raised(signal)
+        complete @2      => gate.answered | running
+        claim            => run.claimed
+        go               => gate.withdrawn turn.started(signal)
+        say Built.       => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
+        yes              => gate.answered | running
+        claim            => run.claimed
+        go               => run.completed(Built.) | completed
     "#,
     );
 }

@@ -138,7 +138,6 @@ pub(crate) fn create_run(
     origin: RunOrigin,
 ) -> Result<(), RowChangeError> {
     let task = &new_run.task;
-    spend::count_new_run(tx, &new_run.caps)?;
     let lane = task.lane.as_ref().filter(|_| origin == RunOrigin::Run);
     let entered = match (task.start, lane) {
         (EarliestStart::Now, Some(lane)) => {
@@ -159,6 +158,8 @@ pub(crate) fn create_run(
         }
         (EarliestStart::Now | EarliestStart::At(_) | EarliestStart::AfterBatch, _) => None,
     };
+    // A task that only adds a message to a busy lane is not counted.
+    spend::count_new_run(tx, &new_run.caps)?;
     insert_run_row(tx, new_run, origin, entered.map(|entered| entered.seq))?;
     insert_run_head(tx, new_run, entered)?;
     insert_first_events(tx, new_run)?;

@@ -151,6 +151,10 @@ impl RecordStore for SqliteStore {
             .await
     }
 
+    async fn wake_runs_at_caps(&self) -> Result<(), StoreError> {
+        self.run_command(|tx| Ok(CommandOutcome::Changed(spend::wake_runs_at_caps(tx)?))).await
+    }
+
     async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError> {
         self.run_query(move |tx| usage::usage_by_model(tx, query)).await
     }

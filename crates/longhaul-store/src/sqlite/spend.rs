@@ -4,8 +4,8 @@
 
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::policy::spend_cap::{
-    CAP_WAKES_MAX, CapKey, CapLimitChange, CapReservation, CapSettlement, CapWaitRow,
-    SPEND_ROWS_MAX, SpendRow,
+    CAP_SWEEP_WAKES_MAX, CAP_WAKES_MAX, CapHold, CapKey, CapLimitChange, CapReservation,
+    CapSettlement, CapWaitRow, SPEND_ROWS_MAX, SpendRow,
 };
 use longhaul_core::port::store::AppendRefusalReason;
 use rusqlite::{Result, Row, params};
@@ -49,6 +49,7 @@ pub(crate) fn count_new_run(
     reservations: &[CapReservation],
 ) -> Result<(), RowChangeError> {
     for reservation in reservations {
+        let stored = load_row(tx, &reservation.hold.key)?;
         let row = load_or_new_row(tx, reservation)?;
         if reservation.hold.amount > row.left()
             || row.left() == 0
@@ -57,7 +58,9 @@ pub(crate) fn count_new_run(
             return Err(over_cap(&row));
         }
         let spent = row.spent.saturating_add(reservation.hold.amount);
-        save_row(tx, &SpendRow { spent, ..row })?;
+        // The limit that workers use stays, because a process that submits may have another one.
+        let limit = stored.map_or(row.limit, |stored| stored.limit);
+        save_row(tx, &SpendRow { spent, limit, ..row })?;
     }
     Ok(())
 }
@@ -115,7 +118,7 @@ pub(crate) fn settle_caps(tx: &Tx<'_>, settlements: &[CapSettlement]) -> Result<
             ..row
         };
         save_row(tx, &row)?;
-        wake_waiting_runs(tx, &row)?;
+        wake_waiting_runs(tx, &row, CAP_WAKES_MAX)?;
     }
     Ok(())
 }
@@ -123,26 +126,45 @@ pub(crate) fn settle_caps(tx: &Tx<'_>, settlements: &[CapSettlement]) -> Result<
 /// Queues a run at a spend cap. A run waits at one cap at a time. If its amount fits by now, because
 /// another request was settled after the refusal, the run is woken at once.
 pub(crate) fn queue_at_cap(tx: &Tx<'_>, run: RunId, wait: &CapWaitRow) -> Result<()> {
-    if load_row(tx, &wait.key)?.is_some_and(|row| wait.amount <= row.left()) {
+    let CapHold { key, amount, .. } = &wait.reservation.hold;
+    let row = load_or_new_row(tx, &wait.reservation)?;
+    if *amount <= row.left() {
         return make_timer_due(tx, wait.timer);
+    }
+    // Without a row a change of the configuration would not find the run.
+    if load_row(tx, key)?.is_none() {
+        save_row(tx, &row)?;
     }
     tx.exec(
         "INSERT OR REPLACE INTO spend_wait (run, cap, subject, window_start, amount, timer, since)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         params![
             run.bytes(),
-            wait.key.cap,
-            wait.key.subject,
-            wait.key.window_start.as_micros(),
-            amount_to_column(wait.amount),
+            key.cap,
+            key.subject,
+            key.window_start.as_micros(),
+            amount_to_column(*amount),
             wait.timer.bytes(),
             tx.now_micros()
         ],
     )
 }
 
+/// Wakes the runs of all caps and subjects whose amounts fit into what is left.
+pub(crate) fn wake_runs_at_caps(tx: &Tx<'_>) -> Result<()> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM spend s
+          WHERE s.window_end > ?1 AND EXISTS (SELECT 1 FROM spend_wait w
+                 WHERE w.cap = s.cap AND w.subject = s.subject AND w.window_start = s.window_start)"
+    );
+    for row in tx.query_all(&sql, params![tx.now_micros()], read_spend_row)? {
+        wake_waiting_runs(tx, &row, CAP_SWEEP_WAKES_MAX)?;
+    }
+    Ok(())
+}
+
 /// Makes the timers due of the runs whose amounts fit into what is left, the longest waiting first.
-fn wake_waiting_runs(tx: &Tx<'_>, row: &SpendRow) -> Result<()> {
+fn wake_waiting_runs(tx: &Tx<'_>, row: &SpendRow, max: usize) -> Result<()> {
     let mut left = row.left();
     let sql = format!(
         "SELECT w.run, w.timer, w.amount FROM spend_wait w
@@ -158,7 +180,7 @@ fn wake_waiting_runs(tx: &Tx<'_>, row: &SpendRow) -> Result<()> {
             row.key.subject,
             row.key.window_start.as_micros(),
             amount_to_column(left),
-            limit_to_column(CAP_WAKES_MAX)
+            limit_to_column(max)
         ],
         |row| Ok((row.get(0)?, row.get(1)?, get_u64(row, 2)?)),
     )?;
@@ -196,7 +218,8 @@ pub(crate) fn set_cap_limit(tx: &Tx<'_>, change: &CapLimitChange) -> Result<()> 
             let key = CapKey { cap, subject, window_start: period.start };
             let row = load_row(tx, &key)?;
             let row = row.unwrap_or_else(|| SpendRow::new(key, period.end, 0));
-            vec![SpendRow { raised_limit: Some(*limit), ..row }]
+            let limit = row.raised_limit.unwrap_or_default().max(*limit);
+            vec![SpendRow { raised_limit: Some(limit), ..row }]
         }
         None => {
             let sql = format!(
@@ -211,7 +234,7 @@ pub(crate) fn set_cap_limit(tx: &Tx<'_>, change: &CapLimitChange) -> Result<()> 
     };
     for row in &rows {
         save_row(tx, row)?;
-        wake_waiting_runs(tx, row)?;
+        wake_waiting_runs(tx, row, CAP_WAKES_MAX)?;
     }
     Ok(())
 }

@@ -186,6 +186,8 @@ macro_rules! each_store_check {
                 a_hold_is_bound_to_the_current_window
                 a_settlement_wakes_runs_whose_amounts_fit
                 a_run_that_waits_too_late_is_woken
+                a_forgotten_run_is_woken
+                a_run_waits_where_nothing_was_counted
                 a_higher_limit_wakes_runs
                 new_runs_are_counted_and_refused
                 counts_are_pruned

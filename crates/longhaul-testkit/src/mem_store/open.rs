@@ -93,7 +93,6 @@ impl Tx<'_> {
     pub(crate) fn open_run(&mut self, new: NewRun, origin: RunOrigin) -> ChangeResult {
         let NewRun { id, task, events, copied_journal, steers, lane_depth_max, lane_entry, caps } =
             new;
-        self.count_new_run(&caps)?;
         if self.tables.heads.contains(&id) {
             return Err(Rollback::Error(duplicate_run(id)));
         }
@@ -129,19 +128,21 @@ impl Tx<'_> {
         match start {
             EarliestStart::Now => {
                 self.check_lane_entry(id, lane_entry)?;
-                if lane_entry == LaneEntryPolicy::Interrupt {
+                let limit = if lane_entry == LaneEntryPolicy::Interrupt {
                     self.interrupt_lane(id);
-                    return self.enter_lane(id, LaneLimit::None);
-                }
-                self.enter_lane(id, LaneLimit::Depth(lane_depth_max))
+                    LaneLimit::None
+                } else {
+                    LaneLimit::Depth(lane_depth_max)
+                };
+                self.enter_lane(id, limit)?;
             }
             EarliestStart::At(due) => {
                 let timer = Timer { run: id, due, kind: TimerKind::Start };
                 self.arm(TimerId::derive(id.bits(), "start", self.now), timer);
-                Ok(())
             }
-            EarliestStart::AfterBatch => Ok(()),
+            EarliestStart::AfterBatch => {}
         }
+        self.count_new_run(&caps)
     }
 
     fn new_head(&self, task: longhaul_core::task::TaskSpec, lane: Option<LaneKey>) -> Head {

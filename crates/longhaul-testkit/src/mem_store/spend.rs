@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::policy::spend_cap::{
-    CAP_WAKES_MAX, CapKey, CapLimitChange, CapReservation, CapSettlement, CapWaitRow,
-    SPEND_ROWS_MAX, SpendRow,
+    CAP_SWEEP_WAKES_MAX, CAP_WAKES_MAX, CapKey, CapLimitChange, CapReservation, CapSettlement,
+    CapWaitRow, SPEND_ROWS_MAX, SpendRow,
 };
 use longhaul_core::port::store::AppendRefusalReason;
 
@@ -46,7 +46,9 @@ impl Tx<'_> {
                 return refuse(AppendRefusalReason::OverCap(Box::new(row.refusal())));
             }
             let spent = row.spent.saturating_add(amount);
-            self.save_spend_row(SpendRow { spent, ..row });
+            let stored = self.tables.spend.get(&row.key);
+            let limit = stored.map_or(row.limit, |stored| stored.limit);
+            self.save_spend_row(SpendRow { spent, limit, ..row });
         }
         Ok(())
     }
@@ -64,15 +66,18 @@ impl Tx<'_> {
                 ..row
             };
             self.save_spend_row(row.clone());
-            self.wake_spend_waits(&row);
+            self.wake_spend_waits(&row, CAP_WAKES_MAX);
         }
     }
 
     /// Queues a run at a spend cap, or wakes it if its amount fits by now.
     pub(crate) fn wait_at_cap(&mut self, run: RunId, row: CapWaitRow) {
-        let count = self.tables.spend.get(&row.key);
-        if count.is_some_and(|count| row.amount <= count.left()) {
+        let count = self.spend_row(&row.reservation);
+        if row.reservation.hold.amount <= count.left() {
             return self.make_timer_due(row.timer);
+        }
+        if self.tables.spend.get(&count.key).is_none() {
+            self.save_spend_row(count);
         }
         let since = self.now;
         self.tables.spend_waits.insert(run, SpendWait { row, since });
@@ -86,6 +91,7 @@ impl Tx<'_> {
                 let key = CapKey { cap, subject, window_start: period.start };
                 let row = self.tables.spend.get(&key).cloned();
                 let row = row.unwrap_or_else(|| SpendRow::new(key, period.end, 0));
+                let limit = row.raised_limit.unwrap_or_default().max(limit);
                 vec![SpendRow { raised_limit: Some(limit), ..row }]
             }
             None => {
@@ -97,7 +103,16 @@ impl Tx<'_> {
         };
         for row in rows {
             self.save_spend_row(row.clone());
-            self.wake_spend_waits(&row);
+            self.wake_spend_waits(&row, CAP_WAKES_MAX);
+        }
+    }
+
+    /// Wakes the runs of all caps and subjects whose amounts fit into what is left.
+    pub(crate) fn wake_runs_at_caps(&mut self) {
+        let open = self.tables.spend.iter().filter(|(_, row)| row.window_end > self.now);
+        let rows: Vec<SpendRow> = open.map(|(_, row)| row.clone()).collect();
+        for row in rows {
+            self.wake_spend_waits(&row, CAP_SWEEP_WAKES_MAX);
         }
     }
 
@@ -129,7 +144,9 @@ impl Tx<'_> {
 
     fn count_spend_waits(&self, key: &CapKey) -> u64 {
         let waits = self.tables.spend_waits.iter();
-        waits.filter(|(run, wait)| wait.row.key == *key && self.waits_at_cap(**run)).count() as u64
+        waits
+            .filter(|(run, wait)| wait.row.reservation.hold.key == *key && self.waits_at_cap(**run))
+            .count() as u64
     }
 
     fn waits_at_cap(&self, run: RunId) -> bool {
@@ -137,19 +154,21 @@ impl Tx<'_> {
         head.is_some_and(|head| matches!(head.state, State::Parked { reason: "cap", .. }))
     }
 
-    fn wake_spend_waits(&mut self, row: &SpendRow) {
+    fn wake_spend_waits(&mut self, row: &SpendRow, max: usize) {
         let mut left = row.left();
         let waits = self.tables.spend_waits.iter().filter(|(run, wait)| {
-            wait.row.key == row.key && wait.row.amount <= left && self.waits_at_cap(**run)
+            wait.row.reservation.hold.key == row.key
+                && wait.row.reservation.hold.amount <= left
+                && self.waits_at_cap(**run)
         });
         let mut waits: Vec<(RunId, SpendWait)> =
             waits.map(|(run, wait)| (*run, wait.clone())).collect();
         waits.sort_by_key(|(run, wait)| (wait.since, *run));
-        for (run, wait) in waits.into_iter().take(CAP_WAKES_MAX) {
-            if wait.row.amount > left {
+        for (run, wait) in waits.into_iter().take(max) {
+            if wait.row.reservation.hold.amount > left {
                 continue;
             }
-            left -= wait.row.amount;
+            left -= wait.row.reservation.hold.amount;
             self.make_timer_due(wait.row.timer);
             self.tables.spend_waits.remove(&run);
         }

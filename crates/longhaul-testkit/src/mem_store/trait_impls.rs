@@ -193,6 +193,13 @@ impl RecordStore for MemStore {
         })
     }
 
+    async fn wake_runs_at_caps(&self) -> StoreResult<()> {
+        self.write_tx(|tx| {
+            tx.wake_runs_at_caps();
+            Ok(())
+        })
+    }
+
     async fn usage_by_model(&self, query: UsageQuery) -> StoreResult<Vec<ModelUsage>> {
         Ok(self.read_tx(|tx| tx.tables.usage_by_model(query)))
     }

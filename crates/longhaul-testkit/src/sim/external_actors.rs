@@ -51,7 +51,7 @@ async fn send_command_as(
     Ok(Some(services.store.append_to_journal(AppendRequest { run, author, batch }).await?))
 }
 
-/// Fires all due timers and returns whether there were any.
+/// Fires all due timers, wakes runs that wait at caps with room, and returns whether there were any.
 pub async fn fire_due_timers(services: &SimServices) -> Result<bool, SimError> {
     let due = services.records.due_timers(500).await?;
     for timer in &due {
@@ -70,6 +70,7 @@ pub async fn fire_due_timers(services: &SimServices) -> Result<bool, SimError> {
         let author = JournalAuthor::Outsider;
         services.store.append_to_journal(AppendRequest { run: timer.run, author, batch }).await?;
     }
+    services.records.wake_runs_at_caps().await?;
     Ok(!due.is_empty())
 }
 

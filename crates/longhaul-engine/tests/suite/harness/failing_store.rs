@@ -353,6 +353,10 @@ impl RecordStore for FailingStore {
         self.inner.spend_rows().await
     }
 
+    async fn wake_runs_at_caps(&self) -> Result<(), StoreError> {
+        self.inner.wake_runs_at_caps().await
+    }
+
     async fn set_cap_limit(&self, change: CapLimitChange) -> Result<(), StoreError> {
         self.inner.set_cap_limit(change).await
     }

@@ -225,6 +225,10 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.spend_rows()).await
     }
 
+    async fn wake_runs_at_caps(&self) -> Result<(), StoreError> {
+        yield_around(self.records.wake_runs_at_caps()).await
+    }
+
     async fn set_cap_limit(&self, change: CapLimitChange) -> Result<(), StoreError> {
         yield_around(self.records.set_cap_limit(change)).await
     }

@@ -123,6 +123,53 @@ pub async fn a_run_that_waits_too_late_is_woken(fixture: StoreFixture) {
     assert_eq!(due.into_iter().map(|due| due.timer).collect::<Vec<_>>(), [timer]);
 }
 
+/// A run whose amount fits is woken although the run that was woken before it makes no request.
+pub async fn a_forgotten_run_is_woken(fixture: StoreFixture) {
+    let worker = fixture.worker().await;
+    for _ in 0..3 {
+        fixture.open(|_| {}).await;
+    }
+    let mut runs = claim_all(&fixture, worker).await;
+    let period = current_period(&fixture);
+    let (all, most) = (reservation(period, "anna", 100), reservation(period, "anna", 80));
+    assert_appended(&hold(&mut runs[0], &[&all]).await);
+    let timers = [wait(&mut runs[1], &most).await, wait(&mut runs[2], &most).await];
+    settle(&mut runs[0], &all, (1, 0)).await;
+    let due = async || {
+        let due = fixture.harness.records.due_timers(10).await.expect("timers");
+        due.into_iter().map(|due| due.timer).collect::<Vec<_>>()
+    };
+    assert_eq!(due().await, timers[..1]);
+    fixture.harness.records.wake_runs_at_caps().await.expect("wake");
+    let mut woken = due().await;
+    woken.sort();
+    let mut expected = timers.to_vec();
+    expected.sort();
+    assert_eq!(woken, expected);
+}
+
+/// A run that waits where nothing was counted yet is found by a change of the configuration, and a
+/// limit is never lowered by a raise.
+pub async fn a_run_waits_where_nothing_was_counted(fixture: StoreFixture) {
+    let mut run = fixture.open_and_claim(|_| {}).await;
+    let period = current_period(&fixture);
+    let much = reservation(period, "anna", LIMIT + 1);
+    assert!(matches!(hold(&mut run, &[&much]).await, AppendResult::Refused(_)));
+    let timer = wait(&mut run, &much).await;
+    assert_eq!(rows(&fixture).await[0].waiting, 1);
+    let set = async |subject: Option<&str>, limit| {
+        let subject = subject.map(str::to_owned);
+        let change = CapLimitChange { cap: "day-tokens-actor".to_owned(), subject, period, limit };
+        fixture.harness.records.set_cap_limit(change).await.expect("limit");
+    };
+    set(None, LIMIT + 1).await;
+    let due = fixture.harness.records.due_timers(10).await.expect("timers");
+    assert_eq!(due.into_iter().map(|due| due.timer).collect::<Vec<_>>(), [timer]);
+    set(Some("anna"), 900).await;
+    set(Some("anna"), 800).await;
+    assert_eq!(rows(&fixture).await[0].raised_limit, Some(900));
+}
+
 /// A raised limit applies to one subject and window, a limit of the configuration to all subjects.
 /// The higher one counts, and runs whose amounts fit are woken.
 pub async fn a_higher_limit_wakes_runs(fixture: StoreFixture) {
@@ -266,12 +313,12 @@ async fn settle(run: &mut ClaimedRun, held: &CapReservation, (spent, lost): (u64
 /// Parks a run that waits for an amount, and returns its timer.
 async fn wait(run: &mut ClaimedRun, amount: &CapReservation) -> longhaul_core::id::TimerId {
     let timer = run.fixture.ids.timer();
-    let CapHold { key, amount, .. } = amount.hold.clone();
+    let reservation = amount.clone();
     let due = TimerDueTime::After(WINDOW);
     let arm = TimerUpdate::Arm { timer, run: run.run, due, kind: TimerKind::Wake };
     let batch = events_batch([progress(1)])
         .with_change(Change::SetTimer(arm))
-        .with_change(Change::WaitAtCap(CapWaitRow { key, amount, timer }))
+        .with_change(Change::WaitAtCap(CapWaitRow { reservation, timer }))
         .with_change(park_head("cap"));
     run.append_ok(batch).await;
     timer
