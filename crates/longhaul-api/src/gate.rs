@@ -251,7 +251,8 @@ pub struct SignalGateBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255)]
     pub idempotency_key: Option<String>,
-    /// Time within which the gate must be answered, such as `2h`, or `never`. Default: `24h`.
+    /// Time within which the gate must be answered, such as `2h`, at most `3650d`, or `never`.
+    /// Default: `24h`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
 }

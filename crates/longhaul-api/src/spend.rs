@@ -91,6 +91,11 @@ impl CapAmount {
 impl fmt::Display for CapAmount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Amounts are counted in micro-dollars, and a small one must not look like none.
+            Self::Usd(dollars) if *dollars > 0.0 && *dollars < 0.01 => {
+                let digits = format!("{dollars:.6}");
+                write!(f, "${}", digits.trim_end_matches('0'))
+            }
             Self::Usd(dollars) => write!(f, "${dollars:.2}"),
             Self::Count(count) => write!(f, "{count}"),
         }
@@ -124,20 +129,24 @@ pub struct RaiseCapBody {
 impl RaiseCapBody {
     /// Returns the new limit as a store counts it. The error says what is wrong.
     pub fn limit(&self, unit: CapUnit) -> Result<u64, String> {
-        let limit = match (unit, self.usd, self.tokens, self.runs) {
+        let unit_name = unit.as_str();
+        let (limit, max) = match (unit, self.usd, self.tokens, self.runs) {
             (CapUnit::Usd, Some(dollars), None, None) => {
                 let is_valid = dollars > 0.0 && dollars <= USD_MAX;
-                is_valid.then(|| (dollars * 1e6).round() as u64)
+                (is_valid.then(|| (dollars * 1e6).round() as u64), USD_MAX.to_string())
             }
             (CapUnit::Tokens, None, Some(count), None)
             | (CapUnit::Runs, None, None, Some(count)) => {
-                Some(count).filter(|count| (1..=COUNT_MAX).contains(count))
+                let limit = Some(count).filter(|count| (1..=COUNT_MAX).contains(count));
+                (limit, COUNT_MAX.to_string())
             }
             (CapUnit::Usd | CapUnit::Tokens | CapUnit::Runs, ..) => {
-                return Err(format!("give the new limit in {}, and no other one", unit.as_str()));
+                return Err(format!("give the new limit in {unit_name}, and no other one"));
             }
         };
-        limit.ok_or_else(|| format!("the new limit in {} must be above 0", unit.as_str()))
+        limit.ok_or_else(|| {
+            format!("the new limit in {unit_name} must be above 0 and at most {max}")
+        })
     }
 }
 
@@ -155,9 +164,9 @@ mod tests {
             (CapUnit::Usd, body(Some(0.0), None, None), Err("above 0")),
             (CapUnit::Usd, body(Some(-1.0), None, None), Err("above 0")),
             (CapUnit::Usd, body(Some(f64::NAN), None, None), Err("above 0")),
-            (CapUnit::Usd, body(Some(f64::INFINITY), None, None), Err("above 0")),
+            (CapUnit::Usd, body(Some(f64::INFINITY), None, None), Err("at most 1000000000")),
             (CapUnit::Runs, body(None, None, Some(0)), Err("above 0")),
-            (CapUnit::Tokens, body(None, Some(u64::MAX), None), Err("above 0")),
+            (CapUnit::Tokens, body(None, Some(u64::MAX), None), Err("at most 1125899906842624")),
             (CapUnit::Usd, body(None, Some(7), None), Err("in usd")),
             (CapUnit::Usd, body(Some(1.0), Some(7), None), Err("no other")),
             (CapUnit::Tokens, RaiseCapBody::default(), Err("in tokens")),
@@ -167,6 +176,19 @@ mod tests {
                 (Err(why), Err(part)) => assert!(why.contains(part), "{raise:?}: {why}"),
                 (Err(why), Ok(limit)) => panic!("{raise:?}: {why} instead of {limit}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_small_amount_is_not_shown_as_none() {
+        for (micros, text) in [
+            (0, "$0.00"),
+            (1, "$0.000001"),
+            (4_000, "$0.004"),
+            (10_000, "$0.01"),
+            (1_500_000, "$1.50"),
+        ] {
+            assert_eq!(CapAmount::new(CapUnit::Usd, micros).to_string(), text);
         }
     }
 }

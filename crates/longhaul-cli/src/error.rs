@@ -88,7 +88,8 @@ impl CliError {
         #[expect(clippy::wildcard_enum_match_arm, reason = "the code identifies most errors")]
         Some(match error {
             EngineError::Store(error) => from_store_error(error),
-            EngineError::AgentNotFound { suggestion, .. } => {
+            EngineError::AgentNotFound { suggestion, .. }
+            | EngineError::CapNotFound { suggestion, .. } => {
                 from_api_problem(&Problem { suggestion: suggestion.clone(), ..problem })
             }
             _ => from_api_problem(&problem),
@@ -224,6 +225,9 @@ fn from_api_problem(problem: &Problem) -> CliError {
     let failure = match &problem.suggestion {
         Some(suggestion) if code == "no_agent" => {
             failure.with_hint("did you mean", format!("longhaul run {suggestion} ..."))
+        }
+        Some(suggestion) if code == "no_cap" => {
+            failure.with_hint("did you mean", format!("longhaul spend raise {suggestion} ..."))
         }
         Some(_) | None => failure,
     };

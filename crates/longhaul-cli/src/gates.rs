@@ -173,7 +173,7 @@ impl ListGatesCommand {
         table::print_table(&head, rows)?;
         if gates.iter().any(|gate| gate.status == GateStatus::Open) {
             output::eprint_line(
-                "Show: longhaul gates show GATE    Decide: longhaul approve GATE | reject GATE | answer GATE TEXT",
+                "Show: longhaul gates show GATE    Decide: longhaul approve GATE | reject GATE | answer GATE TEXT | gates complete GATE",
             );
         }
         Ok(())

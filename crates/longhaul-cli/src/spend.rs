@@ -110,11 +110,24 @@ impl RaiseCapCommand {
         let raise =
             RaiseCapBody { usd: *usd, tokens: *tokens, runs: *runs, subject: subject.clone() };
         let client = connect_or_create_store(find_named_or_local_server()?)?;
-        let cap = runtime::build_current_thread()?.block_on(client.raise_cap(&self.cap, &raise))?;
-        match self.json {
-            true => output::print_json(&cap),
-            false => print_caps(std::slice::from_ref(&cap)),
+        let subject = subject.as_deref().unwrap_or_default();
+        let (waiting, cap) = runtime::build_current_thread()?.block_on(async {
+            // Waiting runs go on at once, so they are counted before.
+            let caps = client.spend().await?;
+            let counts = caps.iter().filter(|cap| cap.id == self.cap).flat_map(|cap| &cap.counts);
+            let count = counts.filter(|count| count.subject == subject).map(|count| count.waiting);
+            anyhow::Ok((count.sum::<u64>(), client.raise_cap(&self.cap, &raise).await?))
+        })?;
+        if self.json {
+            return output::print_json(&cap);
         }
+        print_caps(std::slice::from_ref(&cap))?;
+        output::eprint_line(&match waiting {
+            0 => "No run waited at the cap.".to_owned(),
+            1 => "1 run waited at the cap; it goes on if its next call fits.".to_owned(),
+            runs => format!("{runs} runs waited at the cap; those whose next call fits go on."),
+        });
+        Ok(())
     }
 }
 

@@ -329,7 +329,8 @@ fn collect_run_tools(
     Ok((tools, external_names))
 }
 
-fn compile_output_schema(agent: &Agent) -> Result<Option<OutputSchema>, RunBlocker> {
+/// Compiles the output schema of an agent. `None` means that the result is free text.
+pub(crate) fn compile_output_schema(agent: &Agent) -> Result<Option<OutputSchema>, RunBlocker> {
     let compiled = agent.output.as_ref().map(OutputSchema::new).transpose();
     compiled.map_err(|why| {
         RunBlocker::permanent(format!(

@@ -125,7 +125,7 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
                 format!("longhaul resume {id} --budget {more}"),
             )
         }
-        WaitReason::Cap(wait) => (explain_cap_wait(wait), "longhaul spend".to_owned()),
+        WaitReason::Cap(wait) => (explain_cap_wait(wait), cap_raise_command(wait)),
         WaitReason::StartAt(at) => (format!("The run starts at {at}."), String::new()),
         WaitReason::Batch => {
             ("The run waits for the run before it in its batch.".into(), String::new())
@@ -154,6 +154,27 @@ fn explain_cap_wait(wait: &CapWait) -> String {
         "The cap `{cap}`{of} does not cover the next model call; the run goes on when an amount \
          is released, when somebody raises the cap, or when its window ends at {until}."
     )
+}
+
+/// Returns the command that raises a spend cap. The id of a cap names its unit and whose usage it
+/// counts, such as `day-usd-key`.
+fn cap_raise_command(wait: &CapWait) -> String {
+    let CapWait { cap, subject, .. } = wait;
+    let mut parts = cap.split('-').skip(1);
+    let unit = parts.next().unwrap_or_default();
+    let of = match (parts.next(), subject.as_str()) {
+        (Some("all") | None, _) => String::new(),
+        // The subject may be text of another program, which must not change the command.
+        (Some(_), subject) if is_plain_argument(subject) => format!(" --for {subject}"),
+        (Some(_), _) => " --for NAME".to_owned(),
+    };
+    format!("longhaul spend raise {cap}{of} --{unit} N")
+}
+
+/// Returns whether a shell passes the text unchanged as one argument that is not an option.
+fn is_plain_argument(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_:./@-".contains(c);
+    !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain)
 }
 
 /// Returns the command that unblocks a run. A question of the agent needs an answer; a missing

@@ -9,7 +9,7 @@ use longhaul_core::usage::BudgetAmount;
 use wildmatch::WildMatch;
 
 /// Maximum length of a subject in bytes. Of a longer one the hash is used.
-const SUBJECT_BYTES_MAX: usize = 200;
+pub const SUBJECT_BYTES_MAX: usize = 200;
 
 /// A model call that is about to start.
 #[derive(Debug, Clone, Copy)]

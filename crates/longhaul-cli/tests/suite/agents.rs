@@ -363,6 +363,38 @@ fn a_rule_has_exactly_one_action() {
 }
 
 #[test]
+fn the_times_and_tags_of_a_gate_are_limited() {
+    assert_problems(
+        "approve:\n  - { tool: a, ask: x, remind: 1ms }",
+        &["3:32: `remind` must be at least 1m"],
+    );
+    assert_problems(
+        "approve:\n  - { tool: a, ask: x, timeout: 1m, then: [{ after: 6h, to: b }] }",
+        &["3:53: `after` never fires: the gate expires after 1m"],
+    );
+    assert_problems(
+        "approve:\n  - { tool: a, ask: x, timeout: 99999999999d }",
+        &["3:33: `timeout` must be at most 3650d, or `never`"],
+    );
+    assert_problems(
+        "approve:\n  - { tool: a, ask: x, timeout: never, remind: 3651d }",
+        &["3:48: `remind` must be at most 3650d"],
+    );
+    let tags = "a gate has at most 20 tags of 1 to 200 bytes, without control characters and other than `submit_again`";
+    let (many, long) = (["a"; 21].join(", "), "a".repeat(201));
+    for list in ["submit_again", "\"a\\nb\"", many.as_str(), long.as_str()] {
+        assert_problems(
+            &format!("approve_result: {{ tags: [{list}] }}"),
+            &[&format!("2:25: {tags}")],
+        );
+        assert_problems(
+            &format!("approve:\n  - {{ tool: a, ask: x, tags: [{list}] }}"),
+            &[&format!("3:30: {tags}")],
+        );
+    }
+}
+
+#[test]
 fn templates_are_compiled_early() {
     let found = problems("---\nlane: \"{{ input.repo\"\n---\n\nOne.\nTwo {% if %}.\n");
     assert_eq!(found.len(), 2, "{found:?}");

@@ -17,7 +17,10 @@ fn a_run_waits_at_a_cap_until_it_is_raised() {
     let waiting = project.wait_until(&second, has_status("waiting"));
     assert_eq!(waiting["reason"], "cap");
     let why = project.run(&["why", &second], 0).out;
-    assert!(why.contains("The cap `month-runs-all`") && why.contains("longhaul spend"), "{why}");
+    assert!(why.contains("The cap `month-runs-all`"), "{why}");
+    assert!(why.contains("longhaul spend raise month-runs-all --runs N"), "{why}");
+    let listed = project.run(&["ls"], 0).out;
+    assert!(listed.contains("waits: cap until 20"), "{listed}");
     let shown = project.run(&["spend"], 0).out;
     let row: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().take(7).collect();
     assert_eq!(row, ["month-runs-all", "all", "1", "0", "0", "1", "1"], "{shown}");
@@ -26,7 +29,12 @@ fn a_run_waits_at_a_cap_until_it_is_raised() {
         (&["spend", "raise", "month-runs-all", "--runs", "1"], "already"),
         (&["spend", "raise", "month-runs-all", "--runs", "0"], "above 0"),
         (&["spend", "raise", "month-runs-all", "--usd", "NaN"], "in runs"),
+        (&["spend", "raise", "month-runs-all", "--runs", "9999999999999999"], "at most 1125899"),
         (&["spend", "raise", "month-usd-all", "--usd", "5"], "no cap named `month-usd-all`"),
+        (
+            &["spend", "raise", "month-runs-al", "--runs", "5"],
+            "longhaul spend raise month-runs-all",
+        ),
     ] {
         let refused = project.run(args, 2);
         assert!(
@@ -34,7 +42,8 @@ fn a_run_waits_at_a_cap_until_it_is_raised() {
             "{refused:?}"
         );
     }
-    project.run(&["spend", "raise", "month-runs-all", "--runs", "2"], 0);
+    let raised = project.run(&["spend", "raise", "month-runs-all", "--runs", "2"], 0);
+    assert!(raised.err.contains("1 run waited at the cap"), "{raised:?}");
     project.wait_until(&second, has_status("completed"));
     let caps = project.json(&["spend", "--json"]);
     assert_eq!(caps["data"][0]["counts"][0]["used"], 2);

@@ -13,6 +13,14 @@ use crate::time::{Millis, Timestamp};
 /// Timeout of a gate whose approval rule sets no timeout.
 pub const GATE_TIMEOUT: Millis = Millis::from_secs(24 * 60 * 60);
 
+/// Maximum timeout of a gate that expires: ten years of 365 days.
+pub const GATE_TIMEOUT_MAX: Millis = Millis::from_secs(10 * 365 * 24 * 60 * 60);
+
+/// Maximum number of tags of a gate.
+const TAGS_MAX: usize = 20;
+/// Maximum length of a tag of a gate in bytes.
+const TAG_BYTES_MAX: usize = 200;
+
 /// Time within which a gate must be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -175,6 +183,22 @@ pub const SUBMIT_AGAIN: &str = "submit_again";
 /// Returns whether a gate with these tags can't be resolved by any answer.
 pub fn has_unanswerable_tag(tags: &[String]) -> bool {
     tags.iter().any(|tag| tag == SUBMIT_AGAIN)
+}
+
+/// Checks the tags that a user gives to a gate. The error says which tags are valid.
+pub fn check_tags(tags: &[String]) -> Result<(), String> {
+    let is_valid = |tag: &String| {
+        (1..=TAG_BYTES_MAX).contains(&tag.len())
+            && !tag.chars().any(char::is_control)
+            && tag != SUBMIT_AGAIN
+    };
+    match tags.len() <= TAGS_MAX && tags.iter().all(is_valid) {
+        true => Ok(()),
+        false => Err(format!(
+            "a gate has at most {TAGS_MAX} tags of 1 to {TAG_BYTES_MAX} bytes, without control \
+             characters and other than `{SUBMIT_AGAIN}`"
+        )),
+    }
 }
 
 /// A gate with everything that is needed to validate an answer.

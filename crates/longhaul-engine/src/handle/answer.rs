@@ -17,7 +17,7 @@ use crate::classify::{classify_tool_input, secret_in_input_message};
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
 use crate::replay::replay_run;
-use crate::run_env::RunEnv;
+use crate::run_env::{RunEnv, compile_output_schema, load_pinned_agent};
 use crate::services::release_external_tools;
 
 /// Maximum length in bytes of the note in an answer to a gate.
@@ -181,11 +181,16 @@ impl Longhaul {
             Some(why) => Err(bad(format!("a rule forbids this call: {why}"))),
         }
     }
-    /// Checks a result that a person edited against the output schema of the agent.
+
+    /// Checks a result that a person edited against the output schema of the agent. The tools of
+    /// the run are not needed for it.
     async fn check_edited_result(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
         let (run, _) = replay_run(&self.services, gate.run).await?;
-        let env = self.load_env_to_check_edit(&run).await?;
-        let Some(schema) = env.output_schema() else {
+        let agent = load_pinned_agent(&self.services, &run).await?;
+        let agent = agent.map_err(Rejection::InvalidTask)?;
+        let schema = compile_output_schema(&agent)
+            .map_err(|blocker| Rejection::InvalidTask(blocker.message))?;
+        let Some(schema) = schema else {
             return Ok(());
         };
         let output = output_from_human_edit(edited);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{LaneKey, RunId, Seq};
 use longhaul_core::policy::gate::{GateRow, GateStatus};
@@ -23,6 +24,9 @@ use longhaul_api::why::RunExplanation;
 
 /// Maximum number of open gates that are read to describe the runs of a list.
 const GATES_MAX: usize = 1_000;
+
+/// Maximum number of runs of a list whose journal is read to describe their wait at a spend cap.
+const CAP_WAITS_MAX: usize = 100;
 
 impl Longhaul {
     /// Returns the full view of a run, as the API shows it.
@@ -78,16 +82,38 @@ impl Longhaul {
         }
         let paused = self.paused_lanes(&rows).await?;
         let mut workers = None;
+        let mut cap_waits_left = CAP_WAITS_MAX;
         let mut runs = Vec::with_capacity(rows.len());
         for row in &rows {
             let unserved = self.unserved_reason(row, &mut workers).await?;
             let reason = unserved
                 .map(|unserved| unserved.message)
                 .or_else(|| paused_lane_reason(row, &paused));
+            let at_cap = row.reason.as_deref() == Some("cap") && cap_waits_left > 0;
+            let reason = match reason {
+                None if at_cap => {
+                    cap_waits_left -= 1;
+                    self.cap_wait_text(row).await?
+                }
+                reason => reason,
+            };
             let now = reason.unwrap_or_else(|| current_activity_text(row, gates.get(&row.id)));
             runs.push(RunBriefView::new(row, now));
         }
         Ok(runs)
+    }
+
+    /// Describes until when a run waits at a spend cap. Returns `None` if the wait is not the last
+    /// event of the run's journal.
+    async fn cap_wait_text(&self, row: &RunRow) -> Result<Option<String>, Error> {
+        let before = Seq(row.last_seq.0.saturating_sub(1));
+        let last = self.read_run_journal(row.id, before, 1).await?;
+        Ok(match last.first().map(|entry| &entry.event) {
+            Some(Event::RunWaiting(waiting)) => {
+                waiting.wait.end_time().map(|until| format!("waits: cap until {until}"))
+            }
+            Some(_) | None => None,
+        })
     }
 
     /// Returns the paused lanes that these runs wait for.

@@ -2,7 +2,7 @@
 
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::gate::{
-    GateKind, GateRow, GateSpec, GateStatus, GateTimeout, SUBMIT_AGAIN,
+    GateKind, GateRow, GateSpec, GateStatus, GateTimeout, check_tags,
 };
 use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
@@ -14,10 +14,6 @@ use crate::handle::{Longhaul, check_text_len};
 
 /// Maximum length in bytes of the text that says what a gate waits for.
 const ASK_BYTES_MAX: usize = 8_000;
-/// Maximum number of tags of a gate.
-const TAGS_MAX: usize = 20;
-/// Maximum length of a tag in bytes.
-const TAG_BYTES_MAX: usize = 200;
 /// Maximum number of open gates of a run that programs raised.
 const SIGNAL_GATES_MAX: usize = 64;
 
@@ -84,18 +80,7 @@ impl Longhaul {
             check_idempotency_key(key)?;
             self.check_no_secret_in_name("the idempotency key", key)?;
         }
-        let is_valid = |tag: &String| {
-            (1..=TAG_BYTES_MAX).contains(&tag.len())
-                && !tag.chars().any(char::is_control)
-                && tag != SUBMIT_AGAIN
-        };
-        if new.tags.len() > TAGS_MAX || !new.tags.iter().all(is_valid) {
-            let why = format!(
-                "a gate has at most {TAGS_MAX} tags of 1 to {TAG_BYTES_MAX} bytes, without control \
-                 characters and other than `{SUBMIT_AGAIN}`"
-            );
-            return Err(Rejection::InvalidTask(why).into());
-        }
+        check_tags(&new.tags).map_err(Rejection::InvalidTask)?;
         let mut tags = new.tags.iter();
         tags.try_for_each(|tag| self.check_no_secret_in_name("a tag", tag))
     }
@@ -134,9 +119,6 @@ fn same_gate(gate: GateRow, new: &NewSignalGate) -> Result<GateRow, Error> {
         spec.ask == new.ask && spec.tags == new.tags && spec.timeout == new.timeout.duration();
     match is_same {
         true => Ok(gate),
-        false => {
-            let why = "this idempotency key was used for another gate of the run".to_owned();
-            Err(Rejection::InvalidTask(why).into())
-        }
+        false => Err(Error::IdempotencyKeyReused),
     }
 }

@@ -2,14 +2,18 @@
 
 use longhaul_api::spend::{CapAmount, RaiseCapBody, SpendCapView, SpendCountView};
 use longhaul_core::policy::spend_cap::{
-    CapKey, CapLimitChange, CapRefusal, CapScope, CurrentCap, SpendRow,
+    CapKey, CapLimitChange, CapRefusal, CapScope, CurrentCap, SPEND_ROWS_MAX, SpendRow,
 };
 use longhaul_core::port::store::CreateRunsRequest;
 use longhaul_core::suggest::closest_match;
-use longhaul_run::spend_caps::reservations_for_task;
+use longhaul_run::spend_caps::{SUBJECT_BYTES_MAX, reservations_for_task};
+use wildmatch::WildMatch;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
+
+/// Maximum number of subjects that an error message lists.
+const NAMED_SUBJECTS_MAX: usize = 10;
 
 impl Longhaul {
     /// Returns the spend caps of the configuration, each with what it has counted in its current
@@ -36,6 +40,7 @@ impl Longhaul {
         let subject = raise_subject(current, raise.subject.as_deref())?;
         let key = CapKey { cap: id.to_owned(), subject, window_start: current.period.start };
         let rows = self.services.records.spend_rows().await?;
+        check_raise_subject(current, &key, &rows).map_err(Error::InvalidRaise)?;
         let row = rows.into_iter().find(|row| row.key == key);
         let row = row.unwrap_or_else(|| new_count(current, key));
         let before = row.effective_limit().max(current.cap.limit);
@@ -93,6 +98,43 @@ fn raise_subject(current: &CurrentCap, subject: Option<&str>) -> Result<String, 
             Err(Error::InvalidRaise(format!("the cap counts per {per}: name the {per} to raise")))
         }
     }
+}
+
+/// Checks that a cap counts the subject whose limit is raised, so that a misspelled subject is
+/// found. The error says which subjects it counts.
+fn check_raise_subject(
+    current: &CurrentCap,
+    key: &CapKey,
+    rows: &[SpendRow],
+) -> Result<(), String> {
+    let CapKey { cap, subject, window_start } = key;
+    let per = current.cap.per;
+    if per == CapScope::All || rows.iter().any(|row| row.key == *key) {
+        return Ok(());
+    }
+    if subject.len() > SUBJECT_BYTES_MAX {
+        let per = per.as_str();
+        return Err(format!("the name of the {per} is longer than {SUBJECT_BYTES_MAX} bytes"));
+    }
+    let pattern = current.cap.pattern.as_deref();
+    if let Some(pattern) = pattern.filter(|pattern| !WildMatch::new(pattern).matches(subject)) {
+        return Err(format!("the cap applies only to `{pattern}`, not to `{subject}`"));
+    }
+    if rows.len() >= SPEND_ROWS_MAX {
+        // The list is not complete, so it does not prove that the subject has no count.
+        return Ok(());
+    }
+    let counted = rows
+        .iter()
+        .filter(|row| row.key.cap == *cap && row.key.window_start == *window_start)
+        .map(|row| format!("`{}`", row.key.subject));
+    let counted: Vec<String> = counted.take(NAMED_SUBJECTS_MAX).collect();
+    Err(match counted.is_empty() {
+        true => format!("the cap has counted nothing for any {} yet", per.as_str()),
+        false => {
+            format!("the cap has counted nothing for `{subject}`, only for {}", counted.join(", "))
+        }
+    })
 }
 
 const fn new_count(current: &CurrentCap, key: CapKey) -> SpendRow {

@@ -1,7 +1,8 @@
 //! Tests of external tools. The tool table that the model was told is final.
 
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, GateDecision, GateRule, GateRuleAction, GateTimeoutAction,
+    ApprovalRequirement, GateDecision, GateRule, GateRuleAction, GateTimeout, GateTimeoutAction,
+    ResultApprovalGate,
 };
 use longhaul_core::raw::{RawJson, StoredText};
 use longhaul_core::time::Millis;
@@ -154,6 +155,33 @@ async fn editing_a_call_does_not_wait_for_a_tool_server() {
     let (result, ()) = tokio::join!(result, passing);
     let message = result.unwrap_err().to_string();
     assert!(message.contains("can't be checked now"), "{message}");
+}
+
+#[tokio::test]
+async fn editing_a_result_needs_no_tool_server() {
+    let source = FakeToolSource::default();
+    source.set_tools(Some(vec!["mcp:shop/buy"]));
+    let gate = ResultApprovalGate {
+        ask: "Is it good?".into(),
+        timeout: GateTimeout::Never,
+        on_timeout: GateTimeoutAction::Reject,
+        approvers: ApprovalRequirement::default(),
+        tags: Vec::new(),
+    };
+    let engine = engine_with([FakeReply::Text("7")])
+        .external_tools(&source)
+        .agent(|agent| {
+            agent.output = Some(RawJson::from_serialize(&json!({ "type": "integer" })));
+            agent.result_gate = Some(gate);
+        })
+        .start();
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
+    source.set_tools(None);
+    let edit = |value: Value| answer(&gate, GateDecision::Edit(RawJson::from_serialize(&value)));
+    let refused = engine.longhaul.answer_gate(gate.spec.id, edit(json!("x"))).await.unwrap_err();
+    assert!(refused.to_string().contains("the edited result is invalid"), "{refused}");
+    engine.longhaul.answer_gate(gate.spec.id, edit(json!(8))).await.unwrap();
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use longhaul_api::spend::{CapAmount, RaiseCapBody};
 use longhaul_core::event::Event;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::spend_cap::{AtCap, CapScope, CapUnit, CapWindow, SpendCap};
+use longhaul_core::port::store::RunFilter;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{Status, WaitReason};
 use longhaul_core::time::{Clock as _, Millis, Timestamp};
@@ -78,7 +79,11 @@ async fn parked_at_cap(engine: &TestEngine, run: RunId) -> Timestamp {
     let why = engine.longhaul.explain_run(run).await.unwrap();
     let text = format!("The cap `{}`", wait.cap);
     assert!(why.message.starts_with(&text) && why.message.contains(&wait.until.to_string()));
-    assert_eq!(why.command, "longhaul spend");
+    let raise = format!("longhaul spend raise {}", wait.cap);
+    assert!(why.command.starts_with(&raise), "{}", why.command);
+    let listed = engine.longhaul.list_brief_runs(RunFilter { limit: 9, ..RunFilter::default() });
+    let listed = listed.await.unwrap().into_iter().find(|brief| brief.id == run).unwrap();
+    assert_eq!(listed.now, format!("waits: cap until {}", wait.until));
     wait.until
 }
 
@@ -142,6 +147,8 @@ async fn a_raised_cap_lets_waiting_runs_go_on() {
     let (anna, bert) = (submit("anna").await, submit("bert").await);
     engine.ended(bert).await;
     parked_at_cap(&engine, anna).await;
+    let why = engine.longhaul.explain_run(anna).await.unwrap();
+    assert_eq!(why.command, "longhaul spend raise day-runs-actor --for anna --runs N");
     let raise = async |id: &str, runs, subject: Option<&str>| {
         let subject = subject.map(str::to_owned);
         let body = RaiseCapBody { runs, subject, ..RaiseCapBody::default() };
@@ -153,6 +160,8 @@ async fn a_raised_cap_lets_waiting_runs_go_on() {
         ("day-runs-actor", Some(0), Some("anna"), "invalid_raise", "above 0"),
         ("day-runs-actor", Some(1), Some("anna"), "invalid_raise", "the limit is 1 already"),
         ("day-runs-actor", Some(2), None, "invalid_raise", "name the actor"),
+        ("day-runs-actor", Some(2), Some("ana"), "invalid_raise", "only for `anna`, `bert`"),
+        ("day-runs-actor", Some(2), Some(&"x".repeat(201)), "invalid_raise", "200 bytes"),
     ] {
         let error = raise(id, runs, subject).await.unwrap_err();
         assert_eq!(error.code(), code, "{error}");
@@ -162,6 +171,37 @@ async fn a_raised_cap_lets_waiting_runs_go_on() {
     let limits: Vec<_> = raised.counts.iter().map(|one| (&*one.subject, one.limit)).collect();
     assert_eq!(limits, [("anna", CapAmount::Count(2)), ("bert", CapAmount::Count(1))]);
     engine.advance_until(anna, "run.completed").await;
+}
+
+#[tokio::test]
+async fn a_raise_names_a_subject_that_the_cap_counts() {
+    let pattern = Some("a*".to_owned());
+    let per_actor = SpendCap { per: CapScope::Actor, pattern, ..cap(CapUnit::Runs, 1) };
+    let engine = with_caps(engine_with([]), [per_actor.clone()]);
+    for (subject, part) in [
+        ("bert", "applies only to `a*`, not to `bert`"),
+        ("anna", "has counted nothing for any actor yet"),
+    ] {
+        let subject = Some(subject.to_owned());
+        let body = RaiseCapBody { runs: Some(2), subject, ..RaiseCapBody::default() };
+        let error = engine.longhaul.raise_cap(&per_actor.id(), &body).await.unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_contains_no_text_that_a_shell_would_interpret() {
+    let per_actor = SpendCap { per: CapScope::Actor, ..cap(CapUnit::Runs, 1) };
+    let engine = start_with_caps(engine_with([]).with_sim_clock(), [per_actor]);
+    for actor in ["Anna Bo", "$(reboot)", "-x"] {
+        let actor = Some(RawJson::from_serialize(&actor));
+        let task = || Task { actor: actor.clone(), ..Task::new("tester", "Do it.") };
+        engine.ended(engine.longhaul.submit(task()).await.unwrap()).await;
+        let waiting = engine.longhaul.submit(task()).await.unwrap();
+        parked_at_cap(&engine, waiting).await;
+        let why = engine.longhaul.explain_run(waiting).await.unwrap();
+        assert_eq!(why.command, "longhaul spend raise day-runs-actor --for NAME --runs N");
+    }
 }
 
 #[tokio::test]

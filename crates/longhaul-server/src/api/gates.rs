@@ -11,12 +11,16 @@ use longhaul_api::gate::{
 };
 use longhaul_api::list::List;
 use longhaul_core::access::Role;
-use longhaul_core::duration::{DURATION_EXAMPLES, parse_duration};
-use longhaul_core::policy::gate::{Answer, GateDecision, GateStatus, GateTimeout};
+use longhaul_core::duration::{DURATION_EXAMPLES, format_duration, parse_duration};
+use longhaul_core::id::GateId;
+use longhaul_core::policy::gate::{
+    Answer, GATE_TIMEOUT_MAX, GateDecision, GateStatus, GateTimeout,
+};
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::raw::RawJson;
 use longhaul_core::request::IdempotentRequestEffect;
-use longhaul_engine::handle::{self, CreateGateLinkRequest, NewSignalGate};
+use longhaul_engine::Longhaul;
+use longhaul_engine::handle::{self, CallerIdentity, CreateGateLinkRequest, NewSignalGate};
 use longhaul_engine::view::gate_view;
 
 use crate::app::App;
@@ -96,11 +100,13 @@ pub(crate) async fn raise_gate(
         None => GateTimeout::default(),
         Some("never") => GateTimeout::Never,
         Some(text) => parse_duration(text)
-            .filter(|timeout| timeout.0 > 0)
+            .filter(|timeout| timeout.0 > 0 && *timeout <= GATE_TIMEOUT_MAX)
             .map(GateTimeout::After)
             .ok_or_else(|| {
-                let message = format!("`timeout` must be `never` or one like {DURATION_EXAMPLES}");
-                Problem::unprocessable(message)
+                let max = format_duration(GATE_TIMEOUT_MAX);
+                Problem::unprocessable(format!(
+                    "`timeout` must be `never`, or a time such as {DURATION_EXAMPLES}, at most {max}"
+                ))
             })?,
     };
     let new = NewSignalGate {
@@ -180,7 +186,30 @@ fn answer_payload_text(payload: &RawJson) -> Option<String> {
     }
 }
 
-/// Answers a gate. The first valid answer wins.
+/// Returns an error unless the caller may give this answer. An approver may answer every gate. An
+/// operator may only complete, answer or reject a gate that a program raised.
+async fn check_answer_role(
+    longhaul: &Longhaul,
+    caller: &CallerIdentity,
+    (gate, decision): (GateId, &GateDecision),
+) -> Result<(), Problem> {
+    let Err(forbidden) = require_role(caller, Role::Approver) else {
+        return Ok(());
+    };
+    let reports_event = match decision {
+        GateDecision::Complete | GateDecision::Answer(_) | GateDecision::Reject => true,
+        GateDecision::Approve | GateDecision::Edit(_) => false,
+    };
+    let is_signal = match longhaul.get_gate(gate).await {
+        Ok(row) => row.spec.is_signal_without_call(),
+        Err(longhaul_engine::Error::GateNotFound(_)) => false,
+        Err(error) => return Err(error.into()),
+    };
+    if reports_event && is_signal { Ok(()) } else { Err(forbidden) }
+}
+
+/// Answers a gate. The first valid answer wins. An operator may complete, answer or reject a gate
+/// that a program raised; other answers require the role approver.
 #[utoipa::path(
     post, path = "/v1/gates/{id}/answer", tag = "gates", operation_id = "answer_gate",
     params(
@@ -192,11 +221,12 @@ fn answer_payload_text(payload: &RawJson) -> Option<String> {
 )]
 pub(crate) async fn answer_gate(
     RequestEngineHandle { longhaul, effect, .. }: RequestEngineHandle,
-    caller: Approver,
+    caller: Operator,
     GatePath(gate): GatePath,
     Json(body): Json<AnswerBody>,
 ) -> Result<Response, Problem> {
     let answer = answer_from_body(body, caller.name())?;
+    check_answer_role(&longhaul, &caller.0, (gate, &answer.decision)).await?;
     let decision = answer.decision.as_str();
     let verdict = match effect {
         Some(IdempotentRequestEffect::Events { run, seq }) => {

@@ -126,6 +126,7 @@ fn routes_with_roles() -> Vec<(TestRequest, Role)> {
         (post("/v1/schedules", &empty), operator),
         (request("DELETE", "/v1/schedules/x"), operator),
         (request("POST", "/v1/schedules/x/run"), operator),
+        (post("/v1/gates", &empty), operator),
         (post(format!("{gate}/answer"), &json!({ "decision": "reject" })), approver),
         (post(format!("{gate}/links"), &json!({ "recipient": "x" })), approver),
         (post(format!("{run}/resume"), &json!({ "budget": { "turns": 9 } })), approver),
@@ -161,6 +162,30 @@ async fn a_budget_above_the_agents_needs_an_approver() {
         let key = server.create_key(role.as_str(), role).await;
         assert_eq!(status(&server, post("/v1/runs", &dear).with_key(&key)).await, expected);
         assert_eq!(status(&server, post("/v1/runs", &task()).with_key(&key)).await, 201);
+    }
+}
+
+#[tokio::test]
+async fn an_operator_answers_only_the_gates_that_programs_raise() {
+    let server = server_with_gate().start().await;
+    let (run, approval) = server.at_gate().await;
+    let viewer = server.create_key("viewer", Role::Viewer).await;
+    let operator = server.create_key("operator", Role::Operator).await;
+    let answer = |gate: &Value, body: Value| {
+        post(format!("/v1/gates/{}/answer", gate["id"].as_str().unwrap()), &body)
+    };
+    for decision in ["complete", "reject", "answer"] {
+        let refused = answer(&approval, json!({ "decision": decision, "note": "x" }));
+        assert_eq!(status(&server, refused.with_key(&operator)).await, 403, "{decision}");
+        let body = json!({ "run": run, "ask": "the build" });
+        let raised = server.send(post("/v1/gates", &body).with_key(&operator)).await.expect(201);
+        let body = json!({ "decision": decision, "note": "x" });
+        assert_eq!(status(&server, answer(&raised, body.clone()).with_key(&viewer)).await, 403);
+        for other in [json!({ "decision": "approve" }), json!({ "decision": "edit", "edited": 1 })]
+        {
+            assert_eq!(status(&server, answer(&raised, other).with_key(&operator)).await, 403);
+        }
+        assert_eq!(status(&server, answer(&raised, body).with_key(&operator)).await, 200);
     }
 }
 

@@ -250,12 +250,15 @@ async fn a_program_raises_and_completes_a_gate() {
     let gate = check(&server, post("/v1/gates", &body("the build")), 201, &raised).await;
     let again = check(&server, post("/v1/gates", &body("the build")), 200, &raised).await;
     assert_eq!(gate["id"], again["id"]);
-    server.send(post("/v1/gates", &body("another build"))).await.expect(422);
+    let reused = server.send(post("/v1/gates", &body("another build"))).await.expect(422);
+    assert_eq!(reused["code"], "idempotency_key_reused");
     for (name, value) in [
         ("ask", json!(" ")),
         ("tags", json!(["submit_again"])),
         ("timeout", json!("soon")),
         ("timeout", json!("0s")),
+        ("timeout", json!("3651d")),
+        ("timeout", json!("99999999999d")),
         ("idempotency_key", json!("")),
         ("kind", json!("approval")),
     ] {

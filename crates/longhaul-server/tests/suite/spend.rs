@@ -41,6 +41,7 @@ async fn a_cap_refuses_tasks_until_it_is_raised() {
     for (path, body, status, code) in [
         (raise, json!({ "runs": 1, "subject": "tester" }), 422, "invalid_raise"),
         (raise, json!({ "runs": 2 }), 422, "invalid_raise"),
+        (raise, json!({ "runs": 2, "subject": "testr" }), 422, "invalid_raise"),
         (raise, json!({ "usd": 2, "subject": "tester" }), 422, "invalid_raise"),
         (raise, json!({ "runs": -2, "subject": "tester" }), 422, "invalid"),
         (raise, json!({ "runs": 2, "sbject": "tester" }), 422, "invalid"),

@@ -3,8 +3,8 @@
 
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{
-    ApprovalRequirement, EscalationStep, GateRule, GateRuleAction, GateTimeout, GateTimeoutAction,
-    ResultApprovalGate,
+    ApprovalRequirement, EscalationStep, GATE_TIMEOUT_MAX, GateRule, GateRuleAction, GateTimeout,
+    GateTimeoutAction, ResultApprovalGate, check_tags,
 };
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::EffectRule;
@@ -25,6 +25,9 @@ const ON_TIMEOUT: &[(&str, GateTimeoutAction)] = &[
 
 /// Maximum number of steps of an escalation.
 const ESCALATION_STEPS_MAX: usize = 10;
+
+/// Minimum interval of reminders.
+const REMIND_MIN: Millis = Millis::from_secs(60);
 
 /// Question of a result gate that sets none.
 const RESULT_GATE_QUESTION: &str = "Is this result good?";
@@ -63,7 +66,9 @@ pub(crate) fn parse_gate_rule(
     });
     let tags = fields.parse_field_with("tags", parse_tags);
     let escalation = fields.parse_field_with("then", |diagnostics, entry| {
-        let steps = diagnostics.parse_list_items(entry, parse_escalation_step)?;
+        let steps = diagnostics.parse_list_items(entry, |diagnostics, entry| {
+            parse_escalation_step(diagnostics, entry, timeout.unwrap_or_default())
+        })?;
         if steps.len() > ESCALATION_STEPS_MAX {
             let message = format!("`then` has more than {ESCALATION_STEPS_MAX} steps");
             diagnostics.report_invalid(entry.node.position, message);
@@ -124,7 +129,7 @@ fn parse_timeout_fields(
     let timeout = fields.parse_field_with("timeout", |diagnostics, entry| {
         match entry.node.as_text() == Some("never") {
             true => Some(GateTimeout::Never),
-            false => diagnostics.parse_duration(entry).map(GateTimeout::After),
+            false => parse_gate_duration(diagnostics, entry).map(GateTimeout::After),
         }
     });
     let on_timeout = fields.parse_field_with("on_timeout", |diagnostics, entry| {
@@ -138,13 +143,43 @@ fn parse_timeout_fields(
     (timeout, on_timeout)
 }
 
+/// Parses a duration of at most `GATE_TIMEOUT_MAX`.
+fn parse_gate_duration(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Millis> {
+    let duration = diagnostics.parse_duration(entry)?;
+    if duration > GATE_TIMEOUT_MAX {
+        let max = duration::format_duration(GATE_TIMEOUT_MAX);
+        let or_never = if entry.key == "timeout" { ", or `never`" } else { "" };
+        let message = format!("`{}` must be at most {max}{or_never}", entry.key);
+        diagnostics.report_invalid(entry.node.position, message);
+    }
+    Some(duration)
+}
+
+/// Parses a time after which people are notified about a gate that is still open.
+fn parse_notification_delay(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+    timeout: GateTimeout,
+) -> Option<Millis> {
+    let delay = parse_gate_duration(diagnostics, entry)?;
+    if let Some(timeout) = timeout.duration().filter(|timeout| delay >= *timeout) {
+        let timeout = duration::format_duration(timeout);
+        let message = format!("`{}` never fires: the gate expires after {timeout}", entry.key);
+        diagnostics.report_invalid(entry.node.position, message);
+    }
+    Some(delay)
+}
+
 /// Parses one element of `then:`, a person or group that is notified later.
 fn parse_escalation_step(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
+    timeout: GateTimeout,
 ) -> Option<EscalationStep> {
     let mut fields = FieldReader::new(diagnostics, entry, "to")?;
-    let after = fields.parse_field_with("after", Diagnostics::parse_duration);
+    let after = fields.parse_field_with("after", |diagnostics, entry| {
+        parse_notification_delay(diagnostics, entry, timeout)
+    });
     let to = fields.parse_field_with("to", Diagnostics::parse_nonempty_text);
     fields.report_unknown_fields();
     if after.is_none() || to.is_none() {
@@ -156,7 +191,11 @@ fn parse_escalation_step(
 
 /// Parses the tags of a gate.
 fn parse_tags(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Vec<String>> {
-    diagnostics.parse_list_items(entry, Diagnostics::parse_nonempty_text)
+    let tags = diagnostics.parse_list_items(entry, Diagnostics::parse_nonempty_text)?;
+    if let Err(message) = check_tags(&tags) {
+        diagnostics.report_invalid(entry.node.position, message);
+    }
+    Some(tags)
 }
 
 fn parse_rule_tool(fields: &mut FieldReader<'_, '_>, entry: &TableEntry) -> Option<String> {
@@ -233,10 +272,10 @@ fn parse_reminder_delay(
     entry: &TableEntry,
     timeout: GateTimeout,
 ) -> Option<Millis> {
-    let remind = diagnostics.parse_duration(entry)?;
-    if let Some(timeout) = timeout.duration().filter(|timeout| remind >= *timeout) {
-        let timeout = duration::format_duration(timeout);
-        let message = format!("`remind` never fires: the gate expires after {timeout}");
+    let remind = parse_notification_delay(diagnostics, entry, timeout)?;
+    if remind < REMIND_MIN {
+        let min = duration::format_duration(REMIND_MIN);
+        let message = format!("`remind` must be at least {min}");
         diagnostics.report_invalid(entry.node.position, message);
     }
     Some(remind)
