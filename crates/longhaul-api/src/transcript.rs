@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use longhaul_core::id::RunId;
 use longhaul_core::message::Message;
+use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -23,4 +24,23 @@ pub struct TranscriptView {
     /// Messages of the conversation, in order.
     #[schema(value_type = Vec<Object>)]
     pub messages: Vec<Arc<Message>>,
+    /// Compactions of the conversation, oldest first. The first message then has the task and the
+    /// newest summary, in place of the older messages. The journal keeps all of them.
+    #[serde(default)]
+    pub compactions: Vec<CompactionView>,
+}
+
+/// A compaction of a conversation: a summary has replaced its older messages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Compaction)]
+pub struct CompactionView {
+    /// Number of the turn after which the conversation was compacted.
+    pub after_turn: u32,
+    /// Time of the compaction.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// Number of messages that the summary has replaced.
+    pub replaced_messages: usize,
+    /// Model that wrote the summary.
+    pub model: String,
 }

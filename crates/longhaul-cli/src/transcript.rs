@@ -1,7 +1,7 @@
 //! Formats a run's conversation as text. No message is left out; images and unknown blocks are
 //! named.
 
-use longhaul_api::transcript::TranscriptView;
+use longhaul_api::transcript::{CompactionView, TranscriptView};
 use longhaul_core::message::{Block, Message, Part, Reply, ToolResult};
 
 /// Formats a run's conversation, one text per part of a message.
@@ -10,8 +10,18 @@ pub(crate) fn render_transcript(transcript: &TranscriptView) -> Vec<String> {
     if let Some(system) = transcript.system.as_deref().filter(|text| !text.is_empty()) {
         blocks.push(speaker_block("system", system));
     }
+    blocks.extend(transcript.compactions.iter().map(compaction_line));
     blocks.extend(render_messages(transcript.messages.iter().map(|message| &**message)));
     blocks
+}
+
+/// Formats a compaction of the conversation. Its summary is in the first message.
+fn compaction_line(compaction: &CompactionView) -> String {
+    let CompactionView { after_turn, at, replaced_messages, model } = compaction;
+    format!(
+        "-- compacted after turn {after_turn} at {at}: a summary by {model} has replaced \
+         {replaced_messages} messages, which are still in the journal --\n"
+    )
 }
 
 /// Formats messages, one text per part of a message.

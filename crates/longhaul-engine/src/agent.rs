@@ -9,6 +9,7 @@ pub mod config;
 use std::collections::BTreeMap;
 
 use longhaul_core::change::{Blob, LANE_DEPTH_MAX};
+use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::id::AgentName;
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
@@ -91,6 +92,9 @@ pub struct Agent {
     /// Settings of the loop guard, which warns and then ends a run that repeats the same tool call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guards: Option<LoopGuardConfig>,
+    /// When the conversation is compacted, and what its summary keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compaction: Option<CompactionPolicy>,
     /// Context provider that tells the agent the state of the world.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perception: Option<PerceptionConfig>,
@@ -232,6 +236,7 @@ impl Agent {
             skills: Vec::new(),
             sandbox: None,
             guards: None,
+            compaction: None,
             perception: None,
             output: None,
             events: BTreeMap::new(),

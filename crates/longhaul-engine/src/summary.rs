@@ -40,7 +40,7 @@ const IDENTIFIERS_HEADING: &str = "[longhaul] Also mentioned, word for word:";
 
 /// Beginnings of messages that the runtime itself wrote. The prefix `[longhaul]` alone does not
 /// identify them, because a person may quote it.
-const RUNTIME_PREFIXES: [&str; 9] = [
+const RUNTIME_PREFIXES: [&str; 12] = [
     USER_TEXT_HEADING,
     SUMMARY_HEADING,
     IDENTIFIERS_HEADING,
@@ -50,6 +50,9 @@ const RUNTIME_PREFIXES: [&str; 9] = [
     "[longhaul] Little is left of the budget of ",
     "[longhaul] This does not end the run: ",
     "[longhaul] You have made the same call ",
+    "[longhaul] In the last ",
+    "[longhaul] Your last ",
+    "[longhaul] Your reply was empty. ",
 ];
 
 /// List marker before each message of a person in a summary.
@@ -66,11 +69,16 @@ pub(crate) struct ConversationSplit<'a> {
     pub(crate) kept_messages: &'a [Arc<Message>],
 }
 
-/// Builds the request for a summary from the model request whose conversation is too long.
-pub(crate) fn to_summary_request(request: ModelRequest) -> ModelRequest {
+/// Builds the request for a summary from the model request whose conversation is too long. `keep` is
+/// the agent's own text about what the summary has to keep.
+pub(crate) fn to_summary_request(request: ModelRequest, keep: Option<&str>) -> ModelRequest {
     let older = &request.messages[..count_messages_to_summarize(&request.messages)];
     let mut messages: Vec<Arc<Message>> = older.iter().map(truncate_tool_results).collect();
-    messages.push(Arc::new(Message::user(SUMMARY_INSTRUCTION)));
+    let instruction = match keep {
+        Some(keep) => format!("{SUMMARY_INSTRUCTION} Also keep: {keep}"),
+        None => SUMMARY_INSTRUCTION.to_owned(),
+    };
+    messages.push(Arc::new(Message::user(instruction)));
     ModelRequest { messages: Arc::new(messages), tools: StoredText::new_inline("[]"), ..request }
 }
 

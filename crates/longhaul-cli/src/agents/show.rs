@@ -5,6 +5,7 @@ use clap::Args;
 use longhaul::agents::escape;
 use longhaul::agents::loaded_agents::{AgentError, LoadedAgents};
 use longhaul::{duration, spanned};
+use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{
     ApprovalRequirement, GateRule, GateRuleAction, GateTimeout, GateTimeoutAction,
@@ -94,6 +95,7 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
         ("retry", format_retry(agent.retry)),
         ("sandbox", format_option(agent.sandbox.as_ref(), format_sandbox)),
         ("guards", format_option(agent.guards, format_loop_guards)),
+        ("compaction", format_option(agent.compaction.as_ref(), format_compaction)),
         ("keep open", format_option(agent.keep_open, duration::format_duration)),
         ("in doubt", format_option(agent.in_doubt, format_in_doubt_policy)),
         ("result", format_option(agent.result_gate.as_ref(), format_result_gate)),
@@ -176,6 +178,12 @@ fn format_loop_guards(guards: LoopGuardConfig) -> String {
         true => "off".to_owned(),
         false => format!("stopped after {}", limits.join(", ")),
     }
+}
+
+fn format_compaction(compaction: &CompactionPolicy) -> String {
+    let at = compaction.at_percent.map(|percent| format!("at {percent} % of the window"));
+    let keep = compaction.keep.as_ref().map(|keep| format!("keeps {keep}"));
+    at.into_iter().chain(keep).collect::<Vec<_>>().join(", ")
 }
 
 fn format_in_doubt_policy(in_doubt: InDoubtPolicy) -> String {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use longhaul_core::event::run::CompactionPolicy;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
     IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
@@ -98,6 +99,17 @@ fn guards_are_a_number_or_off() {
         "guards: true",
         &["2:9: `guards` is true: write a table such as `guards: { identical_calls: ... }`"],
     );
+}
+
+#[test]
+fn compaction_has_a_threshold_and_a_text() {
+    let compaction = agent("compaction: { at: 0.8, keep: \"the plan, verbatim\" }").compaction;
+    let keep = Some("the plan, verbatim".to_owned());
+    assert_eq!(compaction, Some(CompactionPolicy { at_percent: Some(80), keep }));
+    assert_eq!(problems("compaction: { at: 0.99 }").len(), 1);
+    assert_eq!(problems("compaction: { at: 0 }").len(), 1);
+    assert_eq!(problems(&format!("compaction: {{ keep: {} }}", "x".repeat(5_000))).len(), 1);
+    assert_eq!(problems("compaction: { kep: x }").len(), 1);
 }
 
 #[test]

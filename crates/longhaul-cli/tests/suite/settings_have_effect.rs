@@ -238,7 +238,7 @@ const TABLES: &[(&str, &[KeyCase])] = &[
             ("output", "{ schema: { type: object } }", Applied),
             ("events", "{ idle_tick: x }", Applied),
             ("outcome", "{ rubric: ./rubric.md }", Unsupported),
-            ("compaction", "{ at: 0.8 }", Unsupported),
+            ("compaction", "{ at: 0.8 }", Applied),
         ],
     ),
     (
@@ -329,6 +329,7 @@ const TABLES: &[(&str, &[KeyCase])] = &[
             ("repeated_text", "off", Applied),
         ],
     ),
+    ("compaction: { @ }", &[("at", "0.5", Applied), ("keep", "\"the plan\"", Applied)]),
     ("perception: { url: \"http://a.example\", @ }", &[("every", "turn", Applied)]),
     (
         "perception: { @ }",

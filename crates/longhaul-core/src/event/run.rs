@@ -73,9 +73,25 @@ pub struct RunPrepared {
     /// after half that number. `None` means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated_text: Option<u32>,
+    /// When the conversation is compacted, and what its summary keeps. `None` means the defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compaction: Option<CompactionPolicy>,
     /// Time that the context provider needed, which counts as active time of the run.
     #[serde(default, skip_serializing_if = "Millis::is_zero")]
     pub perception_active: Millis,
+}
+
+/// When a conversation is compacted, and what its summary keeps.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CompactionPolicy {
+    /// Share of the context window in percent at which the conversation is compacted. `None` means the
+    /// default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_percent: Option<u8>,
+    /// What the summary has to keep, in addition to the runtime's own rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<String>,
 }
 
 /// A model that summarizes conversations.

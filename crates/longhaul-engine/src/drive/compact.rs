@@ -28,9 +28,9 @@ pub(super) async fn compact_conversation(
 ) -> Result<Option<RunInput>, Error> {
     let messages = Arc::clone(&request.messages);
     let task = ctx.session.run().transcript().task_message().cloned();
+    let request = to_summary_request(request, ctx.session.run().control().summary_guidance());
     let (outcome, active) =
-        call_model_and_measure_time(ctx, to_summary_request(request), ModelCallPurpose::Compact)
-            .await?;
+        call_model_and_measure_time(ctx, request, ModelCallPurpose::Compact).await?;
     Ok(outcome.into_run_input(active, |response, _| {
         Some(compaction_input(&messages, task.as_ref(), (response, active)))
     }))

@@ -59,12 +59,15 @@ impl Longhaul {
                 };
                 folded.apply(entry)?;
                 if let Event::TurnStarted(_) = &entry.event {
-                    pending = match model_request_of_step(next_engine_step(folded, entry.at)) {
-                        Some(request) => Some(
-                            texts.inline_request_blobs(&*self.services.records, request).await?,
-                        ),
-                        None => None,
-                    };
+                    pending =
+                        match model_request_of_step(folded, next_engine_step(folded, entry.at)) {
+                            Some(request) => Some(
+                                texts
+                                    .inline_request_blobs(&*self.services.records, request)
+                                    .await?,
+                            ),
+                            None => None,
+                        };
                 } else if let Some(outcome) = model_call_outcome(&entry.event)
                     && let Some(request) = pending.take()
                 {
@@ -75,10 +78,12 @@ impl Longhaul {
     }
 }
 
-fn model_request_of_step(step: EngineStep) -> Option<ModelRequest> {
+fn model_request_of_step(run: &Run, step: EngineStep) -> Option<ModelRequest> {
     match step {
         EngineStep::AskModel(request) => Some(request),
-        EngineStep::Compact(request) => Some(summary::to_summary_request(request)),
+        EngineStep::Compact(request) => {
+            Some(summary::to_summary_request(request, run.control().summary_guidance()))
+        }
         EngineStep::Prepare
         | EngineStep::RefreshPerception
         | EngineStep::UseTools(_)

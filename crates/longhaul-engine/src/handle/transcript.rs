@@ -1,5 +1,6 @@
 //! Reads the conversation of a run and the messages that people sent to it.
 
+use longhaul_core::event::Event;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::raw::StoredText;
 
@@ -7,7 +8,7 @@ use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::replay::replay_run;
 use longhaul_api::steer::{SteerTimes, SteerView};
-use longhaul_api::transcript::TranscriptView;
+use longhaul_api::transcript::{CompactionView, TranscriptView};
 
 /// Maximum number of journal entries that are read at once.
 const PAGE_SIZE: usize = 1_000;
@@ -30,7 +31,31 @@ impl Longhaul {
             model: model.map(str::to_owned),
             system,
             messages: transcript.messages().to_vec(),
+            compactions: self.list_compactions(run).await?,
         })
+    }
+
+    /// Returns the compactions of a run's conversation, oldest first.
+    async fn list_compactions(&self, run: RunId) -> Result<Vec<CompactionView>, Error> {
+        let (mut compactions, mut turn, mut after) = (Vec::new(), 0, Seq::START);
+        loop {
+            let page = self.read_run_journal(run, after, PAGE_SIZE).await?;
+            let Some(last) = page.last() else { return Ok(compactions) };
+            after = last.seq;
+            for entry in page {
+                if let Event::TurnCompleted(completed) = &entry.event {
+                    turn = completed.turn;
+                }
+                if let Event::MemoryCompacted(compacted) = &entry.event {
+                    compactions.push(CompactionView {
+                        after_turn: turn,
+                        at: entry.at,
+                        replaced_messages: compacted.replaced,
+                        model: compacted.model.clone(),
+                    });
+                }
+            }
+        }
     }
 
     /// Returns the messages that people sent to a run, with their status.

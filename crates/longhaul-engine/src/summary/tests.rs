@@ -191,7 +191,7 @@ fn long_results_are_truncated_in_their_middle_for_the_summary() {
         messages: Arc::new(messages),
         max_tokens: 1,
     };
-    let summary = to_summary_request(request);
+    let summary = to_summary_request(request, None);
     assert_eq!(summary.tools, StoredText::new_inline("[]"));
     check_message_order(&summary.messages).unwrap();
     let Message::Results(results) = &*summary.messages[2] else {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use futures_util::FutureExt as _;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
+use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::event::turn::ModelCallPurpose;
@@ -174,6 +175,32 @@ async fn a_conversation_is_compacted_before_the_provider_rejects_it() {
     let sent = engine.longhaul.for_each_model_call(run, |_, _| exchanges += 1);
     sent.await.unwrap();
     assert_eq!(exchanges, 4);
+}
+
+#[tokio::test]
+async fn an_agent_sets_when_its_conversation_is_compacted_and_what_is_kept() {
+    let lines = full_window(vec![FakeReply::Text("We looked twice."), FakeReply::Text("finished")]);
+    // At the default threshold, this window would not be full.
+    let engine = engine_with(lines)
+        .window_tokens(14_000)
+        .tools([long_tool()])
+        .agent(|agent| {
+            let keep = Some("the plan".to_owned());
+            agent.compaction = Some(CompactionPolicy { at_percent: Some(50), keep });
+        })
+        .start();
+    let run = engine.submit().await;
+    let journal = engine.ended(run).await;
+    assert_eq!(count(&journal, "memory.compacted"), 1, "{:?}", kinds(&journal));
+    let requests = engine.model.requests();
+    let is_kept = |text: &String| text.ends_with("Also keep: the plan");
+    let with_guidance = requests.iter().filter(|request| user_texts(request).iter().any(is_kept));
+    assert_eq!(with_guidance.count(), 1, "only the summary request has it");
+    let transcript = engine.longhaul.transcript(run).await.unwrap();
+    let [compaction] = &transcript.compactions[..] else {
+        panic!("{:?}", transcript.compactions);
+    };
+    assert_eq!((compaction.after_turn, compaction.replaced_messages), (2, 3));
 }
 
 #[tokio::test]

@@ -23,9 +23,9 @@ use crate::state::stage::{PendingModelCall, ProviderOutage, RunStage};
 /// would be sent forever.
 const TURN_ATTEMPTS_MAX: u32 = 64;
 
-/// Share of the context window in percent at which the conversation is compacted, before a provider
-/// rejects it as too long.
-const COMPACTION_THRESHOLD_PERCENT: u128 = 85;
+/// Default share of the context window in percent at which the conversation is compacted, before a
+/// provider rejects it as too long.
+const COMPACTION_THRESHOLD_PERCENT: u8 = 85;
 
 /// The conversation is compacted again only after it has grown by the context window divided by
 /// this number.
@@ -107,7 +107,10 @@ fn needs_compaction(decision: &DecisionBuilder<'_>) -> bool {
     let window = control.pricing.window_tokens;
     let now = tokens(control.transcript_bytes);
     let grown = now.saturating_sub(tokens(control.compaction.remaining_bytes));
-    u128::from(now) * 100 >= u128::from(window) * COMPACTION_THRESHOLD_PERCENT
+    let policy = control.compaction_policy.as_ref();
+    let percent =
+        policy.and_then(|policy| policy.at_percent).unwrap_or(COMPACTION_THRESHOLD_PERCENT);
+    u128::from(now) * 100 >= u128::from(window) * u128::from(percent)
         && grown >= window / COMPACTION_GROWTH_DIVISOR
         && decision.run.transcript.messages().len() >= COMPACTION_MESSAGES_MIN
 }

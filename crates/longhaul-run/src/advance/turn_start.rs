@@ -255,14 +255,18 @@ fn cap_to_warn_about(control: &ControlState) -> Option<BudgetCap> {
     let tokens = sums.usage.total_tokens().saturating_add(sums.lost.tokens);
     let shares = [
         (BudgetCap::Turns, u64::from(control.turns), caps.turns.map(u64::from)),
+        (BudgetCap::Turns, u64::from(control.turns), control.policy.max_turns.map(u64::from)),
         (BudgetCap::ActiveTime, sums.active.0, caps.active.map(|cap| cap.0)),
         (BudgetCap::Money, money, caps.micro_usd.map(|cap| cap.0)),
         (BudgetCap::Tokens, tokens, caps.tokens),
     ];
     let warn_at = u128::from(caps.warn_percent);
     shares.into_iter().find_map(|(cap, used, max)| {
-        let is_above_threshold = u128::from(used) * 100 >= u128::from(max?) * warn_at && used > 0;
-        (is_above_threshold && !control.warned.contains(&cap)).then_some(cap)
+        let is_above_threshold = u128::from(used) * 100 >= u128::from(max?) * warn_at;
+        // With few turns, the threshold is only reached when no turn is left for the warning.
+        let is_last_turn = cap == BudgetCap::Turns && used + 1 == max?;
+        let is_due = used > 0 && (is_above_threshold || is_last_turn);
+        (is_due && !control.warned.contains(&cap)).then_some(cap)
     })
 }
 

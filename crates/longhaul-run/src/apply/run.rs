@@ -39,6 +39,7 @@ impl ControlState {
         self.compactor = data.compactor.clone().map(Arc::new);
         self.loop_guard = LoopGuard::new(data.identical_calls);
         self.progress_guard = ProgressGuard::new(data);
+        self.compaction_policy = data.compaction.clone().map(Arc::new);
         self.totals.active = self.totals.active.plus(data.perception_active);
         self.stage = RunStage::ModelPending(PendingModelCall::default());
         Ok(data.initial_messages.clone())

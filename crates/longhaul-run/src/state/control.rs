@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use longhaul_core::event::gate::GateAnswer;
-use longhaul_core::event::run::{CancelCause, CompactionModel};
+use longhaul_core::event::run::{CancelCause, CompactionModel, CompactionPolicy};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{Epoch, GateId, RuleId, RunId, SteerId, TimerId};
 use longhaul_core::policy::RunPolicy;
@@ -95,6 +95,9 @@ pub struct ControlState {
     pub(crate) transcript_bytes: u64,
     pub(crate) compactor: Option<Arc<CompactionModel>>,
     pub(crate) compaction: CompactionState,
+    /// When the conversation is compacted, and what its summary keeps. `None` means the defaults.
+    #[serde(default)]
+    pub(crate) compaction_policy: Option<Arc<CompactionPolicy>>,
     pub(crate) warned: Vec<BudgetCap>,
     /// Budget cap that was exhausted and has not been raised since.
     pub(crate) exhausted_cap: Option<BudgetCap>,
@@ -224,6 +227,7 @@ impl ControlState {
             transcript_bytes: 0,
             compactor: None,
             compaction: CompactionState::default(),
+            compaction_policy: None,
             warned: Vec::new(),
             exhausted_cap: None,
             interrupted: false,
@@ -288,6 +292,11 @@ impl ControlState {
     /// Returns whether the run has made all turns that its `max_turns` allows.
     pub(crate) fn has_used_all_turns(&self) -> bool {
         self.policy.max_turns.is_some_and(|max| self.turns >= max)
+    }
+
+    /// Returns what a summary of the conversation has to keep, in addition to the runtime's own rules.
+    pub fn summary_guidance(&self) -> Option<&str> {
+        self.compaction_policy.as_ref()?.keep.as_deref()
     }
 
     /// Sets the size of the conversation in bytes after a compaction.

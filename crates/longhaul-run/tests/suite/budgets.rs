@@ -18,7 +18,7 @@ fn a_turn_cap_parks_the_run_and_a_raise_wakes_it() {
         claim                => run.claimed | running
         see                  => run.prepared turn.started
         call read/pure       => turn.completed tool.started(t1.1)
-        done t1.1 ok         => tool.completed(t1.1) turn.started
+        done t1.1 ok         => tool.completed(t1.1) budget.warned(turns) turn.started
         call read/pure       => turn.completed tool.started(t2.1)
         done t2.1 ok         => tool.completed(t2.1) budget.reached(turns) run.waiting(budget) | waiting budget
         ? why                => The run's budget of turns is used up.
@@ -176,7 +176,8 @@ fn max_turns_ends_the_run() {
         r#"
         claim             => run.claimed | running
         see               => run.prepared turn.started
-        call nonsense/bad => turn.completed tool.failed(t1.1) turn.started
+        call nonsense/bad => turn.completed tool.failed(t1.1) budget.warned(turns) turn.started
+        ? said            => [longhaul] Little is left of the budget of turns. Wrap up your work now: finish what you started, and list what remains to be done.
         call nonsense/bad => turn.completed tool.failed(t2.1) run.failed(turn_limit) | failed
         ? outcome         => turn_limit: the run has reached its limit of 2 turns
     "#,
@@ -187,7 +188,7 @@ fn max_turns_ends_the_run() {
         claim                      => run.claimed | running
         see                        => run.prepared turn.started
         call read/pure             => turn.completed tool.started(t1.1)
-        done t1.1 ok               => tool.completed(t1.1) turn.started
+        done t1.1 ok               => tool.completed(t1.1) budget.warned(turns) turn.started
         call read/pure + send/once => turn.completed tool.failed(t2.1) tool.failed(t2.2) run.failed(turn_limit) | failed
     "#,
     );

@@ -126,6 +126,7 @@ impl SingleRun {
                     identical_calls: None,
                     no_progress: None,
                     repeated_text: None,
+                    compaction: None,
                     perception_active: Millis::ZERO,
                 };
                 RunInput::Prepared(Box::new(perceived), Vec::new())

@@ -83,7 +83,7 @@ fn parse_agent_fields(
     agent.output = fields.parse_field_with("output", |diagnostics, entry| {
         output::parse_output_field(diagnostics, entry, ctx)
     });
-    fields.report_unsupported_fields(&["outcome", "compaction"]);
+    fields.report_unsupported_fields(&["outcome"]);
     let commands = fields.get("sandbox").or_else(|| fields.get("tools"));
     shell_check::check_shell_is_declared_unsandboxed(fields.diagnostics, agent, commands);
     let perceives = fields.get("perception").is_some();

@@ -1,8 +1,9 @@
-//! Parses the fields `skills`, `sandbox`, `guards`, `perception` and `events` of an agent file.
+//! Parses the fields `skills`, `sandbox`, `guards`, `compaction`, `perception` and `events` of an agent file.
 //! `shell_check` decides whether this build supports the sandbox.
 
 use std::collections::BTreeMap;
 
+use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::suggest;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
@@ -14,6 +15,7 @@ use crate::agents::diagnostics::{Diagnostics, FieldReader};
 use crate::agents::executable;
 use crate::agents::load_context::LoadContext;
 use crate::agents::template::AllowedVariables;
+use crate::config::settings::fraction_to_percent;
 use crate::spanned::TableEntry;
 
 /// Value of `skills` that means all skills of the project.
@@ -36,10 +38,18 @@ const UNSUPPORTED_SANDBOX_FIELDS: &[&str] = &[
 const PERCEPTION_INTERVALS: &[(&str, PerceptionInterval)] =
     &[("run", PerceptionInterval::Run), ("turn", PerceptionInterval::Turn)];
 
+/// Smallest and largest share of the context window at which a conversation can be compacted. Above
+/// it, the provider might reject the conversation first.
+const COMPACTION_AT_MIN: f64 = 0.1;
+const COMPACTION_AT_MAX: f64 = 0.95;
+
+/// Maximum length of the agent's text about what a summary keeps.
+const COMPACTION_KEEP_BYTES_MAX: usize = 4_096;
+
 /// Value that disables a loop guard.
 const OFF_VALUE: &[(&str, ())] = &[("off", ())];
 
-/// Parses the fields `skills`, `sandbox`, `guards`, `perception` and `events`.
+/// Parses the fields `skills`, `sandbox`, `guards`, `compaction`, `perception` and `events`.
 pub(crate) fn parse_runtime_fields(
     fields: &mut FieldReader<'_, '_>,
     agent: &mut Agent,
@@ -52,6 +62,7 @@ pub(crate) fn parse_runtime_fields(
         .unwrap_or_default();
     agent.sandbox = fields.parse_field_with("sandbox", parse_sandbox);
     agent.guards = fields.parse_field_with("guards", parse_loop_guards);
+    agent.compaction = fields.parse_field_with("compaction", parse_compaction);
     agent.perception = fields.parse_field_with("perception", |diagnostics, entry| {
         parse_perception(diagnostics, entry, ctx)
     });
@@ -150,6 +161,25 @@ fn parse_guard_limit(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Optio
         Some(_) => diagnostics.parse_one_of(entry, OFF_VALUE).map(|()| None),
         None => diagnostics.parse_integer(entry, 2).map(Some),
     }
+}
+
+fn parse_compaction(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<CompactionPolicy> {
+    let mut fields = FieldReader::new(diagnostics, entry, "keep")?;
+    let at = fields.parse_field_with("at", |diagnostics, entry| {
+        diagnostics.parse_number(entry, COMPACTION_AT_MIN, COMPACTION_AT_MAX)
+    });
+    let keep = fields.parse_field_with("keep", |diagnostics, entry| {
+        let keep = diagnostics.parse_nonempty_text(entry)?;
+        if keep.len() > COMPACTION_KEEP_BYTES_MAX {
+            let message =
+                format!("`keep` is longer than {COMPACTION_KEEP_BYTES_MAX} bytes: shorten it");
+            diagnostics.report_invalid(entry.node.position, message);
+            return None;
+        }
+        Some(keep)
+    });
+    fields.report_unknown_fields();
+    Some(CompactionPolicy { at_percent: at.map(fraction_to_percent), keep })
 }
 
 fn parse_perception(
