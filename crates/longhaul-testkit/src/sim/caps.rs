@@ -1,12 +1,10 @@
 //! Spend caps of a simulation.
 
 use longhaul_core::policy::spend_cap::{
-    AtCap, CapLimitChange, CapPeriod, CapScope, CapUnit, CapWindow, CurrentCap, SpendCap, SpendRow,
+    AtCap, CapPeriod, CapScope, CapUnit, CapWindow, CurrentCap, SpendCap,
 };
 use longhaul_core::time::{Millis, Timestamp};
 
-use crate::sim::SimError;
-use crate::sim::driver::SimServices;
 use crate::sim::rng::SeededRng;
 
 /// Length of the windows of the reference driver. They are short, so that many of them end while
@@ -42,26 +40,4 @@ pub(crate) fn current_caps(caps: &[SpendCap], now: Timestamp) -> Vec<CurrentCap>
         end: Timestamp::from_micros(start + window),
     };
     caps.iter().map(|cap| CurrentCap { cap: cap.clone(), period }).collect()
-}
-
-/// Raises the caps at which runs wait and whose window does not end within this time. Returns
-/// whether there were any.
-pub(crate) async fn raise_caps(services: &SimServices, within: Millis) -> Result<bool, SimError> {
-    let soon = services.records.now().await?.plus(within);
-    let rows = services.records.spend_rows().await?;
-    let full = |row: &&SpendRow| row.waiting > 0 && row.window_end > soon;
-    let mut raised = false;
-    for row in rows.iter().filter(full) {
-        let limit = row.effective_limit() + row.limit;
-        services.world.record_raised_cap(row.key.clone(), limit);
-        let change = CapLimitChange {
-            cap: row.key.cap.clone(),
-            subject: Some(row.key.subject.clone()),
-            period: CapPeriod { start: row.key.window_start, end: row.window_end },
-            limit,
-        };
-        services.records.set_cap_limit(change).await?;
-        raised = true;
-    }
-    Ok(raised)
 }

@@ -13,7 +13,6 @@ use longhaul_run::DecideContext;
 use crate::clock::SimClock;
 use crate::ids::SeededIds;
 use crate::sim::SimError;
-use crate::sim::caps::raise_caps;
 use crate::sim::driver::{DriveProgress, SimServices};
 use crate::sim::driver_factory::{DriverFactory, SimDriver, SimProcess};
 use crate::sim::external_actors;
@@ -257,7 +256,7 @@ impl Cluster {
                 }
             }
             // The reference driver's windows end soon; those of the real driver take a day.
-            moved |= raise_caps(&self.services, Millis::from_secs(3_600)).await?;
+            moved |= external_actors::raise_caps(&self.services, Millis::from_secs(3_600)).await?;
             self.advance_clock(moved).await?;
         }
         let open = external_actors::open_runs(&self.services).await?;

@@ -10,6 +10,7 @@ use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateSpec, GateStatus,
 };
+use longhaul_core::policy::spend_cap::{CapLimitChange, CapPeriod, SpendRow};
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, BusyLane, CreateRunsOutcome, CreateRunsRequest, GateFilter,
     IdempotencyRecord, JournalAuthor, JournalReadRequest, RunFilter, RunRow,
@@ -130,6 +131,28 @@ pub async fn answer(
     };
     send_command(services, gate.run, RunCommand::Answer { gate: Box::new(gate.clone()), answer })
         .await
+}
+
+/// Raises the caps at which runs wait and whose window does not end within this time. Returns
+/// whether there were any.
+pub async fn raise_caps(services: &SimServices, within: Millis) -> Result<bool, SimError> {
+    let soon = services.records.now().await?.plus(within);
+    let rows = services.records.spend_rows().await?;
+    let full = |row: &&SpendRow| row.waiting > 0 && row.window_end > soon;
+    let mut raised = false;
+    for row in rows.iter().filter(full) {
+        let limit = row.effective_limit() + row.limit;
+        services.world.record_raised_cap(row.key.clone(), limit);
+        let change = CapLimitChange {
+            cap: row.key.cap.clone(),
+            subject: Some(row.key.subject.clone()),
+            period: CapPeriod { start: row.key.window_start, end: row.window_end },
+            limit,
+        };
+        services.records.set_cap_limit(change).await?;
+        raised = true;
+    }
+    Ok(raised)
 }
 
 /// Sends a message to a run.

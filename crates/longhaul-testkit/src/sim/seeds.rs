@@ -11,7 +11,7 @@ use crate::conformance::harness::Harness;
 use crate::ids::SeededIds;
 use crate::mem_store::{BrokenRule, MemStore};
 use crate::sim::SimError;
-use crate::sim::caps::{raise_caps, random_caps};
+use crate::sim::caps::random_caps;
 use crate::sim::check::{SimHistory, check, check_caps, check_lost_results};
 use crate::sim::cluster::Cluster;
 use crate::sim::driver::SimServices;
@@ -215,7 +215,7 @@ impl Simulation {
                 let new = self.ids.run();
                 self.opened.extend(external_actors::retry(&services, run, new).await?);
             }
-            17 => drop(raise_caps(&services, Millis::ZERO).await?),
+            17 => drop(external_actors::raise_caps(&services, Millis::ZERO).await?),
             18..20 => external_actors::raise_signal_gate(&services, run, self.ids.gate()).await?,
             _ => {}
         }

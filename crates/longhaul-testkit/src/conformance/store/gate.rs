@@ -75,7 +75,7 @@ pub async fn a_message_answers_a_gate_after_its_deadline(fixture: StoreFixture) 
     let (held, gate) = park_at_gate(&fixture, |spec| spec.timeout = Some(HOUR)).await;
     fixture.advance(HOUR);
     let by_message = GateTransition::AnsweredByMessage(approval("cli:bert"));
-    let read = change_batch(close_gate(gate, by_message));
+    let read = events_batch([resumed()]).with_change(close_gate(gate, by_message));
     assert_appended(&fixture.append_outside(held.run, read).await);
     let row = gate_row(&fixture, gate).await;
     assert_eq!((row.status, row.answers.len()), (GateStatus::Answered, 1));

@@ -222,7 +222,8 @@ pub async fn new_runs_are_counted_and_refused(fixture: StoreFixture) {
     assert!(matches!(created, CreateRunsOutcome::Created(_)), "{created:?}");
     let worker = fixture.worker().await;
     let mut run = fixture.claim_one(worker).await;
-    wait(&mut run, &reservation(period, "anna", 50)).await;
+    let much = CapReservation { limit: 3, ..reservation(period, "anna", 50) };
+    wait(&mut run, &much).await;
     let refused = fixture.open_runs(vec![new(0)]).await;
     assert!(matches!(refused, CreateRunsOutcome::OverCap(_)), "{refused:?}");
 }
