@@ -147,6 +147,20 @@ pub struct CapWait {
     pub subject: String,
     /// Time at which the window of the cap ends.
     pub until: Timestamp,
+    /// Amounts of the wait. `None` in journals of earlier builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shortage: Option<CapShortage>,
+}
+
+/// Amounts of a wait at a spend cap, in the unit of the cap: millionths of a US dollar, tokens or runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapShortage {
+    /// Amount that the next model call needs at most.
+    pub needed: u64,
+    /// Amount that was left when the run began to wait.
+    pub left: u64,
+    /// Limit of the cap when the run began to wait.
+    pub limit: u64,
 }
 
 /// Outcome of a run that has ended.

@@ -80,6 +80,7 @@ pub(crate) async fn build_run_prepared_event(
         identical_calls: guards.identical_calls,
         no_progress: guards.no_progress,
         repeated_text: guards.repeated_text,
+        compactions: guards.compactions,
         compaction: env.agent.compaction.clone(),
         model: request.model,
         pricing,

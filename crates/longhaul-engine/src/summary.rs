@@ -40,7 +40,7 @@ const IDENTIFIERS_HEADING: &str = "[longhaul] Also mentioned, word for word:";
 
 /// Beginnings of messages that the runtime itself wrote. The prefix `[longhaul]` alone does not
 /// identify them, because a person may quote it.
-const RUNTIME_PREFIXES: [&str; 12] = [
+const RUNTIME_PREFIXES: [&str; 13] = [
     USER_TEXT_HEADING,
     SUMMARY_HEADING,
     IDENTIFIERS_HEADING,
@@ -53,6 +53,7 @@ const RUNTIME_PREFIXES: [&str; 12] = [
     "[longhaul] In the last ",
     "[longhaul] Your last ",
     "[longhaul] Your reply was empty. ",
+    "[longhaul] The conversation was summarized again and again: ",
 ];
 
 /// List marker before each message of a person in a summary.

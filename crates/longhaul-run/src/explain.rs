@@ -4,7 +4,7 @@
 use longhaul_core::id::GateId;
 use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::gate::has_unanswerable_tag;
-use longhaul_core::status::{CapWait, RunOutcome, Status, WaitReason};
+use longhaul_core::status::{CapShortage, CapWait, RunOutcome, Status, WaitReason};
 
 use crate::state::Run;
 use crate::state::control::IdleReason;
@@ -145,30 +145,59 @@ fn approval_count_text(count: usize) -> String {
 
 /// Explains a wait at a spend cap.
 fn explain_cap_wait(wait: &CapWait) -> String {
-    let CapWait { cap, subject, until } = wait;
+    let CapWait { cap, subject, until, shortage } = wait;
     let of = match subject.as_str() {
         "" => String::new(),
         subject => format!(" of {subject}"),
     };
+    let amounts = shortage.map(|CapShortage { needed, left, limit }| {
+        let [needed, left, limit] =
+            [needed, left, limit].map(|amount| cap_amount_text(cap, amount));
+        format!(", which needs up to {needed} (left: {left} of {limit})")
+    });
     format!(
-        "The cap `{cap}`{of} does not cover the next model call; the run goes on when an amount \
-         is released, when somebody raises the cap, or when its window ends at {until}."
+        "The cap `{cap}`{of} does not cover the next model call{}; the run goes on when an amount is \
+         released, when somebody raises the cap, or when its window ends at {until}.",
+        amounts.unwrap_or_default()
     )
 }
 
-/// Returns the command that raises a spend cap. The id of a cap names its unit and whose usage it
-/// counts, such as `day-usd-key`.
+/// Returns the unit of a spend cap. The id of a cap names its unit and whose usage it counts, such as
+/// `day-usd-key`.
+fn cap_unit(cap: &str) -> &str {
+    cap.split('-').nth(1).unwrap_or_default()
+}
+
+/// Returns an amount of a spend cap with its unit.
+fn cap_amount_text(cap: &str, amount: u64) -> String {
+    match cap_unit(cap) {
+        "usd" => format!("${}", dollars_text(amount)),
+        unit if amount == 1 => format!("1 {}", unit.trim_end_matches('s')),
+        unit => format!("{amount} {unit}"),
+    }
+}
+
+/// Returns an amount of millionths of a dollar in dollars, rounded up to a cent.
+fn dollars_text(micro_usd: u64) -> String {
+    let cents = micro_usd.div_ceil(10_000);
+    format!("{}.{:02}", cents / 100, cents % 100)
+}
+
+/// Returns the command that raises a spend cap so that it covers the next model call.
 fn cap_raise_command(wait: &CapWait) -> String {
-    let CapWait { cap, subject, .. } = wait;
-    let mut parts = cap.split('-').skip(1);
-    let unit = parts.next().unwrap_or_default();
-    let of = match (parts.next(), subject.as_str()) {
+    let CapWait { cap, subject, shortage, .. } = wait;
+    let unit = cap_unit(cap);
+    let of = match (cap.split('-').nth(2), subject.as_str()) {
         (Some("all") | None, _) => String::new(),
         // The subject may be text of another program, which must not change the command.
         (Some(_), subject) if is_plain_argument(subject) => format!(" --for {subject}"),
         (Some(_), _) => " --for NAME".to_owned(),
     };
-    format!("longhaul spend raise {cap}{of} --{unit} N")
+    let limit = shortage.map(|CapShortage { needed, left, limit }| {
+        let enough = limit.saturating_add(needed.saturating_sub(left));
+        if unit == "usd" { dollars_text(enough) } else { enough.to_string() }
+    });
+    format!("longhaul spend raise {cap}{of} --{unit} {}", limit.as_deref().unwrap_or("N"))
 }
 
 /// Returns whether a shell passes the text unchanged as one argument that is not an option.

@@ -327,6 +327,7 @@ const TABLES: &[(&str, &[KeyCase])] = &[
             ("identical_calls", "3", Applied),
             ("no_progress", "3", Applied),
             ("repeated_text", "off", Applied),
+            ("compactions", "off", Applied),
         ],
     ),
     ("compaction: { @ }", &[("at", "0.5", Applied), ("keep", "\"the plan\"", Applied)]),

@@ -18,7 +18,8 @@ fn a_run_waits_at_a_cap_until_it_is_raised() {
     assert_eq!(waiting["reason"], "cap");
     let why = project.run(&["why", &second], 0).out;
     assert!(why.contains("The cap `month-runs-all`"), "{why}");
-    assert!(why.contains("longhaul spend raise month-runs-all --runs N"), "{why}");
+    assert!(why.contains("which needs up to 1 run (left: 0 runs of 1 run)"), "{why}");
+    assert!(why.contains("longhaul spend raise month-runs-all --runs 2"), "{why}");
     let listed = project.run(&["ls"], 0).out;
     assert!(listed.contains("waits: cap until 20"), "{listed}");
     let shown = project.run(&["spend"], 0).out;

@@ -73,6 +73,10 @@ pub struct RunPrepared {
     /// after half that number. `None` means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated_text: Option<u32>,
+    /// Number of consecutive compactions with fewer than two turns in between after which the run
+    /// ends. The model is warned after half that number. `None` means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compactions: Option<u32>,
     /// When the conversation is compacted, and what its summary keeps. `None` means the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compaction: Option<CompactionPolicy>,

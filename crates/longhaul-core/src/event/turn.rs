@@ -72,6 +72,9 @@ pub enum RuntimeMessageTopic {
     NoProgress,
     /// The message says that the last replies had the same text.
     RepeatedText,
+    /// The message says that the conversation soon fills the context window again after each
+    /// compaction.
+    Compaction,
     /// The message says that the last reply was empty.
     EmptyReply,
     /// The message describes the state of the environment.

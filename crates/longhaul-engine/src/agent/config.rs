@@ -79,16 +79,25 @@ pub struct LoopGuardConfig {
     pub no_progress: Option<u32>,
     /// Number of consecutive replies with the same text. `None` means no limit.
     pub repeated_text: Option<u32>,
+    /// Number of consecutive compactions of the conversation with fewer than two turns in between.
+    /// `None` means no limit.
+    pub compactions: Option<u32>,
 }
 
 impl LoopGuardConfig {
     /// No limits.
-    pub const OFF: Self = Self { identical_calls: None, no_progress: None, repeated_text: None };
+    pub const OFF: Self =
+        Self { identical_calls: None, no_progress: None, repeated_text: None, compactions: None };
 }
 
 impl Default for LoopGuardConfig {
     fn default() -> Self {
-        Self { identical_calls: Some(16), no_progress: Some(32), repeated_text: Some(16) }
+        Self {
+            identical_calls: Some(16),
+            no_progress: Some(32),
+            repeated_text: Some(16),
+            compactions: Some(4),
+        }
     }
 }
 

@@ -79,6 +79,8 @@ async fn parked_at_cap(engine: &TestEngine, run: RunId) -> Timestamp {
     let why = engine.longhaul.explain_run(run).await.unwrap();
     let text = format!("The cap `{}`", wait.cap);
     assert!(why.message.starts_with(&text) && why.message.contains(&wait.until.to_string()));
+    let shortage = wait.shortage.unwrap();
+    assert!(shortage.needed > shortage.left && shortage.left <= shortage.limit, "{shortage:?}");
     let raise = format!("longhaul spend raise {}", wait.cap);
     assert!(why.command.starts_with(&raise), "{}", why.command);
     let listed = engine.longhaul.list_brief_runs(RunFilter { limit: 9, ..RunFilter::default() });
@@ -148,7 +150,7 @@ async fn a_raised_cap_lets_waiting_runs_go_on() {
     engine.ended(bert).await;
     parked_at_cap(&engine, anna).await;
     let why = engine.longhaul.explain_run(anna).await.unwrap();
-    assert_eq!(why.command, "longhaul spend raise day-runs-actor --for anna --runs N");
+    assert_eq!(why.command, "longhaul spend raise day-runs-actor --for anna --runs 2");
     let raise = async |id: &str, runs, subject: Option<&str>| {
         let subject = subject.map(str::to_owned);
         let body = RaiseCapBody { runs, subject, ..RaiseCapBody::default() };
@@ -200,7 +202,7 @@ async fn a_command_contains_no_text_that_a_shell_would_interpret() {
         let waiting = engine.longhaul.submit(task()).await.unwrap();
         parked_at_cap(&engine, waiting).await;
         let why = engine.longhaul.explain_run(waiting).await.unwrap();
-        assert_eq!(why.command, "longhaul spend raise day-runs-actor --for NAME --runs N");
+        assert_eq!(why.command, "longhaul spend raise day-runs-actor --for NAME --runs 2");
     }
 }
 

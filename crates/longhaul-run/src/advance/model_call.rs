@@ -15,7 +15,6 @@ use crate::advance::turn_start::start_turn;
 use crate::advance::{finish, runtime_message};
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
-use crate::state::control::{COMPACTION_TURNS_MIN, ControlState};
 use crate::state::stage::{PendingModelCall, ProviderOutage, RunStage};
 
 /// Maximum number of model calls per turn, whatever the reasons of their failures, except for calls
@@ -33,10 +32,6 @@ const COMPACTION_GROWTH_DIVISOR: u64 = 8;
 
 /// Minimum number of messages in a conversation that is compacted.
 const COMPACTION_MESSAGES_MIN: usize = 4;
-
-/// Maximum number of futile compactions in a row: compactions after which the conversation soon
-/// filled the context window again.
-const FUTILE_COMPACTIONS_MAX: u32 = 2;
 
 pub(super) fn advance_model_call(
     decision: &mut DecisionBuilder<'_>,
@@ -79,24 +74,17 @@ pub(super) fn advance_model_call(
     if let Some(error) = loop_error {
         return finish::fail_run(decision, error);
     }
-    match (pending.must_compact, pending.compacted) {
-        (false, false) if needs_compaction(decision) => {
-            start_turn(decision, ModelCallPurpose::Compact)
-        }
-        (false, _) => start_turn(decision, ModelCallPurpose::Turn),
-        (true, false) if is_compaction_futile(&decision.control) => {
-            let message = "the conversation fills the model's context window again soon after it is \
-                compacted";
-            let hint = "use a model with a larger context window, or tools with shorter outputs";
-            finish::fail_run(decision, RunError::new("compaction_thrash", message, hint))
-        }
-        (true, false) => start_turn(decision, ModelCallPurpose::Compact),
-        (true, true) => {
-            let message = "the conversation is too long for the model, even after compaction";
-            let hint = "use a model with a larger context window";
-            finish::fail_run(decision, RunError::new("context_overflow", message, hint))
-        }
+    if pending.must_compact && pending.compacted {
+        let message = "the conversation is too long for the model, even after compaction";
+        let hint = "use a model with a larger context window";
+        return finish::fail_run(decision, RunError::new("context_overflow", message, hint));
     }
+    let must_compact = pending.must_compact || !pending.compacted && needs_compaction(decision);
+    if must_compact && let Some(error) = runtime_message::compaction_error(control) {
+        return finish::fail_run(decision, error);
+    }
+    let purpose = if must_compact { ModelCallPurpose::Compact } else { ModelCallPurpose::Turn };
+    start_turn(decision, purpose)
 }
 
 /// Returns whether the context window is nearly full and a compaction would help. A conversation
@@ -113,14 +101,6 @@ fn needs_compaction(decision: &DecisionBuilder<'_>) -> bool {
     u128::from(now) * 100 >= u128::from(window) * u128::from(percent)
         && grown >= window / COMPACTION_GROWTH_DIVISOR
         && decision.run.transcript.messages().len() >= COMPACTION_MESSAGES_MIN
-}
-
-/// Returns whether too many of the latest compactions were futile: the conversation soon filled the
-/// context window again.
-const fn is_compaction_futile(control: &ControlState) -> bool {
-    let squeezed = control.compaction;
-    squeezed.consecutive >= FUTILE_COMPACTIONS_MAX
-        && control.turns - squeezed.last_turns < COMPACTION_TURNS_MIN
 }
 
 /// Returns the wait and the id of the timer that must fire before the next model call.

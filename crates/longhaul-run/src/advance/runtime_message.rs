@@ -89,7 +89,29 @@ fn guard_warnings(control: &ControlState) -> impl Iterator<Item = RuntimeMessage
         )
         .into(),
     });
-    no_progress.into_iter().chain(repeated_text)
+    let compactions = control.progress_guard.compactions;
+    let compaction = compactions.should_warn().then(|| RuntimeMessage {
+        topic: RuntimeMessageTopic::Compaction,
+        text:
+            "[longhaul] The conversation was summarized again and again: large results fill your \
+               context window at once. Ask for less at a time, such as parts of files or filtered \
+               output, or finish with what you have and explain the obstacle."
+                .into(),
+    });
+    no_progress.into_iter().chain(repeated_text).chain(compaction)
+}
+
+/// Returns the error that ends a run whose conversation has to be compacted again soon after too many
+/// compactions in a row.
+pub(super) fn compaction_error(control: &ControlState) -> Option<RunError> {
+    let compactions = control.progress_guard.compactions;
+    (compactions.is_limit_reached() && control.is_soon_after_compaction()).then(|| {
+        let message = "the conversation fills the model's context window again soon after it is \
+            compacted";
+        let hint = "use a model with a larger context window, or tools with shorter outputs; \
+            `guards:` in the agent file sets the limit";
+        RunError::new("compaction_thrash", message, hint)
+    })
 }
 
 /// Returns the error that ends a run that makes no progress even after a warning.

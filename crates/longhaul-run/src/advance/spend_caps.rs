@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use longhaul_core::change::Change;
 use longhaul_core::event::Event;
-use longhaul_core::policy::spend_cap::{CapReservation, CapUnit, CapWaitRow};
-use longhaul_core::status::{CapWait, WaitReason};
+use longhaul_core::policy::spend_cap::{CapHold, CapReservation, CapUnit, CapWaitRow};
+use longhaul_core::status::{CapShortage, CapWait, WaitReason};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, RemainingBudget};
 
@@ -79,8 +79,15 @@ pub(super) fn park_at_cap(
     let jitter = Millis(u64::try_from(decision.run.id.bits() % spread).unwrap_or_default());
     let delay = until.duration_since(decision.ctx.now).plus(jitter);
     let timer = decision.set_wake_timer("cap", delay);
-    let key = &refused.hold.key;
-    let wait = CapWait { cap: key.cap.clone(), subject: key.subject.clone(), until };
+    let CapHold { key, amount: needed, .. } = &refused.hold;
+    let mut refusals = decision.ctx.cap_refusals.iter().filter(|refusal| refusal.key == *key);
+    let shortage = refusals.next().map(|refusal| CapShortage {
+        needed: *needed,
+        left: refusal.left,
+        limit: refusal.limit,
+    });
+    let (cap, subject) = (key.cap.clone(), key.subject.clone());
+    let wait = CapWait { cap, subject, until, shortage };
     let row = CapWaitRow { reservation: refused.clone(), timer };
     decision.add_row_change(Change::WaitAtCap(row));
     park_run(decision, WaitReason::Cap(wait))

@@ -67,7 +67,7 @@ impl ControlState {
         self.attempt = 1;
         self.attempt_time = self.attempt_time.with_new_attempt(self.totals.active);
         self.retries = RetryCounts::default();
-        self.compaction = CompactionState { consecutive: 0, ..self.compaction };
+        self.compaction = CompactionState { last_turns: None, ..self.compaction };
         self.loop_guard = self.loop_guard.reset_count();
         self.progress_guard.reset();
         self.output_retries.reset_count();

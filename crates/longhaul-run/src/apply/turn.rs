@@ -16,7 +16,7 @@ use longhaul_core::usage::{BudgetAmount, MicroUsd, Usage};
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::legacy_output::{legacy_output_from_text, output_from_data_fields};
 use crate::state::call::{ToolCallState, TrackedToolCall};
-use crate::state::control::{COMPACTION_TURNS_MIN, ControlState};
+use crate::state::control::ControlState;
 use crate::state::empty_replies::is_empty_reply;
 use crate::state::stage::{
     ConcludingState, PendingModelCall, RunStage, RunningModelCall, RunningToolCalls,
@@ -82,6 +82,7 @@ impl ControlState {
                 RuntimeMessageTopic::Signal => self.signal_answers.clear(),
                 RuntimeMessageTopic::NoProgress => self.progress_guard.known_calls.mark_warned(),
                 RuntimeMessageTopic::RepeatedText => self.progress_guard.same_text.mark_warned(),
+                RuntimeMessageTopic::Compaction => self.progress_guard.compactions.mark_warned(),
                 RuntimeMessageTopic::EmptyReply => {
                     self.empty_replies = self.empty_replies.mark_reported();
                 }
@@ -235,10 +236,9 @@ impl ControlState {
             // Also resets `perception_refreshed`: the perception of this turn may be summarized away.
             ..PendingModelCall::default()
         });
-        let again = self.compaction.consecutive > 0
-            && self.turns - self.compaction.last_turns < COMPACTION_TURNS_MIN;
-        self.compaction.consecutive = if again { self.compaction.consecutive + 1 } else { 1 };
-        self.compaction.last_turns = self.turns;
+        let is_soon = self.is_soon_after_compaction();
+        self.progress_guard.compactions.record(is_soon);
+        self.compaction.last_turns = Some(self.turns);
         self.add_usage_to_totals(data.usage, data.cost, data.active);
         NO_MESSAGES
     }

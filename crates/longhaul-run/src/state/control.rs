@@ -30,9 +30,8 @@ use crate::state::stage::{RunStage, RunningModelCall, RunningToolCalls};
 /// Maximum number of artifacts of a run. The engine limits their size.
 pub const ARTIFACTS_MAX: usize = 256;
 
-/// Minimum number of turns between two compactions. If the conversation fills the context window
-/// again sooner, the compaction was futile.
-pub(crate) const COMPACTION_TURNS_MIN: u32 = 2;
+/// Number of turns between two compactions from which the first one was useful.
+const COMPACTION_TURNS_MIN: u32 = 2;
 
 /// Control state of a run: everything about it except the conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -137,10 +136,9 @@ pub enum IdleReason {
 /// Results of the latest compactions of the conversation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionState {
-    /// Number of completed turns of the run at the last compaction.
-    pub last_turns: u32,
-    /// Number of compactions in a row with hardly any turns in between.
-    pub consecutive: u32,
+    /// Number of completed turns of the run at the last compaction. `None` means that the
+    /// conversation was not compacted yet.
+    pub last_turns: Option<u32>,
     /// Size of the conversation in bytes after the last compaction, or at the last failed attempt
     /// to compact it.
     pub remaining_bytes: u64,
@@ -300,6 +298,12 @@ impl ControlState {
     }
 
     /// Sets the size of the conversation in bytes after a compaction.
+    /// Returns whether hardly any turn was completed since the conversation was compacted.
+    pub(crate) fn is_soon_after_compaction(&self) -> bool {
+        let last = self.compaction.last_turns;
+        last.is_some_and(|last| self.turns.saturating_sub(last) < COMPACTION_TURNS_MIN)
+    }
+
     pub(crate) fn set_size_after_compaction(&mut self, bytes: u64) {
         self.transcript_bytes = bytes;
         self.compaction.remaining_bytes = bytes;

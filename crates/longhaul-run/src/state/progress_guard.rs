@@ -1,5 +1,5 @@
 //! Detects a run without progress: calls and results that the run has had before, also in a cycle of
-//! several calls, and replies with the same text. Only counts and hashes are stored, so the cost does
+//! several calls, replies with the same text, and compactions soon after another. Only counts and hashes are stored, so the cost does
 //! not grow with the run.
 
 use std::collections::VecDeque;
@@ -25,6 +25,9 @@ pub struct ProgressGuard {
     pub(crate) known_calls: RepetitionCount,
     /// Replies in a row with the same text.
     pub(crate) same_text: RepetitionCount,
+    /// Compactions in a row, each soon after the one before.
+    #[serde(default)]
+    pub(crate) compactions: RepetitionCount,
     /// Fingerprints of the recent calls with their results.
     recent_calls: VecDeque<Hash>,
     last_text: Option<Hash>,
@@ -47,6 +50,15 @@ impl RepetitionCount {
 
     const fn reset(&mut self) {
         *self = Self::new(self.limit);
+    }
+
+    /// Counts a repetition. Anything else ends the row.
+    pub(crate) const fn record(&mut self, is_repetition: bool) {
+        if is_repetition {
+            self.count = self.count.saturating_add(1);
+        } else {
+            self.reset();
+        }
     }
 
     /// Returns the number of repetitions in a row.
@@ -75,6 +87,7 @@ impl ProgressGuard {
         Self {
             known_calls: RepetitionCount::new(prepared.no_progress),
             same_text: RepetitionCount::new(prepared.repeated_text),
+            compactions: RepetitionCount::new(prepared.compactions),
             ..Self::default()
         }
     }
@@ -89,10 +102,7 @@ impl ProgressGuard {
         let Some(prints) = prints else {
             return self.known_calls.reset();
         };
-        match prints.iter().all(|print| self.recent_calls.contains(print)) {
-            true => self.known_calls.count = self.known_calls.count.saturating_add(1),
-            false => self.known_calls.reset(),
-        }
+        self.known_calls.record(prints.iter().all(|print| self.recent_calls.contains(print)));
         for print in prints {
             if !self.recent_calls.contains(&print) {
                 self.recent_calls.push_back(print);
@@ -122,6 +132,7 @@ impl ProgressGuard {
     pub(crate) fn reset(&mut self) {
         self.known_calls.reset();
         self.same_text.reset();
+        self.compactions.reset();
         self.recent_calls.clear();
         self.last_text = None;
     }

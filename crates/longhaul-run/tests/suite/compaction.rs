@@ -212,15 +212,19 @@ fn repeated_compaction_without_effect_ends_the_run() {
         plain(),
         r#"
         claim                => run.claimed | running
-        see                  => run.prepared turn.started
+        see compactions=2    => run.prepared turn.started
         err context_overflow => turn.failed(context_overflow) turn.started
         sum 1                => memory.compacted turn.started
         call read/pure       => turn.completed tool.started(t1.1)
         done t1.1 ok         => tool.completed(t1.1) turn.started
         err context_overflow => turn.failed(context_overflow) turn.started
-        sum 3                => memory.compacted turn.started
+        sum 3                => memory.compacted turn.started(compaction)
         call read/pure       => turn.completed tool.started(t2.1)
         done t2.1 ok         => tool.completed(t2.1) turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        sum 5                => memory.compacted turn.started
+        call read/pure       => turn.completed tool.started(t3.1)
+        done t3.1 ok         => tool.completed(t3.1) turn.started
         err context_overflow => turn.failed(context_overflow) run.failed(compaction_thrash) | failed
         ? outcome            => compaction_thrash: the conversation fills the model's context window again soon after it is compacted
     "#,
@@ -230,19 +234,23 @@ fn repeated_compaction_without_effect_ends_the_run() {
         plain(),
         r#"
         claim                => run.claimed | running
-        see                  => run.prepared turn.started
+        see compactions=2    => run.prepared turn.started
         err context_overflow => turn.failed(context_overflow) turn.started
         sum 1                => memory.compacted turn.started
         call read/pure       => turn.completed tool.started(t1.1)
         done t1.1 ok         => tool.completed(t1.1) turn.started
         err context_overflow => turn.failed(context_overflow) turn.started
-        sum 3                => memory.compacted turn.started
+        sum 3                => memory.compacted turn.started(compaction)
         call read/pure       => turn.completed tool.started(t2.1)
         done t2.1 ok         => tool.completed(t2.1) turn.started
         call read/pure       => turn.completed tool.started(t3.1)
         done t3.1 ok         => tool.completed(t3.1) turn.started
         err context_overflow => turn.failed(context_overflow) turn.started
-        ? step               => compact turn 4 try 2
+        sum 5                => memory.compacted turn.started
+        call read/pure       => turn.completed tool.started(t4.1)
+        done t4.1 ok         => tool.completed(t4.1) turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        ? step               => compact turn 5 try 2
     "#,
     );
 }

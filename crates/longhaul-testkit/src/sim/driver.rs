@@ -386,6 +386,7 @@ fn sim_preparation(run: &Run) -> RunPrepared {
         identical_calls: None,
         no_progress: None,
         repeated_text: None,
+        compactions: None,
         compaction: None,
         perception_active: Millis::ZERO,
     }

@@ -126,6 +126,7 @@ impl SingleRun {
                     identical_calls: None,
                     no_progress: None,
                     repeated_text: None,
+                    compactions: None,
                     compaction: None,
                     perception_active: Millis::ZERO,
                 };

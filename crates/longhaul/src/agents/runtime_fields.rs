@@ -138,20 +138,21 @@ fn parse_loop_guards(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Optio
     }
     let mut fields = FieldReader::new(diagnostics, entry, "identical_calls")?;
     let default = LoopGuardConfig::default();
-    let keys = ["identical_calls", "no_progress", "repeated_text"];
+    let keys = ["identical_calls", "no_progress", "repeated_text", "compactions"];
     if !keys.into_iter().any(|key| fields.get(key).is_some()) {
         let message = "`guards` is empty: write `identical_calls: 16`, or `guards: off`";
         fields.diagnostics.report_invalid(entry.node.position, message);
         fields.report_unknown_fields();
         return None;
     }
-    let [identical_calls, no_progress, repeated_text] =
+    let [identical_calls, no_progress, repeated_text, compactions] =
         keys.map(|key| fields.parse_field_with(key, parse_guard_limit));
     fields.report_unknown_fields();
     Some(LoopGuardConfig {
         identical_calls: identical_calls.unwrap_or(default.identical_calls),
         no_progress: no_progress.unwrap_or(default.no_progress),
         repeated_text: repeated_text.unwrap_or(default.repeated_text),
+        compactions: compactions.unwrap_or(default.compactions),
     })
 }
 

@@ -76,6 +76,7 @@ pub(crate) fn prepared<'a>(args: impl Iterator<Item = &'a str>) -> RunInput {
         identical_calls: limit("identical_calls"),
         no_progress: limit("no_progress"),
         repeated_text: limit("repeated_text"),
+        compactions: limit("compactions"),
         compaction: None,
         perception_active: PERCEPTION_ACTIVE,
     };
