@@ -15,6 +15,8 @@ use crate::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, JSON_DEPTH_MAX};
 use crate::problem::Problem;
 use longhaul_core::suggest::closest_match;
 
+const BODY_HINT: &str = "GET /openapi.json describes the expected body";
+
 /// Extractor for a required JSON request body.
 #[derive(Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
@@ -113,6 +115,11 @@ fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         return Err(Problem::bad_request("too_deep", message));
     }
     check_json_parses(text).map_err(|bad| body_syntax_problem(text, &bad))?;
+    // Serde reads a struct from an array too, with the fields in the order of their declaration.
+    if text.trim_start().starts_with('[') {
+        return Err(Problem::unprocessable("the body is an array, and must be a JSON object")
+            .with_hint(BODY_HINT));
+    }
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
@@ -144,7 +151,7 @@ fn body_type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
     };
     match suggest_known_name(&error_text) {
         Some(hint) => problem.with_hint(hint),
-        None => problem.with_hint("GET /openapi.json describes the expected body"),
+        None => problem.with_hint(BODY_HINT),
     }
 }
 
@@ -209,7 +216,7 @@ mod tests {
             (br#"{"agnt": "a"}"#, "invalid", "unknown field `agnt`", "did you mean `agent`?"),
             (br#"{"agent": 3}"#, "invalid", "`agent` is invalid: invalid type", "openapi"),
             (br#"{"agent": "a", "turns": -1}"#, "invalid", "`turns`", "openapi"),
-            (b"[]", "invalid", "invalid", "openapi"),
+            (br#" ["a"]"#, "invalid", "must be a JSON object", "openapi"),
             (br#"{"agent": 1e999}"#, "invalid", "number out of range", ""),
             (br#"{"agent": "\ud834"}"#, "invalid", "hex escape", ""),
             (br#"{"agent": "a", "history": [3]}"#, "invalid", "`history[0]`", "openapi"),

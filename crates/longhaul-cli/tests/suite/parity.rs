@@ -377,8 +377,9 @@ const ACTIONS: &str = "
     resume @b
     wait b waiting
     resume @b
-    cancel @b --json
+    cancel @b
     wait b cancelled
+    cancel @b --json
     keys new ci
     keys new ci
     keys new anna --role approver --expires 90d --json

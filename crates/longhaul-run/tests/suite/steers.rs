@@ -93,6 +93,19 @@ fn a_withdrawn_interrupt_leaves_a_valid_conversation() {
         ? said                 => [longhaul] You were interrupted. Continue.
     "#,
     );
+    // A turn that the provider paused is sent back as it is.
+    check(
+        plain(),
+        r#"
+        claim                  => run.claimed | running
+        see                    => run.prepared turn.started
+        hold                   => turn.completed turn.started
+        steer interrupt Rhyme! => steer.queued
+        unsteer                => steer.withdrawn
+        halt                   => turn.interrupted turn.started
+        say Done.              => turn.completed run.completed(Done.) | completed
+    "#,
+    );
 }
 
 #[test]
