@@ -3,6 +3,7 @@
 
 use longhaul_core::form::Form;
 use longhaul_core::id::{GateId, RunId, Seq};
+use longhaul_core::policy::effect_facts::{EffectFacts, NOT_KNOWN};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateStatus, GateTimeoutAction, RecordedAnswer,
     RulePattern,
@@ -43,12 +44,13 @@ pub struct GateView {
     /// runtime injected and the model did not write.
     #[serde(default)]
     pub injected_subjects: Vec<String>,
-    /// Additional information about the call that waits at the gate.
-    #[schema(schema_with = schema::any_json_schema)]
-    pub facts: Option<RawJson>,
-    /// Change that the call would make to a file or other text, as a diff.
+    /// What the call would change, from when the model made the call. The server has computed it.
+    /// `None` means not known, or no call. An edit of the input does not change it.
+    #[schema(value_type = Option<EffectFactsView>)]
+    pub facts: Option<EffectFacts>,
+    /// Changes of files that the call would make, as a unified diff. An edit does not change it.
     pub diff: Option<String>,
-    /// Digest of the input. An approval must repeat it, to show what was approved.
+    /// Digest of the input and the facts. An approval must repeat it, to show what was approved.
     #[schema(value_type = Option<String>)]
     pub digest: Option<Hash>,
     /// Decisions that an answer to the gate may contain.
@@ -87,6 +89,16 @@ impl GateView {
     pub fn form(&self) -> Option<Form> {
         Form::from_schema(&self.schema.as_ref()?.to_value()).ok()
     }
+
+    /// Returns what the call would change as rows for people, each with a label and a text. Empty
+    /// if nobody is asked to approve a call.
+    pub fn effect_rows(&self) -> Vec<(&'static str, String)> {
+        match &self.facts {
+            Some(facts) => facts.rows(),
+            None if self.kind == GateKind::Approval => vec![("Effects", NOT_KNOWN.to_owned())],
+            None => Vec::new(),
+        }
+    }
 }
 
 /// An answer to a gate, as responses describe it.
@@ -117,6 +129,44 @@ pub struct RulePatternView {
     /// Pattern for the subject of a call: the text that rules match, such as a path or command.
     #[schema(rename = "match", required = false)]
     pub subject: String,
+}
+
+/// OpenAPI schema of [`EffectFacts`]: what a call would change.
+#[derive(Debug, ToSchema)]
+#[schema(as = EffectFacts)]
+pub struct EffectFactsView {
+    /// Files that the call would create, change or delete. Missing if not known.
+    #[schema(required = false)]
+    pub files: Vec<FileEffectView>,
+    /// Number of further files, which are not listed.
+    #[schema(required = false)]
+    pub more_files: usize,
+    /// Hosts that the call would contact, such as `https://example.com`; `*` for any host. Missing
+    /// if not known.
+    #[schema(required = false)]
+    pub network: Vec<String>,
+    /// Protected paths that the call names.
+    #[schema(required = false)]
+    pub protected_paths: Vec<String>,
+    /// How to undo the call, or why that is impossible. Missing if not known.
+    #[schema(required = false)]
+    pub undo: String,
+}
+
+/// OpenAPI schema of [`FileEffect`](longhaul_core::policy::effect_facts::FileEffect).
+#[derive(Debug, ToSchema)]
+#[schema(as = FileEffect)]
+pub struct FileEffectView {
+    /// Path of the file.
+    pub path: String,
+    /// What the call would do with the file: `create`, `change` or `delete`.
+    pub change: String,
+    /// Number of lines that the call would add. Missing if not known.
+    #[schema(required = false)]
+    pub lines_added: usize,
+    /// Number of lines that the call would remove. Missing if not known.
+    #[schema(required = false)]
+    pub lines_removed: usize,
 }
 
 impl From<&RecordedAnswer> for AnswerView {

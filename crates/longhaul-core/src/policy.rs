@@ -4,6 +4,7 @@
 
 pub mod budget;
 pub mod effect;
+pub mod effect_facts;
 pub mod gate;
 pub mod retry;
 pub mod spend_cap;

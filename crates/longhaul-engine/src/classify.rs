@@ -92,6 +92,7 @@ pub(crate) async fn classify_tool_input(
         can_verify: spec.can_verify,
         in_doubt: spec.in_doubt,
         may_outlive_worker: registered.tool.as_ref().is_some_and(|tool| tool.may_outlive_worker()),
+        facts: None,
     }
 }
 
@@ -188,5 +189,6 @@ fn classify_as_rejected(name: &str, problem: &str) -> ToolCallClassification {
         can_verify: false,
         in_doubt: None,
         may_outlive_worker: false,
+        facts: None,
     }
 }

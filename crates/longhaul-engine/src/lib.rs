@@ -18,6 +18,7 @@ pub mod crash_guard;
 pub mod deltas;
 pub mod drive;
 pub mod drive_permit;
+mod effect_facts;
 pub mod error;
 mod event_text;
 pub mod handle;

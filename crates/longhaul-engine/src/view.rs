@@ -226,6 +226,8 @@ fn answer_view(gate: &GateSpec, given: &RecordedAnswer) -> AnswerView {
 /// Returns the API view of a gate.
 pub fn gate_view(gate: &GateRow) -> GateView {
     let spec = &gate.spec;
+    let mut facts = spec.facts.as_deref().cloned();
+    let diff = facts.as_mut().and_then(|facts| facts.diff.take());
     GateView {
         id: spec.id,
         run: gate.run,
@@ -236,8 +238,8 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         tool: spec.tool.clone(),
         input: current_gate_input(gate).cloned(),
         injected_subjects: spec.injected_subjects.clone(),
-        facts: None,
-        diff: None,
+        facts,
+        diff,
         digest: current_gate_digest(gate),
         decisions: allowed_decisions(&spec.kind)
             .iter()

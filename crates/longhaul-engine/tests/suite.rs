@@ -11,6 +11,7 @@ mod suite {
     mod control;
     mod cost;
     mod dispatch;
+    mod effect_facts;
     mod events;
     mod external_tools;
     mod filters;

@@ -127,6 +127,8 @@ impl Drop for CallOutcomeRecorder<'_> {
     }
 }
 
+/// There is no `predict_effects`: we can't know what a server would change. Its hints, such as
+/// `readOnlyHint`, are its own words, and facts are what we have computed.
 #[async_trait]
 impl Tool for McpTool {
     fn spec(&self) -> &ToolSpec {

@@ -26,6 +26,6 @@ pub use input::{DecideContext, RunInput};
 pub use next::{EngineStep, next_engine_step};
 pub use policy::legacy_output::{output_from_human_edit, strip_code_fence};
 pub use policy::question::check_question_answer;
-pub use policy::rules::rule_denial_reason;
+pub use policy::rules::{needs_approval, rule_denial_reason};
 pub use rejection::Rejection;
 pub use state::Run;

@@ -19,16 +19,18 @@ use url::Url;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::IdError;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::policy::effect_facts::PredictedEffects;
 use longhaul_core::port::outbound::{
     NetworkScope, OutboundError, OutboundRequest, OutboundResponse,
 };
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::time::Millis;
 
-use crate::outbound::hop::parse_url;
+use crate::outbound::hop::{parse_url, redacted_url};
 use crate::outbound::{
     FinalResponse, GuardedClient, OutboundSendError, REQUEST_TIMEOUT_MAX, RESPONSE_BYTES_MAX,
 };
+use crate::prediction::no_effects;
 use crate::tool_support::{deserialize_tool_input, object_tool_spec};
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
@@ -138,6 +140,13 @@ impl Tool for HttpFetch {
         // The normalized URL that is requested: a rule must not be bypassed by another spelling.
         let url = parse_url(url).map_or_else(|_| url.to_owned(), String::from);
         vec![format!("{} {url}", normalized_method(input["method"].as_str()))]
+    }
+
+    /// Returns the host of the URL. A redirect may lead to another one.
+    async fn predict_effects(&self, input: &Value, _ctx: &ToolContext) -> PredictedEffects {
+        let url = input["url"].as_str().and_then(|url| parse_url(url).ok());
+        let hosts = url.iter().map(redacted_url).collect();
+        PredictedEffects { network: Some(hosts), ..no_effects() }
     }
 
     async fn call(&self, input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {

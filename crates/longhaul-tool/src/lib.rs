@@ -17,6 +17,7 @@ pub mod memory;
 pub mod message;
 mod openat;
 pub mod outbound;
+mod prediction;
 mod safe_dir;
 mod shell;
 mod skill;

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::id::IdError;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::policy::effect_facts::{FileContent, PredictedEffects};
 use longhaul_core::port::outbound::NetworkScope;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::RawJson;
@@ -32,6 +33,8 @@ use crate::message::envelope::{
     Envelope, TEXT_LENGTH_MAX, find_recipient, not_delivered_failure, recipient_from_context,
 };
 use crate::outbound::GuardedClient;
+use crate::outbound::hop::redacted_url;
+use crate::prediction::{no_effects, one_file_change};
 use crate::safe_dir::FsError;
 use crate::tool_support::{deserialize_tool_input, object_tool_spec, run_on_blocking_thread};
 
@@ -170,6 +173,23 @@ impl Tool for SendMessage {
     /// Returns `true` for a program: it does not end with its worker.
     fn may_outlive_worker(&self) -> bool {
         matches!(self.channel.target, DeliveryTarget::Command(_))
+    }
+
+    async fn predict_effects(&self, _input: &Value, _ctx: &ToolContext) -> PredictedEffects {
+        let known = match &self.channel.target {
+            DeliveryTarget::File(file) => {
+                let path = file.path().display().to_string();
+                one_file_change(path, FileContent::Unknown, FileContent::Unknown)
+            }
+            DeliveryTarget::Webhook(url) => {
+                PredictedEffects { network: Some(vec![redacted_url(url)]), ..no_effects() }
+            }
+            DeliveryTarget::Command(_) => PredictedEffects::default(),
+        };
+        PredictedEffects {
+            undo: Some("impossible: a sent message can't be revoked".into()),
+            ..known
+        }
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {

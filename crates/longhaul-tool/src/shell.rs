@@ -9,6 +9,7 @@
 mod process;
 mod split;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::IdError;
+use longhaul_core::policy::effect_facts::{ANY_HOST, PredictedEffects};
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::time::{Clock, Millis};
 
@@ -123,6 +125,24 @@ impl Tool for Shell {
 
     fn has_unknown_rule_subjects(&self, input: &Value) -> bool {
         input["command"].as_str().is_some_and(split::has_hidden_commands)
+    }
+
+    /// Returns the protected paths that the command names. Without a sandbox, nothing limits the
+    /// files and hosts that it accesses.
+    async fn predict_effects(&self, input: &Value, _ctx: &ToolContext) -> PredictedEffects {
+        let command = input["command"].as_str().unwrap_or_default();
+        let is_protected = |part: &&str| {
+            let names = part.split('/').filter(|name| !["", ".", ".."].contains(name));
+            let names: Vec<String> = names.map(str::to_owned).collect();
+            self.workspace.workspace_protection_reason(&names, PathAccess::Write).is_some()
+        };
+        let parts = command.split(|c: char| c.is_whitespace() || "\"'`=;|&<>(){}$,:".contains(c));
+        let paths: BTreeSet<&str> = parts.filter(is_protected).collect();
+        PredictedEffects {
+            network: Some(vec![ANY_HOST.to_owned()]),
+            protected_paths: paths.into_iter().map(str::to_owned).collect(),
+            ..PredictedEffects::default()
+        }
     }
 
     fn timeout(&self, input: &Value) -> Option<Millis> {

@@ -4,6 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use longhaul_core::id::{IdError, ToolName};
+use longhaul_core::policy::effect_facts::PredictedEffects;
 use longhaul_core::port::tool::{ToolFailure, ToolSpec};
 use longhaul_core::time::Millis;
 
@@ -58,4 +59,11 @@ where
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
         Err(ToolFailure::new("This call was interrupted. Check the current state, then try again."))
     })
+}
+
+/// Runs the closure `predict` on a thread that may block. If it panics, nothing is known.
+pub(crate) async fn predict_on_blocking_thread(
+    predict: impl FnOnce() -> PredictedEffects + Send + 'static,
+) -> PredictedEffects {
+    tokio::task::spawn_blocking(predict).await.unwrap_or_default()
 }

@@ -18,6 +18,7 @@ use serde_json::Value;
 use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::id::{IdError, ToolName};
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::policy::effect_facts::PredictedEffects;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::canonical_json;
 use longhaul_core::time::Millis;
@@ -73,6 +74,11 @@ pub trait TypedTool: Send + Sync + Debug + 'static {
         let typed = Self::Input::deserialize(input).ok();
         let subjects = typed.and_then(|typed| self.rule_subjects(&typed));
         subjects.unwrap_or_else(|| vec![canonical_json(input)])
+    }
+
+    /// Returns what a call would change, for the person who approves it. It only reads, and fast.
+    async fn predict_effects(&self, _input: Self::Input, _ctx: &ToolContext) -> PredictedEffects {
+        PredictedEffects::default()
     }
 
     /// Runs a call of the tool.
@@ -149,6 +155,13 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
 
     fn is_cancel_safe(&self) -> bool {
         T::IS_CANCEL_SAFE
+    }
+
+    async fn predict_effects(&self, input: &Value, ctx: &ToolContext) -> PredictedEffects {
+        match T::Input::deserialize(input) {
+            Ok(input) => self.tool.predict_effects(input, ctx).await,
+            Err(_) => PredictedEffects::default(),
+        }
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {

@@ -11,6 +11,7 @@ mod suite {
     mod memory;
     mod message;
     mod outbound;
+    mod predictions;
     mod shell;
     mod skill;
     mod typed;

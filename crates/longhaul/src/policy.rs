@@ -13,6 +13,7 @@
 
 pub use longhaul_core::policy::budget::BudgetRaise;
 pub use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+pub use longhaul_core::policy::effect_facts::{EffectFacts, FileChangeKind, FileEffect};
 pub use longhaul_core::policy::gate::{
     AnswerScope, ApprovalRequirement, EscalationStep, GateRule, GateRuleAction, GateTimeout,
     GateTimeoutAction, ResultApprovalGate, RulePattern,

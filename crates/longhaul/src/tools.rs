@@ -37,6 +37,9 @@ pub use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 pub use longhaul_core::id::{CallId, ToolName};
 pub use longhaul_core::message::Part;
 pub use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+pub use longhaul_core::policy::effect_facts::{
+    ANY_HOST, FileContent, PredictedEffects, PredictedFileChange,
+};
 pub use longhaul_core::port::image_sink::ImageSink;
 pub use longhaul_core::port::tool::{
     PartialToolOutput, Progress, Tool, ToolContext, ToolFailure, ToolSpec,

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::id::ToolName;
 use crate::message::{Reply, StopReason};
 use crate::policy::effect::{EffectClass, InDoubtPolicy};
+use crate::policy::effect_facts::EffectFacts;
 use crate::policy::spend_cap::CapHold;
 use crate::raw::{Hash, RawJson};
 use crate::status::RunOutput;
@@ -184,6 +185,10 @@ pub struct ToolCallClassification {
     /// Whether a process that the call starts may keep running after the worker was killed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_outlive_worker: bool,
+    /// What the call would change. `None` if no person is asked about the call, or if nothing is
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facts: Option<Box<EffectFacts>>,
 }
 
 /// The model request failed.

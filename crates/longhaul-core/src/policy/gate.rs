@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{CallId, GateId, RunId};
 use crate::policy::effect::InDoubtPolicy;
+use crate::policy::effect_facts::EffectFacts;
 use crate::raw::{Hash, RawJson};
 use crate::text_macros::string_enum;
 use crate::time::{Millis, Timestamp};
@@ -223,6 +224,10 @@ pub struct GateSpec {
     /// such as the recipient of a message. The digest covers them too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub injected_subjects: Vec<String>,
+    /// What the waiting call would change, from when the model made the call. The digest covers it
+    /// too. `None` means not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facts: Option<Box<EffectFacts>>,
     /// Answers that the person can choose from. Empty means that any answer is valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
@@ -275,6 +280,7 @@ impl GateSpec {
             tool: None,
             input: None,
             injected_subjects: Vec::new(),
+            facts: None,
             options: Vec::new(),
             schema: None,
             digest: None,

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::event::tool::{ToolOutput, VerifyOutcome};
 use crate::id::{CallId, Epoch, ResourceKey, RunId, ThreadKey, ToolName};
 use crate::policy::effect::{EffectClass, InDoubtPolicy};
+use crate::policy::effect_facts::PredictedEffects;
 use crate::port::image_sink::ImageSink;
 use crate::raw::RawJson;
 use crate::time::Millis;
@@ -57,6 +58,13 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
         _context: &BTreeMap<String, RawJson>,
     ) -> Option<String> {
         None
+    }
+
+    /// Returns what a call with this input would change, from the input and the present state of
+    /// the world. A person who is asked to approve the call sees it. The method only reads, and
+    /// fast: what is not known within a second or two counts as not known.
+    async fn predict_effects(&self, _input: &Value, _ctx: &ToolContext) -> PredictedEffects {
+        PredictedEffects::default()
     }
 
     /// Returns the timeout of a call with this input. `None` means the runtime's default.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use crate::classify::classify_tool_call;
 use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
 use crate::drive::context::DriveContext;
+use crate::effect_facts::add_effect_facts;
 use crate::error::Error;
 use crate::redaction::Redaction;
 use crate::run_env::RunEnv;
@@ -79,7 +80,10 @@ pub(super) async fn run_model_turn(
         call_model_and_measure_time(ctx, request, ModelCallPurpose::Turn).await?;
     let (calls, output_check) = match (&outcome, &ctx.env) {
         (ModelRequestOutcome::Reply(response, held), Some(env)) => {
-            classify_calls_and_output(env, ctx.session.run(), (response, held)).await
+            let run = ctx.session.run();
+            let (mut calls, output) = classify_calls_and_output(env, run, (response, held)).await;
+            add_effect_facts((env, run), &ctx.services.redact, &response.reply, &mut calls).await;
+            (calls, output)
         }
         (ModelRequestOutcome::Reply(..), None) => return Ok(None),
         (

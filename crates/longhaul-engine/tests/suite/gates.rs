@@ -36,7 +36,7 @@ pub(super) fn rule(subject: Option<&str>, verdict: GateRuleAction) -> GateRule {
     }
 }
 
-fn ask() -> GateRuleAction {
+pub(super) fn ask() -> GateRuleAction {
     Ask("May it?".into())
 }
 

@@ -109,12 +109,16 @@ fn new_call_gate_with_digest(
     question: String,
 ) -> GateSpec {
     let mut gate = new_call_gate(decision, call, kind, question);
+    // A call in doubt may have changed the world, so its facts don't hold any more.
+    let facts = call.classification.facts.as_ref();
+    gate.facts = facts.filter(|_| gate.kind == GateKind::Approval).cloned();
     let frozen = GateContent {
         gate: gate.id,
         call: gate.call,
         tool: gate.tool.as_deref(),
         input: call.arguments(),
         injected_subjects: &call.classification.injected_subjects,
+        facts: gate.facts.as_deref(),
     };
     gate.digest = Some(gate_content_digest(decision.run, &frozen));
     gate.input = Some(call.arguments().clone());
@@ -168,8 +172,14 @@ pub(super) fn raise_result_approval_gate(
     };
     let input = RawJson::from_serialize(&concluding.output);
     let id = decision.new_gate_id("result");
-    let frozen =
-        GateContent { gate: id, call: None, tool: None, input: &input, injected_subjects: &[] };
+    let frozen = GateContent {
+        gate: id,
+        call: None,
+        tool: None,
+        input: &input,
+        injected_subjects: &[],
+        facts: None,
+    };
     let digest = gate_content_digest(decision.run, &frozen);
     decision.raise_gate(GateSpec {
         input: Some(input),

@@ -86,6 +86,8 @@ fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin)
             ..first
         },
     });
+    // The world has changed since they were computed.
+    call.classification.facts = None;
     let ask = |can_verify, reason| ToolCallState::InDoubt {
         policy: InDoubtPolicy::Ask,
         can_verify,

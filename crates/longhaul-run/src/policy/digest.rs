@@ -4,6 +4,7 @@
 //! Digests are computed over canonical JSON: sorted keys, no whitespace.
 
 use longhaul_core::id::{CallId, GateId};
+use longhaul_core::policy::effect_facts::EffectFacts;
 use longhaul_core::raw::{Hash, RawJson, canonical_json};
 use serde_json::{Value, json};
 
@@ -16,6 +17,7 @@ pub(crate) struct GateContent<'a> {
     pub(crate) tool: Option<&'a str>,
     pub(crate) input: &'a RawJson,
     pub(crate) injected_subjects: &'a [String],
+    pub(crate) facts: Option<&'a EffectFacts>,
 }
 
 /// Returns the digest of the content that a gate shows, including the context and the agent of the
@@ -39,6 +41,9 @@ pub(crate) fn gate_content_digest(run: &Run, content: &GateContent<'_>) -> Hash 
     });
     if !content.injected_subjects.is_empty() {
         value["injected_subjects"] = json!(content.injected_subjects);
+    }
+    if let Some(facts) = content.facts {
+        value["facts"] = json!(facts);
     }
     Hash::digest(canonical_json(&value).as_bytes())
 }

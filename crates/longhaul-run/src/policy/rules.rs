@@ -60,6 +60,12 @@ pub(crate) fn evaluate_approval_rules(
     }
 }
 
+/// Returns whether a person has to approve the tool call before it starts.
+pub fn needs_approval(control: &ControlState, call: &ToolCallClassification) -> bool {
+    let decision = evaluate_approval_rules(control, call);
+    call.problem.is_none() && matches!(decision, PolicyDecision::Ask(_))
+}
+
 /// Returns the reason if the approval rules deny the tool call. Also used for calls that a person
 /// has edited.
 pub fn rule_denial_reason(policy: &RunPolicy, call: &ToolCallClassification) -> Option<String> {

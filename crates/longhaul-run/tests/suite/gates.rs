@@ -366,6 +366,28 @@ fn note_payload_and_result_are_paragraphs_for_the_model() {
 }
 
 #[test]
+fn the_digest_covers_the_facts_that_a_gate_shows() {
+    let raised = |call: &str| {
+        let mut test_run = super::harness::TestRun::new(with_rule(ask_rule()));
+        for line in ["claim", "see", call] {
+            test_run.play(line);
+        }
+        test_run.rows.gates.remove(0).spec
+    };
+    let calls = [
+        r#"call shell/once {"command": "rm x"}"#,
+        r#"call shell/once~backup {"command": "rm x"}"#,
+        r#"call shell/once~none {"command": "rm x"}"#,
+    ];
+    let [plain, backup, none] = calls.map(raised);
+    assert_eq!(plain.facts, None);
+    assert_eq!(backup.facts.as_ref().unwrap().undo.as_deref(), Some("backup"));
+    assert_eq!((plain.id, plain.input), (backup.id, backup.input.clone()));
+    assert!(plain.digest != backup.digest && backup.digest != none.digest);
+    assert_eq!(raised(calls[1]), backup);
+}
+
+#[test]
 fn an_edit_is_journaled_with_its_diff_and_digest() {
     let mut test_run = super::harness::TestRun::new(with_rule(ask_rule()));
     for line in [

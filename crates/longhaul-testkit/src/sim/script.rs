@@ -125,6 +125,7 @@ pub fn classify(call: &ToolCall) -> ToolCallClassification {
         can_verify: verifies,
         in_doubt,
         may_outlive_worker: false,
+        facts: None,
     }
 }
 

@@ -9,13 +9,16 @@ use serde_json::{Value, json};
 use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::id::IdError;
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::policy::effect_facts::{FileContent, PredictedEffects};
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 
 use crate::files::protected::PathAccess;
 use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_too_long_error};
 use crate::files::workspace::{CheckedFilePath, Workspace, file_error_hint};
 use crate::safe_dir::FsError;
-use crate::tool_support::{deserialize_tool_input, object_tool_spec, run_on_blocking_thread};
+use crate::tool_support::{
+    deserialize_tool_input, object_tool_spec, predict_on_blocking_thread, run_on_blocking_thread,
+};
 
 /// Maximum number of matches checked to find out whether an edit in doubt was made.
 const MATCHES_MAX: usize = 1_000;
@@ -79,6 +82,17 @@ impl Tool for EditFileTool {
         self.workspace.rule_subjects(input)
     }
 
+    async fn predict_effects(&self, input: &Value, _ctx: &ToolContext) -> PredictedEffects {
+        let Ok(input) = EditFileInput::deserialize(input) else {
+            return PredictedEffects::default();
+        };
+        let workspace = self.workspace.clone();
+        predict_on_blocking_thread(move || {
+            workspace.predict_write(&input.path, |before| predict_edit(before, &input))
+        })
+        .await
+    }
+
     async fn call(&self, input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input: EditFileInput = deserialize_tool_input(&self.spec, input)?;
         let workspace = self.workspace.clone();
@@ -125,28 +139,56 @@ fn edit_file(workspace: &Workspace, input: &EditFileInput) -> Result<ToolOutput,
     }
     let content = decode_utf8(std::mem::take(&mut before.bytes));
     let content = content.map_err(|why| edit_failure(format!("`{display}`: {why}")))?;
-    let (old, new) = match_file_line_endings(&content, input);
-    let count = content.matches(&old).count();
-    if count == 0 || count > 1 && !input.all {
-        return Err(edit_failure(old_text_mismatch_message(&content, input, (display, count))));
-    }
-    // Computed before the replacement: a short `old` and a long `new` can multiply the size.
-    let kept_len = content.len() - count * old.len();
-    if count.saturating_mul(new.len()).saturating_add(kept_len) > FILE_BYTES_MAX {
-        let why = format!("`{display}` would be longer than {FILE_BYTES_MAX} bytes");
-        return Err(edit_failure(why));
-    }
-    let after = content.replace(&old, &new);
+    let edited = edit_text(&content, input, display).map_err(edit_failure)?;
+    let after = edited.content.as_bytes();
     writer
         .check_file_unchanged(target.file_name(), &before)
-        .and_then(|()| writer.replace_file(target.file_name(), after.as_bytes(), Some(&before)))
+        .and_then(|()| writer.replace_file(target.file_name(), after, Some(&before)))
         .map_err(error)?;
-    let line = content[..content.find(&old).unwrap_or_default()].matches('\n').count() + 1;
-    let done = match count {
+    let line = edited.first_line;
+    let done = match edited.count {
         1 => format!("Edited `{display}` at line {line}."),
         count => format!("Edited `{display}` {count} times, first at line {line}."),
     };
     Ok(ToolOutput::text(done))
+}
+
+/// Text of a file after an edit.
+struct EditedText {
+    content: String,
+    /// How often the old text was replaced.
+    count: usize,
+    /// Number of the line with the first replacement, from 1.
+    first_line: usize,
+}
+
+/// Replaces the old text in the content of a file. The error says why that is not possible.
+fn edit_text(content: &str, input: &EditFileInput, display: &str) -> Result<EditedText, String> {
+    let (old, new) = match_file_line_endings(content, input);
+    let count = content.matches(&old).count();
+    if count == 0 || count > 1 && !input.all {
+        return Err(old_text_mismatch_message(content, input, (display, count)));
+    }
+    // Computed before the replacement: a short `old` and a long `new` can multiply the size.
+    let kept_len = content.len() - count * old.len();
+    if count.saturating_mul(new.len()).saturating_add(kept_len) > FILE_BYTES_MAX {
+        return Err(format!("`{display}` would be longer than {FILE_BYTES_MAX} bytes"));
+    }
+    let first_line = content[..content.find(&old).unwrap_or_default()].matches('\n').count() + 1;
+    Ok(EditedText { content: content.replace(&old, &new), count, first_line })
+}
+
+/// Returns the content of a file after an edit. `None` if the edit would fail.
+fn predict_edit(before: &FileContent, input: &EditFileInput) -> Option<FileContent> {
+    match before {
+        FileContent::Text(_) if input.old.is_empty() => None,
+        FileContent::Text(content) => {
+            let edited = edit_text(content, input, &input.path).ok()?;
+            Some(FileContent::Text(edited.content))
+        }
+        FileContent::Unknown => Some(FileContent::Unknown),
+        FileContent::Absent => None,
+    }
 }
 
 /// Returns `old` and `new` with the line endings of the file, if the file's line endings are

@@ -11,6 +11,7 @@ use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::image::ImageInfo;
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::policy::effect_facts::PredictedEffects;
 use longhaul_core::port::image_sink::{ImageError, ImageSink};
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
@@ -59,6 +60,10 @@ impl TypedTool for ReadFileTool {
 
     fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
         self.0.rule_subjects(input)
+    }
+
+    async fn predict_effects(&self, input: ReadFileInput, _ctx: &ToolContext) -> PredictedEffects {
+        self.0.predict_access(&input.path, PathAccess::Read)
     }
 
     async fn call(

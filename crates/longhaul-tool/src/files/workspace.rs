@@ -5,12 +5,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_core::policy::effect_facts::{FileContent, PredictedEffects};
 use serde_json::Value;
 
 use crate::atomic_write::AtomicWriter;
 use crate::filename_fold::fold_file_name_case;
 use crate::files::path::{self, PathError};
 use crate::files::protected::{self, PathAccess};
+use crate::prediction;
 use crate::safe_dir::{DirHandle, FsError, OpenFile, SafeDir};
 
 /// The directory that agents work in.
@@ -109,6 +111,34 @@ impl Workspace {
     /// Opens a writer for this file and locks out other writers. Missing folders are created.
     pub(crate) fn open_writer(&self, target: &CheckedFilePath) -> Result<AtomicWriter, FsError> {
         AtomicWriter::open_and_lock_dir(&self.dir, &target.folders)
+    }
+
+    /// Returns what writing a file would change. The closure returns the new content, given the
+    /// current one, or `None` if the call would fail.
+    pub(crate) fn predict_write(
+        &self,
+        path: &str,
+        new_content: impl FnOnce(&FileContent) -> Option<FileContent>,
+    ) -> PredictedEffects {
+        let Ok(target) = self.checked_file_path(path, PathAccess::Write) else {
+            return self.predict_access(path, PathAccess::Write);
+        };
+        let predicted = prediction::read_content(self.open_file(&target)).and_then(|before| {
+            let after = new_content(&before)?;
+            Some(prediction::one_file_change(target.display, before, after))
+        });
+        predicted.unwrap_or_default()
+    }
+
+    /// Returns the effects of a call that only reads this path, or that fails because of it.
+    pub(crate) fn predict_access(&self, path: &str, access: PathAccess) -> PredictedEffects {
+        let parts = path::parse_path_parts(&self.roots, path).unwrap_or_default();
+        let is_protected = self.workspace_protection_reason(&parts, access).is_some();
+        let protected = is_protected.then(|| path::join_path_parts(&parts));
+        PredictedEffects {
+            protected_paths: protected.into_iter().collect(),
+            ..prediction::no_effects()
+        }
     }
 
     /// Returns the path in a tool's input in the normal form that approval rules match. An invalid

@@ -10,12 +10,13 @@ use serde_json::Value;
 
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::policy::effect_facts::{FileContent, PredictedEffects};
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
 use crate::files::protected::PathAccess;
 use crate::files::workspace::{Workspace, file_error_hint};
-use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
+use crate::tool_support::{TIMEOUT, predict_on_blocking_thread, run_on_blocking_thread};
 use crate::typed::TypedTool;
 
 /// Maximum length of the content of a written file in bytes.
@@ -46,6 +47,13 @@ impl TypedTool for WriteFileTool {
 
     fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
         self.0.rule_subjects(input)
+    }
+
+    async fn predict_effects(&self, input: WriteFileInput, _ctx: &ToolContext) -> PredictedEffects {
+        let workspace = self.0.clone();
+        let after = FileContent::Text(input.content);
+        predict_on_blocking_thread(move || workspace.predict_write(&input.path, |_| Some(after)))
+            .await
     }
 
     async fn call(

@@ -11,11 +11,13 @@ use serde::Deserialize;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::note::{AddNoteOutcome, NOTE_BYTES_MAX, NOTE_TAGS_MAX, NOTES_MAX, NewNote};
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::policy::effect_facts::PredictedEffects;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
 use crate::memory::scope::memory_scope;
+use crate::prediction::no_effects;
 use crate::tool_support::TIMEOUT;
 use crate::typed::TypedTool;
 
@@ -43,6 +45,13 @@ impl TypedTool for RememberTool {
         find it with `recall`. Never save a password or a key.";
     const CLASS: EffectClass = EffectClass::Keyed;
     const TIMEOUT: Option<Millis> = TIMEOUT;
+
+    async fn predict_effects(&self, _input: RememberInput, _ctx: &ToolContext) -> PredictedEffects {
+        PredictedEffects {
+            undo: Some("longhaul memory forget NOTE, with the id in the result".into()),
+            ..no_effects()
+        }
+    }
 
     async fn call(
         &self,

@@ -13,13 +13,15 @@ use serde_json::Value;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::policy::effect_facts::{FileContent, PredictedEffects};
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis, Timestamp};
 
 use crate::atomic_write::AtomicWriter;
 use crate::filename_fold::fold_file_name_case;
+use crate::prediction;
 use crate::safe_dir::{FileSnapshot, SafeDir};
-use crate::tool_support::{TIMEOUT, run_on_blocking_thread};
+use crate::tool_support::{TIMEOUT, predict_on_blocking_thread, run_on_blocking_thread};
 use crate::typed::TypedTool;
 use crate::vault::note::{NoteDraft, TAGS_MAX, note_replacement_error};
 use crate::vault::read::{READ_BYTES_MAX, REPLACE_HINT};
@@ -65,6 +67,17 @@ impl TypedTool for VaultWriteTool {
 
     fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
         note_input::note_input_rule_subjects(input)
+    }
+
+    /// Returns the note before and after the call. Its field `updated` has the present time, which
+    /// the call replaces by its own.
+    async fn predict_effects(&self, input: VaultWriteInput, ctx: &ToolContext) -> PredictedEffects {
+        let Ok(draft) = parse_draft(input, ctx.run) else {
+            return PredictedEffects::default();
+        };
+        let (dir, now) = (self.dir.clone(), self.clock.now());
+        predict_on_blocking_thread(move || predict_note(&dir, &draft, now).unwrap_or_default())
+            .await
     }
 
     async fn call(
@@ -147,6 +160,25 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
     writer.replace_file(&file, text.as_bytes(), before.as_ref()).map_err(error)?;
     let verb = if before.is_some() { "Updated" } else { "Created" };
     Ok(ToolOutput::text(format!("{verb} the note `{subject}`.")))
+}
+
+/// Returns what writing a note would change. `None` if the call would fail, or nothing is known.
+fn predict_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Option<PredictedEffects> {
+    let parts = name::parse_note_folder(&draft.folder).ok()?;
+    let file = name::note_file_name(&draft.title).ok()?;
+    let parts = locate::path_parts_as_stored_on_disk(dir, &parts).ok()?;
+    let opened = dir.open_dir(&parts).and_then(|folder| {
+        folder.open_file(&locate::entry_name_as_stored_on_disk(&folder, &file)?)
+    });
+    let before = prediction::read_content(opened)?;
+    let text = match &before {
+        FileContent::Absent => draft.render_updated_note(None, now),
+        FileContent::Text(text) => draft.render_updated_note(Some(text), now),
+        FileContent::Unknown => return None,
+    };
+    let after = text.map_or_else(|| before.clone(), FileContent::Text);
+    let subject = note_input::note_rule_subject(&draft.folder, &draft.title);
+    Some(prediction::one_file_change(format!("{subject}.md"), before, after))
 }
 
 /// Returns why replacing the existing note would lose data. `None` if nothing would be lost.

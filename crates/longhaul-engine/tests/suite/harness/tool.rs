@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::id::ToolName;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::policy::effect_facts::PredictedEffects;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use longhaul_testkit::latch::Latch;
 
 type CallOutput = Result<ToolOutput, ToolFailure>;
+type Prediction = Arc<dyn Fn() -> BoxFuture<'static, PredictedEffects> + Send + Sync>;
 type Action = Arc<dyn Fn(Value, ToolContext) -> BoxFuture<'static, CallOutput> + Send + Sync>;
 
 /// Log of tool calls in order. Cheap to clone; clones share state.
@@ -56,6 +58,7 @@ pub(crate) struct FakeTool {
     verify_latch: Option<Latch>,
     traits: ToolTraits,
     action: Action,
+    prediction: Option<Prediction>,
     effects: EffectLog,
 }
 
@@ -89,8 +92,18 @@ impl FakeTool {
             action: Arc::new(|input, _| {
                 async move { Ok(ToolOutput::text(input.to_string())) }.boxed()
             }),
+            prediction: None,
             effects: effects.clone(),
         }
+    }
+
+    /// Sets what the tool predicts about its calls.
+    pub(crate) fn with_prediction(
+        mut self,
+        predict: impl Fn() -> BoxFuture<'static, PredictedEffects> + Send + Sync + 'static,
+    ) -> Self {
+        self.prediction = Some(Arc::new(predict));
+        self
     }
 
     /// Sets what a call does.
@@ -194,6 +207,14 @@ impl Tool for FakeTool {
         let mut subjects = self.rule_subjects(input);
         subjects.extend(recipient.map(str::to_owned));
         subjects
+    }
+
+    async fn predict_effects(&self, input: &Value, _ctx: &ToolContext) -> PredictedEffects {
+        let Some(predict) = &self.prediction else {
+            return PredictedEffects::default();
+        };
+        self.effects.push(format!("{} predicts {input}", self.spec.name));
+        predict().await
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> CallOutput {

@@ -12,6 +12,7 @@ use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{CallId, ToolName};
 use longhaul_core::message::{Block, Message, Reply, StopReason, TextBlock, ToolCall};
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::policy::effect_facts::EffectFacts;
 use longhaul_core::port::model::ModelResponse;
 use longhaul_core::raw::{Hash, RawJson, StoredText};
 use longhaul_core::time::Millis;
@@ -156,10 +157,12 @@ pub(crate) fn replied(text: &str, calls: &str, stop: StopReason) -> RunInput {
 }
 
 /// Parses a call: `name/class`, `name/class?` if the tool can verify calls, `name/class!tell` for
-/// the tool's in-doubt policy, `name/bad` for a call that can't be made; then its input.
+/// the tool's in-doubt policy, `name/class~undo` for effect facts, `name/bad` for a call that can't
+/// be made; then its input.
 fn parse_call(call: &str, index: usize) -> (ToolCall, ToolCallClassification) {
     let (head, input) = call.split_once(' ').unwrap_or((call, "{}"));
     let (name, class) = head.split_once('/').unwrap_or((head, "pure"));
+    let (class, undo) = class.split_once('~').unwrap_or((class, ""));
     let (class, doubt) = class.split_once('!').unwrap_or((class, ""));
     let input = RawJson::parse(input).unwrap();
     let command = input.to_value()["command"].as_str().map(str::to_owned);
@@ -184,6 +187,9 @@ fn parse_call(call: &str, index: usize) -> (ToolCall, ToolCallClassification) {
             _ => None,
         },
         may_outlive_worker: name == "shell",
+        facts: (!undo.is_empty()).then(|| {
+            Box::new(EffectFacts { undo: Some(undo.to_owned()), ..EffectFacts::default() })
+        }),
     };
     let call = ToolCall { id: format!("call_{index}"), name: name.into(), input, extra: None };
     (call, classification)

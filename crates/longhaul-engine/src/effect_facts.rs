@@ -1,0 +1,279 @@
+//! Computes the effect facts of tool calls that a person has to approve: files and lines, network,
+//! protected paths, how to undo the call, and a diff.
+//!
+//! The facts are journaled with the call, so that an approval refers to what was shown, whatever
+//! happens to the files meanwhile. Invariant: they never delay or fail a call. What can't be
+//! computed in time is not known.
+
+use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use longhaul_core::event::turn::ToolCallClassification;
+use longhaul_core::id::{CallId, Epoch};
+use longhaul_core::message::{Reply, ToolCall};
+use longhaul_core::policy::effect_facts::{
+    COMPARED_BYTES_MAX, EffectFacts, FileChangeKind, FileContent, FileEffect, PredictedEffects,
+    PredictedFileChange,
+};
+use longhaul_core::port::redact::Redact;
+use longhaul_core::time::Millis;
+use longhaul_run::{Run, needs_approval};
+use similar::{ChangeTag, TextDiff};
+
+use crate::run_env::RunEnv;
+
+/// Maximum time for computing the facts of all calls of a reply.
+const FACTS_TIMEOUT: Millis = Millis(2_000);
+/// Maximum time for comparing two texts. After it the comparison is coarser, but still correct.
+const DIFF_TIMEOUT: Duration = Duration::from_millis(200);
+/// Maximum number of files whose texts are compared.
+const COMPARED_FILES_MAX: usize = 20;
+
+/// How to undo a change whose complete diff is shown.
+const REVERSE_DIFF: &str = "apply the diff in reverse (patch -R -p1)";
+
+/// Adds the effect facts to those calls of a reply that a person has to approve. All other calls
+/// cost nothing.
+pub(crate) async fn add_effect_facts(
+    (env, run): (&RunEnv, &Run),
+    redact: &Arc<dyn Redact>,
+    reply: &Reply,
+    calls: &mut [ToolCallClassification],
+) {
+    let work = async {
+        for (index, (call, classification)) in (1..).zip(reply.tool_calls().zip(calls)) {
+            if needs_approval(run.control(), classification) {
+                let id = CallId { turn: run.control().turn(), index };
+                let predicted = predict_effects((env, run), id, call).await;
+                let facts = predicted.map(|effects| effect_facts(effects, Arc::clone(redact)));
+                classification.facts = match facts {
+                    Some(facts) => facts.await.map(Box::new),
+                    None => None,
+                };
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = work => {}
+        () = env.clock.sleep(FACTS_TIMEOUT) => {}
+    }
+}
+
+/// Asks the tool of a call what the call would change. `None` means that nothing is known.
+async fn predict_effects(
+    (env, run): (&RunEnv, &Run),
+    id: CallId,
+    call: &ToolCall,
+) -> Option<PredictedEffects> {
+    let registered = env.tool(&call.name)?;
+    let tool = registered.tool.as_ref()?;
+    let input = env.remove_injected_parameters(registered, call.input.to_value());
+    let ctx = env.tool_context(run, id, Epoch::default());
+    // A tool that panics knows nothing. The call itself is still possible.
+    let predicted = AssertUnwindSafe(tool.predict_effects(&input, &ctx)).catch_unwind().await;
+    predicted.ok().filter(|effects| *effects != PredictedEffects::default())
+}
+
+/// Returns the facts about predicted effects, without secrets. Texts are compared on a thread that
+/// may block.
+async fn effect_facts(effects: PredictedEffects, redact: Arc<dyn Redact>) -> Option<EffectFacts> {
+    let has_files = effects.files.as_ref().is_some_and(|files| !files.is_empty());
+    if !has_files {
+        return Some(describe_effects(effects, &*redact));
+    }
+    let describe = move || describe_effects(effects, &*redact);
+    tokio::task::spawn_blocking(describe).await.ok()
+}
+
+fn describe_effects(effects: PredictedEffects, redact: &dyn Redact) -> EffectFacts {
+    let clean = |text: String| redact.redact(&text).into_owned();
+    let clean_list = |list: Vec<String>| list.into_iter().map(clean).collect();
+    let changes = effects.files.map(|files| {
+        let changed = files
+            .iter()
+            .filter(|file| file.before != file.after || matches!(file.after, FileContent::Unknown));
+        let described = changed.enumerate();
+        let described = described
+            .map(|(index, file)| describe_file_change(file, redact, index < COMPARED_FILES_MAX));
+        described.collect::<Vec<DescribedChange>>()
+    });
+    let described = || changes.iter().flatten();
+    let is_reversible = described().count() > 0 && described().all(|file| file.is_whole);
+    let diff: String = described().map(|file| file.diff.as_str()).collect();
+    let mut facts = EffectFacts {
+        diff: Some(diff).filter(|diff| !diff.is_empty()),
+        files: changes.map(|files| files.into_iter().map(|file| file.effect).collect()),
+        more_files: 0,
+        network: effects.network.map(clean_list),
+        protected_paths: clean_list(effects.protected_paths),
+        undo: effects.undo.map(clean),
+    };
+    if facts.undo.is_none() && is_reversible && facts.has_whole_diff() {
+        facts.undo = Some(REVERSE_DIFF.to_owned());
+    }
+    facts.into_bounded()
+}
+
+struct DescribedChange {
+    effect: FileEffect,
+    /// Unified diff. Empty if the texts can't be compared.
+    diff: String,
+    /// Whether the diff shows the whole change, without a redacted secret.
+    is_whole: bool,
+}
+
+fn describe_file_change(
+    file: &PredictedFileChange,
+    redact: &dyn Redact,
+    is_compared: bool,
+) -> DescribedChange {
+    // A line break would look like a line of the diff.
+    let path = redact.redact(&file.path).replace(char::is_control, "\u{fffd}");
+    let change = match (&file.before, &file.after) {
+        (FileContent::Absent, _) => FileChangeKind::Create,
+        (_, FileContent::Absent) => FileChangeKind::Delete,
+        (_, _) => FileChangeKind::Change,
+    };
+    let texts = (comparable_text(&file.before), comparable_text(&file.after));
+    let mut effect = FileEffect { path, change, lines_added: None, lines_removed: None };
+    let ((Some(before), Some(after)), true) = (texts, is_compared) else {
+        return DescribedChange { effect, diff: String::new(), is_whole: false };
+    };
+    let ((added, removed), mut diff) = compare_texts((before, after), &effect);
+    (effect.lines_added, effect.lines_removed) = (Some(added), Some(removed));
+    // Redacted before the comparison, because a diff splits a secret of several lines.
+    let (clean_before, clean_after) = (redact.redact(before), redact.redact(after));
+    let is_whole = matches!((&clean_before, &clean_after), (Cow::Borrowed(_), Cow::Borrowed(_)));
+    if !is_whole {
+        diff = compare_texts((&clean_before, &clean_after), &effect).1;
+    }
+    DescribedChange { effect, diff, is_whole }
+}
+
+/// Returns the text of a file for a comparison. `None` if there is no text, or too much.
+fn comparable_text(content: &FileContent) -> Option<&str> {
+    match content {
+        FileContent::Absent => Some(""),
+        FileContent::Text(text) => (text.len() <= COMPARED_BYTES_MAX).then_some(text),
+        FileContent::Unknown => None,
+    }
+}
+
+/// Returns the number of added and removed lines, and the unified diff.
+fn compare_texts((before, after): (&str, &str), file: &FileEffect) -> ((usize, usize), String) {
+    let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_lines(before, after);
+    let count = |tag| diff.iter_all_changes().filter(|line| line.tag() == tag).count();
+    let lines = (count(ChangeTag::Insert), count(ChangeTag::Delete));
+    let (old, new) = (format!("a/{}", file.path), format!("b/{}", file.path));
+    let (old, new) = match file.change {
+        FileChangeKind::Create => ("/dev/null", new.as_str()),
+        FileChangeKind::Delete => (old.as_str(), "/dev/null"),
+        FileChangeKind::Change => (old.as_str(), new.as_str()),
+    };
+    (lines, diff.unified_diff().header(old, new).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use longhaul_core::policy::effect_facts::FileContent::{Absent, Text, Unknown};
+    use longhaul_core::policy::effect_facts::{FileContent, PredictedEffects, PredictedFileChange};
+    use longhaul_core::port::redact::Redact;
+
+    use super::describe_effects;
+
+    /// Redacts a secret of two lines.
+    #[derive(Debug)]
+    struct KeyRedactor;
+
+    const KEY: &str = "-- key\nabc --";
+
+    impl Redact for KeyRedactor {
+        fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+            match text.contains(KEY) {
+                true => text.replace(KEY, "{{secret:KEY}}").into(),
+                false => text.into(),
+            }
+        }
+    }
+
+    fn text(text: &str) -> FileContent {
+        Text(text.to_owned())
+    }
+
+    fn check(files: Vec<(&str, FileContent, FileContent)>, expected: &str) {
+        let files = files.into_iter().map(|(path, before, after)| PredictedFileChange {
+            path: path.to_owned(),
+            before,
+            after,
+        });
+        let effects =
+            PredictedEffects { files: Some(files.collect()), ..PredictedEffects::default() };
+        let facts = describe_effects(effects, &KeyRedactor);
+        let rows = facts.rows();
+        let row = |label| rows.iter().find(|row| row.0 == label).map_or("", |row| &row.1);
+        let diff = facts.diff.as_deref().unwrap_or("(no diff)\n");
+        assert_eq!(format!("{}; {}\n{diff}", row("Files"), row("Undo")), expected);
+    }
+
+    #[test]
+    fn changes_have_line_counts_and_a_diff() {
+        let reverse = "apply the diff in reverse (patch -R -p1)";
+        check(
+            vec![("a.md", text("one\ntwo\nthree\n"), text("one\n2\nthree\nfour"))],
+            &format!(
+                "change a.md (+2 -1 lines); {reverse}\n--- a/a.md\n+++ b/a.md\n@@ -1,3 +1,4 @@\n \
+                 one\n-two\n+2\n three\n+four\n\\ No newline at end of file\n"
+            ),
+        );
+        check(
+            vec![("a\n+x", Absent, text("1\n")), ("b", text("1\n2\n"), Absent)],
+            &format!(
+                "create a\u{fffd}+x (+1 -0 lines), delete b (+0 -2 lines); {reverse}\n--- /dev/null\n+++ \
+                 b/a\u{fffd}+x\n@@ -0,0 +1 @@\n+1\n--- a/b\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-1\n-2\n"
+            ),
+        );
+        check(
+            vec![("a", text("same"), text("same"))],
+            "none; not known before the call\n(no diff)\n",
+        );
+        let unknown = "change a (lines not known); not known before the call\n(no diff)\n";
+        check(vec![("a", Unknown, text("x"))], unknown);
+        check(vec![("a", Unknown, Unknown)], unknown);
+        let long = "x\n".repeat(600_000);
+        check(vec![("a", text(&long), text("x"))], unknown);
+    }
+
+    #[test]
+    fn a_secret_of_several_lines_is_not_in_the_diff() {
+        check(
+            vec![("a", text(&format!("a\n{KEY}\nb\n")), text(&format!("a\n{KEY}\nc\n")))],
+            "change a (+1 -1 lines); not known before the call\n--- a/a\n+++ b/a\n@@ -1,3 +1,3 @@\n \
+             a\n {{secret:KEY}}\n-b\n+c\n",
+        );
+        check(
+            vec![("a", text(&format!("{KEY}\n")), text("x\n"))],
+            "change a (+1 -2 lines); not known before the call\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n\
+             -{{secret:KEY}}\n+x\n",
+        );
+    }
+
+    #[test]
+    fn a_long_diff_offers_no_way_to_undo() {
+        let lines: String = (0..3_000).map(|line| format!("line {line}\n")).collect();
+        let files = vec![PredictedFileChange {
+            path: "a".to_owned(),
+            before: text("x\n"),
+            after: text(&lines),
+        }];
+        let effects = PredictedEffects { files: Some(files), ..PredictedEffects::default() };
+        let facts = describe_effects(effects, &KeyRedactor);
+        assert_eq!((facts.undo, facts.files.unwrap()[0].lines_added), (None, Some(3_000)));
+        assert!(facts.diff.unwrap().lines().last().unwrap().starts_with("… and "));
+    }
+}
