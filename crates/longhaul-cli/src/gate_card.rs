@@ -9,32 +9,35 @@ use crate::event_printer::format_date_time;
 use crate::form_prompt::form_lines;
 use crate::sanitize;
 
-/// Maximum number of lines of the call's input on a short card.
+/// Maximum number of lines of the diff and of the call's input on a short card, of each.
 const LINES_MAX: usize = 24;
 
 /// Maximum width of an input line, in characters. Longer lines are wrapped.
 const LINE_WIDTH: usize = 76;
 
-/// Returns the lines of a gate's card. A long input of the call is truncated.
+/// Returns the lines of a gate's card. A long diff and a long input of the call are truncated.
 pub(crate) fn short_gate_card(gate: &GateView) -> Vec<String> {
-    let input = gate.input.as_ref().map(|input| call_input_lines(&input.to_value()));
-    let mut input = input.unwrap_or_default();
-    if input.len() > LINES_MAX {
-        let left = input.len() - LINES_MAX;
-        input.truncate(LINES_MAX);
-        let id = gate.id;
-        input.push(format!("… {left} more lines: longhaul gates show {id}"));
-    }
-    gate_card_lines(gate, input)
+    gate_card_lines(gate, LINES_MAX)
 }
 
-/// Returns the lines of a gate's card with the full input of the call.
+/// Returns the lines of a gate's card with the full diff and the full input of the call.
 pub(crate) fn full_gate_card(gate: &GateView) -> Vec<String> {
-    let input = gate.input.as_ref().map(|input| call_input_lines(&input.to_value()));
-    gate_card_lines(gate, input.unwrap_or_default())
+    gate_card_lines(gate, usize::MAX)
 }
 
-fn gate_card_lines(gate: &GateView, input: Vec<String>) -> Vec<String> {
+/// Returns the first lines, and how many are omitted.
+fn truncate_lines(mut lines: Vec<String>, gate: &GateView, lines_max: usize) -> Vec<String> {
+    if lines.len() > lines_max {
+        let left = lines.len() - lines_max;
+        lines.truncate(lines_max);
+        lines.push(format!("… {left} more lines: longhaul gates show {}", gate.id));
+    }
+    lines
+}
+
+fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
+    let input = gate.input.as_ref().map(|input| call_input_lines(&input.to_value()));
+    let input = truncate_lines(input.unwrap_or_default(), gate, lines_max);
     let mut lines = vec![format!("{}", gate.id)];
     let title = match (&gate.kind, &gate.tool) {
         (GateKind::Approval, Some(tool)) => format!("may the run call {tool}?"),
@@ -47,6 +50,7 @@ fn gate_card_lines(gate: &GateView, input: Vec<String>) -> Vec<String> {
     };
     lines[0] = format!("{}  {title}", lines[0]);
     lines.push(format!("  {}", sanitize::sanitize_line(&gate.ask)));
+    lines.extend(effect_lines(gate, lines_max));
     lines.extend(input.into_iter().map(|line| format!("  │ {line}")));
     for subject in &gate.injected_subjects {
         lines.push(format!(
@@ -77,6 +81,26 @@ fn gate_card_lines(gate: &GateView, input: Vec<String>) -> Vec<String> {
     if !foot.is_empty() {
         lines.push(format!("  {}", foot.join(" · ")));
     }
+    lines
+}
+
+/// Returns the lines about what the call would change: the facts, then the diff.
+fn effect_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    if gate.facts.is_some() && gate.edited_by.is_some() {
+        lines.push("  effects of the original input, before it was changed:".to_owned());
+    }
+    lines.extend(gate.effect_rows().into_iter().map(|(label, text)| {
+        format!("  {}: {}", label.to_lowercase(), sanitize::sanitize_line(&text))
+    }));
+    let diff = gate.diff.iter().flat_map(|diff| diff.lines());
+    let diff = diff.flat_map(|line| {
+        // The rest of a long line is marked, since it could look like a line of the diff.
+        let parts = wrap_line(&sanitize::sanitize_line(line)).into_iter().enumerate();
+        parts.map(|(index, part)| if index == 0 { part } else { format!("↪ {part}") })
+    });
+    let diff = truncate_lines(diff.collect(), gate, lines_max).into_iter();
+    lines.extend(diff.map(|line| format!("  ┊ {line}")));
     lines
 }
 
@@ -118,4 +142,50 @@ fn wrap_line(line: &str) -> Vec<String> {
         return vec![String::new()];
     }
     chars.chunks(LINE_WIDTH).map(|chunk| chunk.iter().collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_api::gate::GateView;
+    use serde_json::{Value, json};
+
+    use super::{full_gate_card, short_gate_card};
+
+    fn gate(facts: Value, diff: &str, edited_by: Option<&str>) -> GateView {
+        let gate = json!({
+            "id": "gate_00000000000000000000000001", "run": "run_00000000000000000000000001",
+            "kind": "approval", "status": "open", "ask": "May it?", "reason": null,
+            "tool": "edit_file", "input": null, "facts": facts, "diff": diff, "digest": null,
+            "decisions": [], "pattern": null, "deadline": null, "on_timeout": "reject",
+            "options": [], "approvers": 1, "edited_by": edited_by, "tags": [], "answers": [],
+            "raised_at": "2026-01-01T00:00:00Z",
+        });
+        serde_json::from_value(gate).unwrap()
+    }
+
+    #[test]
+    fn a_card_shows_effects_safely_and_says_what_is_omitted() {
+        let facts =
+            json!({ "network": ["a\u{1b}[2J.example"], "protected_paths": [".git\nundo: x"] });
+        let diff = format!("+{}-forged\n{}", "x".repeat(75), "+y\n".repeat(30));
+        let lines = short_gate_card(&gate(facts, &diff, Some("anna")));
+        let expected = [
+            "  effects of the original input, before it was changed:",
+            "  files: not known before the call",
+            "  network: a·[2J.example",
+            "  protected: .git·undo: x",
+            "  undo: not known before the call",
+            &format!("  ┊ +{}", "x".repeat(75)),
+            "  ┊ ↪ -forged",
+        ];
+        assert_eq!(lines[2..9], expected);
+        let left = "  ┊ … 8 more lines: longhaul gates show gate_00000000000000000000000001";
+        assert!(lines.iter().any(|line| line == left), "{lines:#?}");
+    }
+
+    #[test]
+    fn effects_that_are_not_known_are_said_to_be() {
+        let lines = full_gate_card(&gate(Value::Null, "", None));
+        assert_eq!(lines[2], "  effects: not known before the call");
+    }
 }

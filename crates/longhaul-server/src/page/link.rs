@@ -44,6 +44,10 @@ struct GateLinkPage {
     /// Subjects of the call (texts that approval rules match) that the runtime set, not the model.
     injected_subjects: Vec<String>,
     edited_by: Option<String>,
+    /// What the call would change: labels and texts. Empty if there is no call to approve.
+    effects: Vec<(&'static str, String)>,
+    /// Lines of the diff, each with the name of its style.
+    diff: Vec<(&'static str, String)>,
     agent: String,
     run: String,
     deadline: Option<String>,
@@ -188,6 +192,8 @@ async fn render_link_page(
         input: view.input.as_ref().map(gate_input_text).unwrap_or_default(),
         injected_subjects: view.injected_subjects.clone(),
         edited_by: view.edited_by.clone(),
+        effects: view.effect_rows(),
+        diff: styled_diff_lines(view.diff.as_deref().unwrap_or_default()),
         agent: row.agent.to_string(),
         run: view.run.to_string(),
         deadline_text: deadline.as_deref().map(format_time_to_minute).unwrap_or_default(),
@@ -210,6 +216,22 @@ async fn render_link_page(
         false => StatusCode::UNPROCESSABLE_ENTITY,
     };
     render_page(status, &page)
+}
+
+/// Returns the lines of a diff, each with the name of its style.
+fn styled_diff_lines(diff: &str) -> Vec<(&'static str, String)> {
+    let styled = diff.lines().enumerate().map(|(index, line)| {
+        // Only the first two lines are surely names of files: a removed line may be `-- a`.
+        let style = match line.as_bytes() {
+            [b'@', ..] => "mute",
+            _ if index < 2 => "mute",
+            [b'+', ..] => "added",
+            [b'-', ..] => "removed",
+            _ => "same",
+        };
+        (style, line.to_owned())
+    });
+    styled.collect()
 }
 
 /// Formats an ISO 8601 time to the minute.

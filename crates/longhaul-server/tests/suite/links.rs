@@ -70,11 +70,20 @@ async fn opening_a_link_shows_the_gate_without_deciding_it() {
         }
     }
     let text = show(&server, &path).await.text();
-    for raw in ["<script", "<b>you", "anna <b>"] {
+    for raw in ["<script", "<b>you", "anna <b>", "<a>.md", ".git/<b>"] {
         assert!(!text.contains(raw), "{raw} in {text}");
     }
     for expected in ["alert(1)", "&#60;b&#62;you", "tester", gate["digest"].as_str().unwrap()] {
         assert!(text.contains(expected), "{expected} in {text}");
+    }
+    assert_eq!(gate["facts"]["files"][0]["path"], "<a>.md");
+    for effect in [
+        "<dt>Files</dt><dd>change &#60;a&#62;.md (+1 -1 lines)</dd>",
+        "<dt>Protected</dt><dd class=\"bad\">.git/&#60;b&#62;</dd>",
+        "<dt>Network</dt><dd>not known before the call</dd>",
+        "<span class=\"removed\">-old</span>",
+    ] {
+        assert!(text.contains(effect), "{effect} in {text}");
     }
     let token = path.strip_prefix("/a/").unwrap();
     assert!(!text.contains(token), "the page does not repeat its token");

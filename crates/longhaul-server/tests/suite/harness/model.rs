@@ -11,6 +11,7 @@ use longhaul_core::failure::Failure;
 use longhaul_core::id::{RunId, ToolName};
 use longhaul_core::message::{Block, Reply, StopReason, TextBlock, ToolCall};
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::policy::effect_facts::{FileContent, PredictedEffects, PredictedFileChange};
 use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::RawJson;
@@ -164,7 +165,7 @@ impl ModelResolver for FakeModels {
     }
 }
 
-/// A tool that returns its input.
+/// A tool that returns its input. It predicts that a call writes its text to a file.
 #[derive(Debug)]
 pub(crate) struct FakeTool {
     spec: ToolSpec,
@@ -197,6 +198,20 @@ impl Tool for FakeTool {
 
     fn class(&self, _input: &Value) -> EffectClass {
         self.class
+    }
+
+    async fn predict_effects(&self, input: &Value, _ctx: &ToolContext) -> PredictedEffects {
+        let text = input["text"].as_str().unwrap_or_default();
+        let file = PredictedFileChange {
+            path: "<a>.md".to_owned(),
+            before: FileContent::Text("old\n".to_owned()),
+            after: FileContent::Text(text.to_owned()),
+        };
+        PredictedEffects {
+            files: Some(vec![file]),
+            protected_paths: vec![".git/<b>".to_owned()],
+            ..PredictedEffects::default()
+        }
     }
 
     async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
