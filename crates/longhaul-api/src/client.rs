@@ -442,7 +442,8 @@ fn list_runs_request(filter: &RunFilter, page_size: usize) -> (ApiRequest, ListR
         .with_optional_query_param("agent", filter.agent.as_ref())
         .with_optional_query_param("lane", filter.lane.as_ref())
         .with_optional_query_param("inbox", filter.inbox.as_ref())
-        .with_optional_query_param("root", filter.root);
+        .with_optional_query_param("root", filter.root)
+        .with_optional_query_param("parent", filter.parent);
     let limits = ListRange {
         limit: filter.limit,
         page_size,

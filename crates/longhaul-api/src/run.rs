@@ -194,6 +194,10 @@ pub struct RunBriefView {
     pub cost_usd: Option<f64>,
     /// Total time during which a worker has driven the run, in milliseconds.
     pub active_ms: u64,
+    /// Run that started this run. `None` for a root run.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub parent: Option<RunId>,
     /// Lane of the run. Runs of one lane execute one at a time.
     pub lane: Option<String>,
     /// Inbox in which the run was queued.
@@ -220,6 +224,7 @@ impl RunBriefView {
             turns: row.turns,
             cost_usd: row.cost.map(micro_usd_to_usd),
             active_ms: row.active.0,
+            parent: row.parent,
             lane: row.lane.as_ref().map(ToString::to_string),
             inbox: row.inbox.to_string(),
             last_seq: row.last_seq.0,

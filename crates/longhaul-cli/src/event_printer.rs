@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
+use longhaul_core::event::environment::ChildStarted;
 use longhaul_core::event::gate::GateAnswer;
 use longhaul_core::event::tool::ToolEnded;
 use longhaul_core::event::turn::TurnCompleted;
@@ -172,6 +173,14 @@ fn run_event_label_and_text(entry: &Entry) -> Option<(String, String)> {
             labeled("budget", "almost used up; the agent is told to finish".into())
         }
         Event::BudgetReached(_) => labeled("budget", "used up".into()),
+        Event::ChildStarted(started) => {
+            let ChildStarted { child, agent, .. } = started;
+            labeled("child", format!("{child} of agent {agent} started"))
+        }
+        Event::ChildEnded(ended) => {
+            let status = ended.outcome.status().as_str();
+            labeled("child", format!("{} {status}", ended.child))
+        }
         Event::MemoryCompacted(_) => {
             labeled("memory", "the older part of the conversation was summarised".into())
         }

@@ -10,6 +10,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::policy::gate::{GateStatus, has_unanswerable_tag};
+use longhaul_core::port::store::RunFilter;
 use longhaul_core::status::{Status, WaitReason};
 
 use crate::client::{EventStream, RunClient};
@@ -18,6 +19,9 @@ use crate::output;
 use crate::prompt::{PromptInput, TerminalPrompt};
 use crate::status_label::status_label;
 use crate::style::Tone;
+
+/// Number of characters of a child run's id that are printed before its events.
+const SHORT_ID_CHARS: usize = 6;
 
 /// Options for following a run: what to print, and when to stop.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,23 +63,40 @@ pub(crate) enum FollowOutcome {
     Detached,
 }
 
-/// Follows the events of one run and prompts the person at the terminal.
+/// Follows the events of one run and of its child runs, and prompts the person at the terminal.
 pub(crate) struct RunFollower<'a> {
     client: &'a RunClient,
     run: RunId,
-    entries: EventStream,
+    /// The run, if it has not ended, and then its open descendants.
+    streams: Vec<FollowedStream>,
     pub(crate) options: FollowOptions,
-    printer: EventPrinter,
     prompt: TerminalPrompt,
-    /// Sequence number of the last event that was read.
-    pub(crate) last_seq: Seq,
-    /// True if the last events say that the run waits for a person.
-    needs_person: bool,
+    /// Run that the person at the terminal was asked about last.
+    asked: RunId,
     /// The explanation of the run's status that was printed last.
     last_reason: Option<RunExplanation>,
     /// The result that was printed last, of a run that is open for messages, and the last event
     /// before it.
     printed_result: Option<(Seq, String)>,
+}
+
+/// Events of one of the followed runs.
+struct FollowedStream {
+    run: RunId,
+    entries: EventStream,
+    printer: EventPrinter,
+    /// Sequence number of the last event that was read.
+    last_seq: Seq,
+    /// True if the last events say that the run waits for a person.
+    needs_person: bool,
+}
+
+impl FollowedStream {
+    async fn open(client: &RunClient, run: RunId, after: Seq) -> anyhow::Result<Self> {
+        let entries = client.follow_events(run, after).await?;
+        let printer = EventPrinter::default();
+        Ok(Self { run, entries, printer, last_seq: after, needs_person: false })
+    }
 }
 
 impl<'a> RunFollower<'a> {
@@ -85,25 +106,23 @@ impl<'a> RunFollower<'a> {
         after: Seq,
         options: FollowOptions,
     ) -> anyhow::Result<Self> {
-        let following = client.follow_events(run, after).await?;
+        let mut stream = FollowedStream::open(client, run, after).await?;
         // Events up to `after` are not read, so the run's status tells whether it waits for a
         // person.
         let view = client.get_run(run).await?;
         let label = status_label(view.status, view.reason.as_deref());
-        let needs_person = after > Seq::START
+        stream.needs_person = after > Seq::START
             && (label.tone == Tone::NeedsPerson || is_open_for_messages(&view))
             && is_last_event(client, run, after).await?;
         Ok(Self {
             client,
             run,
-            entries: following,
+            streams: vec![stream],
             options,
-            printer: EventPrinter::default(),
             prompt: TerminalPrompt::new(
                 options.silent || options.as_json || options.stop_at_person,
             ),
-            last_seq: after,
-            needs_person,
+            asked: run,
             last_reason: None,
             printed_result: None,
         })
@@ -114,19 +133,20 @@ impl<'a> RunFollower<'a> {
         loop {
             // A wait in the middle of the journal is over. Only a wait at its end counts, however
             // many pages the journal has.
-            if self.needs_person
-                && let Some(view) = self.load_waiting_run().await?
+            if let Some(view) = self.load_waiting_run().await?
                 && let Some(outcome) = self.ask_person(&view).await?
             {
                 return Ok(outcome);
             }
+            let is_asking = self.streams.iter().any(|stream| stream.needs_person);
             tokio::select! {
                 biased;
-                batch = self.entries.next() => match batch? {
-                    None => return Ok(FollowOutcome::Ended),
-                    Some(entries) => self.print_and_track_entries(&entries)?,
+                (index, batch) = next_entries(&mut self.streams) => match batch? {
+                    None if self.streams[index].run == self.run => return Ok(FollowOutcome::Ended),
+                    None => drop(self.streams.remove(index)),
+                    Some(entries) => self.print_and_track_entries(index, &entries).await?,
                 },
-                input = self.prompt.next_input(), if self.needs_person => match input {
+                input = self.prompt.next_input(), if is_asking => match input {
                     PromptInput::Detach => return Ok(FollowOutcome::Detached),
                     PromptInput::Empty => {}
                     input @ (PromptInput::Approve
@@ -142,13 +162,15 @@ impl<'a> RunFollower<'a> {
 
     /// Prints what the run needs from a person. Returns an outcome if following stops here.
     async fn ask_person(&mut self, view: &RunView) -> anyhow::Result<Option<FollowOutcome>> {
-        let gates = self.client.list_open_gates(self.run).await?;
+        self.asked = view.id;
+        let gates = self.client.list_open_gates(view.id).await?;
         // A gate whose deadline has passed is closed without a person, and the run continues.
         if gates.iter().any(|gate| gate.status == GateStatus::Expired) {
             return Ok(None);
         }
         let is_session = is_open_for_messages(view);
-        if self.options.stop_at_person || self.is_wait_unanswerable(&gates) {
+        let stops = self.options.stop_at_person || self.is_wait_unanswerable(&gates);
+        if stops && !self.has_other_work(view.id).await? {
             return Ok(Some(match is_session {
                 true => FollowOutcome::OpenForMessages,
                 false => FollowOutcome::NeedsPerson,
@@ -157,22 +179,34 @@ impl<'a> RunFollower<'a> {
         if self.prompt.is_interactive() && is_session {
             self.print_session_result(view)?;
         } else if !self.options.silent && !self.options.as_json {
-            self.prompt.show_oldest_gate(self.client, self.run).await?;
+            self.prompt.show_oldest_gate(self.client, view.id).await?;
         }
         if !self.prompt.is_interactive() {
-            self.print_wait_reason().await?;
+            self.print_wait_reason(view.id).await?;
         }
         Ok(None)
     }
 
+    /// Returns whether other runs go on while this child run waits for a person.
+    async fn has_other_work(&self, waiting: RunId) -> anyhow::Result<bool> {
+        if waiting == self.run {
+            return Ok(false);
+        }
+        let root = self.client.get_run(self.run).await?.root;
+        let statuses = vec![Status::Pending, Status::Running];
+        let filter = RunFilter { root: Some(root), statuses, limit: 1, ..RunFilter::default() };
+        Ok(!self.client.list_runs(filter).await?.is_empty())
+    }
+
     /// Prints the result of a run that is open for messages, once, and asks for a message.
     fn print_session_result(&mut self, view: &RunView) -> anyhow::Result<()> {
-        if self.printed_result.as_ref().is_some_and(|(seq, _)| *seq == self.last_seq) {
+        let last_seq = self.streams.first().map_or(Seq::START, |stream| stream.last_seq);
+        if self.printed_result.as_ref().is_some_and(|(seq, _)| *seq == last_seq) {
             return Ok(());
         }
         let text = view.output.as_ref().map_or("", |result| &result.text);
         output::print_untrusted_text(text)?;
-        self.printed_result = Some((self.last_seq, text.to_owned()));
+        self.printed_result = Some((last_seq, text.to_owned()));
         self.prompt.show_message_prompt();
         Ok(())
     }
@@ -182,24 +216,44 @@ impl<'a> RunFollower<'a> {
         self.printed_result.as_ref().is_some_and(|(_, printed)| printed == text)
     }
 
-    fn print_and_track_entries(&mut self, entries: &[Entry]) -> anyhow::Result<()> {
+    /// Prints the events of a run, and starts to follow the child runs that it has started.
+    async fn print_and_track_entries(
+        &mut self,
+        index: usize,
+        entries: &[Entry],
+    ) -> anyhow::Result<()> {
+        let stream = &mut self.streams[index];
+        let mut children = Vec::new();
         for entry in entries {
-            self.last_seq = entry.seq;
-            self.needs_person = needs_person_after_event(&entry.event, self.options.is_only_client)
-                .unwrap_or(self.needs_person);
+            stream.last_seq = entry.seq;
+            stream.needs_person =
+                needs_person_after_event(&entry.event, self.options.is_only_client)
+                    .unwrap_or(stream.needs_person);
+            if let Event::ChildStarted(started) = &entry.event {
+                children.push(started.child);
+            }
             if self.options.as_json {
                 output::print_json(&entry.to_envelope()?)?;
             } else if !self.options.silent
-                && let Some(line) = self.printer.format_event_line(entry)
+                && let Some(line) = stream.printer.format_event_line(entry)
             {
-                output::eprint_line(&line);
+                output::eprint_line(&match stream.run == self.run {
+                    true => line,
+                    false => format!("{}  {line}", short_run_id(stream.run)),
+                });
+            }
+        }
+        for child in children {
+            // The journal of a child that ended long ago may be deleted.
+            if let Ok(stream) = FollowedStream::open(self.client, child, Seq::START).await {
+                self.streams.push(stream);
             }
         }
         Ok(())
     }
 
     async fn submit_prompt_input(&mut self, input: PromptInput) -> anyhow::Result<()> {
-        if let Err(error) = self.prompt.send_input_to_run(self.client, self.run, input).await {
+        if let Err(error) = self.prompt.send_input_to_run(self.client, self.asked, input).await {
             // A mistake at the prompt is reported, and the gate is shown again.
             output::print_error(&error);
             self.prompt.reset_shown_gate();
@@ -209,10 +263,10 @@ impl<'a> RunFollower<'a> {
 
     /// Prints why the run waits and which command helps, once per explanation. The explanation is
     /// printed even if `silent` is set, because nobody at this terminal can be asked.
-    async fn print_wait_reason(&mut self) -> anyhow::Result<()> {
-        let why = self.client.explain_run(self.run).await?;
+    async fn print_wait_reason(&mut self, run: RunId) -> anyhow::Result<()> {
+        let why = self.client.explain_run(run).await?;
         if self.last_reason.as_ref() != Some(&why) {
-            let (run, message, command) = (self.run, &why.message, &why.command);
+            let (message, command) = (&why.message, &why.command);
             output::eprint_line(&format!(
                 "{run}: {message}   {command}   (--no-input would exit here)"
             ));
@@ -229,13 +283,32 @@ impl<'a> RunFollower<'a> {
         !self.prompt.is_interactive() && (self.options.is_only_client || all_unanswerable)
     }
 
-    /// Returns the run if it still waits after the last event that was read.
+    /// Returns the first run that waits for a person after the last event that was read.
     async fn load_waiting_run(&self) -> anyhow::Result<Option<RunView>> {
-        let view = self.client.get_run(self.run).await?;
-        let rests = matches!(view.status, Status::Waiting | Status::Blocked | Status::Paused);
-        let still_waits = rests && is_last_event(self.client, self.run, self.last_seq).await?;
-        Ok(still_waits.then_some(view))
+        for stream in self.streams.iter().filter(|stream| stream.needs_person) {
+            let view = self.client.get_run(stream.run).await?;
+            let rests = matches!(view.status, Status::Waiting | Status::Blocked | Status::Paused);
+            if rests && is_last_event(self.client, stream.run, stream.last_seq).await? {
+                return Ok(Some(view));
+            }
+        }
+        Ok(None)
     }
+}
+
+/// Returns the next events of one of the runs, with its index. Cancel safe.
+async fn next_entries(
+    streams: &mut [FollowedStream],
+) -> (usize, anyhow::Result<Option<Vec<Entry>>>) {
+    let next = streams.iter_mut().map(|stream| Box::pin(stream.entries.next()));
+    let (batch, index, _) = futures_util::future::select_all(next).await;
+    (index, batch)
+}
+
+/// Returns the last characters of a run's id, which commands accept in its place.
+fn short_run_id(run: RunId) -> String {
+    let id = run.to_string();
+    id[id.len().saturating_sub(SHORT_ID_CHARS)..].to_owned()
 }
 
 /// Returns whether the run has a result and stays open for messages.

@@ -3,7 +3,7 @@
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use longhaul_api::run::RunBriefView;
-use longhaul_core::id::{AgentName, InboxName, LaneKey};
+use longhaul_core::id::{AgentName, InboxName, LaneKey, RunId};
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::status::Status;
 use longhaul_core::time::{Millis, Timestamp};
@@ -59,6 +59,12 @@ pub(crate) struct ListRunsCommand {
     /// List only runs of this inbox
     #[arg(long, value_name = "NAME")]
     inbox: Option<InboxName>,
+    /// List only this run and the runs below it, which it or its child runs have started
+    #[arg(long, value_name = "RUN")]
+    root: Option<String>,
+    /// List only the child runs of this run
+    #[arg(long, value_name = "RUN")]
+    parent: Option<String>,
     /// Maximum number of runs to list
     #[arg(long, value_name = "N", default_value_t = ROWS_DEFAULT)]
     limit: usize,
@@ -110,11 +116,9 @@ impl ListRunsCommand {
             lane: self.lane.clone(),
             inbox: self.inbox.clone(),
             not_retried: false,
-            root: None,
-            after: match &self.after {
-                Some(value) => Some(resolve::resolve_run_id(client, value).await?),
-                None => None,
-            },
+            root: resolve_optional_run(client, self.root.as_deref()).await?,
+            parent: resolve_optional_run(client, self.parent.as_deref()).await?,
+            after: resolve_optional_run(client, self.after.as_deref()).await?,
             limit,
         })
     }
@@ -173,7 +177,20 @@ impl ListRunsCommand {
             || self.agent.is_some()
             || self.lane.is_some()
             || self.inbox.is_some()
+            || self.root.is_some()
+            || self.parent.is_some()
             || self.after.is_some()
+    }
+}
+
+/// Returns the id of the run that an option names, if it is set.
+async fn resolve_optional_run(
+    client: &RunClient,
+    value: Option<&str>,
+) -> anyhow::Result<Option<RunId>> {
+    match value {
+        Some(value) => Ok(Some(resolve::resolve_run_id(client, value).await?)),
+        None => Ok(None),
     }
 }
 

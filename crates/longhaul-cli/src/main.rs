@@ -55,6 +55,7 @@ mod record_replay;
 mod run;
 mod run_commands;
 mod run_page;
+mod run_tree;
 mod runtime;
 mod sanitize;
 mod schedules;

@@ -8,7 +8,7 @@ use longhaul_core::id::{RunId, Seq};
 use crate::client::RunClient;
 use crate::driver_status::explain_run_status_with_label;
 use crate::event_printer::{EventPrinter, format_time_of_day};
-use crate::{output, resolve, run_page, sanitize, transcript};
+use crate::{output, resolve, run_page, run_tree, sanitize, transcript};
 
 /// Number of events that are read at a time.
 const PAGE_SIZE: usize = 500;
@@ -20,7 +20,8 @@ const EXAMPLES: &str = "Examples:
   longhaul show @last
   longhaul show run_01k3qv9 --json | jq '{status, reason, now, turns, cost_usd}'
   longhaul show run_01k3qv9 --transcript     the conversation
-  longhaul show run_01k3qv9 --events         the journal, one line per event";
+  longhaul show run_01k3qv9 --events         the journal, one line per event
+  longhaul show run_01k3qv9 --tree           the run and its child runs";
 
 /// Arguments of `longhaul show`.
 #[derive(Debug, Args)]
@@ -37,15 +38,19 @@ pub(crate) struct ShowRunCommand {
     /// Print the run's journal, one line per event
     #[arg(long)]
     events: bool,
+    /// Print the run with the runs below it, which it or its child runs have started
+    #[arg(long, conflicts_with_all = ["events", "transcript"])]
+    tree: bool,
 }
 
 impl ShowRunCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         resolve::with_resolved_run(&self.run, async |client, run| {
-            match (self.events, self.transcript) {
-                (true, _) => self.print_events(client, run).await,
-                (_, true) => self.print_transcript(client, run).await,
-                (false, false) => self.print_run(client, run).await,
+            match (self.events, self.transcript, self.tree) {
+                (true, ..) => self.print_events(client, run).await,
+                (_, true, _) => self.print_transcript(client, run).await,
+                (.., true) => run_tree::print_run_tree(client, run, self.json).await,
+                (false, false, false) => self.print_run(client, run).await,
             }
         })
     }

@@ -47,6 +47,27 @@ pub struct RunPolicy {
     /// Whether the state of the environment is fetched again before each turn except the first.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refresh_perception_each_turn: bool,
+    /// What happens with the open child runs when the run is cancelled or fails.
+    #[serde(skip_serializing_if = "ChildCancelPolicy::is_cancel")]
+    pub children_on_cancel: ChildCancelPolicy,
+}
+
+/// What happens with the open child runs of a run that is cancelled or fails.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChildCancelPolicy {
+    /// The child runs are cancelled too.
+    #[default]
+    Cancel,
+    /// The child runs go on to their own end, which nobody is told.
+    Keep,
+}
+
+impl ChildCancelPolicy {
+    /// Returns whether child runs are cancelled, which is the default.
+    pub const fn is_cancel(&self) -> bool {
+        matches!(self, Self::Cancel)
+    }
 }
 
 /// What happens with the lane of a run while the run is parked.

@@ -63,6 +63,9 @@ pub struct TaskSpec {
     pub parent: Option<RunId>,
     /// Root of the tree of runs that this run belongs to. A root run has its own id here.
     pub root: RunId,
+    /// Number of runs between this run and its root, including the root. 0 for a root run.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub depth: u32,
     /// Position of the run in a chain. `None` if it belongs to no chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<PositionInChain>,
@@ -152,6 +155,7 @@ impl TaskSpec {
             policy: RunPolicy::default(),
             parent: None,
             root: run,
+            depth: 0,
             chain: None,
             batch: None,
             submitter: None,
@@ -164,6 +168,12 @@ impl TaskSpec {
             earlier_submitters: Vec::new(),
         }
     }
+}
+
+/// Returns whether a number has its default, which is not written.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Position of a run in a batch, i.e. among runs that were submitted together.

@@ -22,7 +22,7 @@ use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::config::{
-    LoopGuardConfig, PerceptionConfig, PerceptionInterval, SandboxConfig, Skill,
+    ChildrenConfig, LoopGuardConfig, PerceptionConfig, PerceptionInterval, SandboxConfig, Skill,
 };
 
 /// Complete definition of an agent, as its file sets it.
@@ -83,6 +83,9 @@ pub struct Agent {
     /// What happens with a new task whose lane is busy.
     #[serde(default, skip_serializing_if = "LaneBusyPolicy::is_enqueue")]
     pub lane_busy: LaneBusyPolicy,
+    /// Child runs that the agent may start with the tool `run_agent`.
+    #[serde(default, skip_serializing_if = "ChildrenConfig::is_default")]
+    pub children: ChildrenConfig,
     /// Skills that the agent may read, with the name and description from their files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<Skill>,
@@ -233,6 +236,7 @@ impl Agent {
             lane: None,
             lane_on_park: ParkedLanePolicy::default(),
             lane_busy: LaneBusyPolicy::default(),
+            children: ChildrenConfig::default(),
             skills: Vec::new(),
             sandbox: None,
             guards: None,
@@ -261,6 +265,12 @@ impl Agent {
         serde_json::from_slice(definition)
     }
 
+    /// Returns whether the agent may start child runs of the agent with this name.
+    pub fn may_start_agent(&self, name: &str) -> bool {
+        let allowed = &self.children.agents;
+        allowed.is_empty() || allowed.iter().any(|listed| listed == name)
+    }
+
     /// Returns the policy of the agent's runs: `defaults`, overridden by the agent, overridden by
     /// the budget caps of the task.
     pub fn run_policy(&self, defaults: &RunPolicyDefaults, task_budget: BudgetPatch) -> RunPolicy {
@@ -273,6 +283,7 @@ impl Agent {
             result_gate: self.result_gate.clone(),
             keep_open: self.keep_open,
             lane_on_park: self.lane_on_park,
+            children_on_cancel: self.children.on_cancel,
             refresh_perception_each_turn: self
                 .perception
                 .as_ref()

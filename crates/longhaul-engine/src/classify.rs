@@ -13,17 +13,21 @@ use longhaul_core::message::ToolCall;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::RawJson;
-use longhaul_run::Run;
+use longhaul_run::{RUN_AGENT, Run};
 use serde_json::Value;
 use wildmatch::WildMatch;
 
 use crate::agent::Agent;
 use crate::panics;
+use crate::polling::polling_hint;
 use crate::run_env::RunEnv;
 use crate::tool_registry::RegisteredTool;
 
 /// Maximum length of the input of a tool call, in bytes.
 const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Name of the tool that waits at no cost.
+const WAIT_TOOL: &str = "wait";
 
 /// Classifies a tool call that the model made. The call comes with the name of a secret in its
 /// input, if there is one.
@@ -73,8 +77,12 @@ pub(crate) async fn classify_tool_input(
     };
     let problem = registered.find_input_error(&input, &*env.clock).await;
     let facts = match &registered.tool {
-        // Control tools are not executed, so they have no effect and no subjects.
-        None => ToolCallDescription::pure(),
+        // Control tools are not executed, so they have no effect. Only the agent of a child run is a
+        // subject.
+        None => ToolCallDescription {
+            subjects: child_agent(&spec.name, &input).into_iter().collect(),
+            ..ToolCallDescription::pure()
+        },
         // An invalid input is not passed to the tool's own methods either.
         Some(_) if problem.is_some() => ToolCallDescription::pure(),
         Some(tool) => match describe_tool_call(&**tool, &input, &env.injected_context(run)) {
@@ -88,12 +96,21 @@ pub(crate) async fn classify_tool_input(
         subjects: facts.subjects,
         injected_subjects: facts.injected,
         opaque: facts.opaque,
-        problem: problem.or(facts.problem),
+        problem: problem.or(facts.problem).or_else(|| {
+            let hint = polling_hint(run, spec.name.as_str(), &input);
+            hint.filter(|_| env.tool(WAIT_TOOL).is_some())
+        }),
         can_verify: spec.can_verify,
         in_doubt: spec.in_doubt,
         may_outlive_worker: registered.tool.as_ref().is_some_and(|tool| tool.may_outlive_worker()),
         facts: None,
     }
+}
+
+/// Returns the agent that a call of `run_agent` starts, which approval rules can match.
+fn child_agent(tool: &ToolName, input: &Value) -> Option<String> {
+    let agent = input.get("agent").filter(|_| tool.as_str() == RUN_AGENT)?;
+    agent.as_str().map(str::to_owned)
 }
 
 /// What a tool declares about one of its calls: effect class and subjects.

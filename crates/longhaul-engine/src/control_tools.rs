@@ -1,13 +1,20 @@
 //! Specs of the control tools, such as `ask_human` or `finish`, as the model sees them.
 //!
-//! Control tools are never executed: the state machine turns their calls into gates, timers and
-//! results.
+//! Control tools are never executed: the state machine turns their calls into gates, timers, child
+//! runs and results.
+
+use std::sync::Arc;
 
 use longhaul_core::id::ToolName;
 use longhaul_core::port::tool::ToolSpec;
+use longhaul_run::RUN_AGENT;
 use serde_json::{Value, json};
 
+use crate::agent::Agent;
 use crate::output_schema::OutputSchema;
+
+/// Maximum number of agents that the description of `run_agent` lists.
+const LISTED_AGENTS_MAX: usize = 50;
 
 /// Definition of a control tool, from which its spec is built.
 struct ControlToolDef {
@@ -25,6 +32,7 @@ pub(crate) fn control_tool_specs() -> Vec<ToolSpec> {
         report_progress_tool_def(),
         wait_tool_def(),
         finish_tool_def(),
+        run_agent_tool_def(),
     ];
     written.into_iter().filter_map(build_control_tool_spec).collect()
 }
@@ -96,14 +104,49 @@ fn report_progress_tool_def() -> ControlToolDef {
 fn wait_tool_def() -> ControlToolDef {
     ControlToolDef {
         name: "wait",
-        description: "Waits until a time, for a duration or for a signal. It costs nothing.",
+        description: "Waits until a time, for a duration, for a child run or for a signal. It costs \
+            nothing. Use it instead of sleeping or asking again and again.",
         properties: json!({
             "for": { "type": "string", "description": "A duration, such as `2h 30m`" },
             "until": { "type": "string", "description": "A time, such as `2026-01-31T09:00:00Z`" },
+            "child": { "type": "string", "description": "The id of a child run that you started" },
             "signal": { "type": "string", "description": "The name of a signal", "maxLength": 200 },
         }),
         required: &[],
     }
+}
+
+fn run_agent_tool_def() -> ControlToolDef {
+    ControlToolDef {
+        name: RUN_AGENT,
+        description: "Gives a task to another agent, which works on it in a run of its own and does \
+            not see this conversation. Returns the agent's result. Call it several times in one \
+            turn to let agents work at the same time.",
+        properties: json!({
+            "agent": { "type": "string", "minLength": 1, "maxLength": 200 },
+            "input": { "description": "The task: a text with all that the agent must know, or any \
+                JSON that it expects" },
+            "background": {
+                "type": "boolean",
+                "description": "Go on without waiting for the result. You are told when the run \
+                    ends. Default: false",
+            },
+        }),
+        required: &["agent", "input"],
+    }
+}
+
+/// Returns the spec of the control tool `run_agent` for an agent that may start these agents.
+pub(crate) fn build_run_agent_tool_spec(agents: &[Arc<Agent>]) -> Option<ToolSpec> {
+    let mut spec = build_control_tool_spec(run_agent_tool_def())?;
+    let shown = agents.iter().take(LISTED_AGENTS_MAX);
+    let lines = shown.map(|agent| match agent.description.as_str() {
+        "" => format!("\n- {}", agent.name),
+        description => format!("\n- {}: {description}", agent.name),
+    });
+    spec.description.push_str(" The agents are:");
+    spec.description.extend(lines);
+    Some(spec)
 }
 
 /// Returns the spec of the control tool `finish` for an agent with an output schema.

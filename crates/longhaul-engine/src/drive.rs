@@ -6,13 +6,14 @@
 mod abort;
 pub(crate) mod assignment;
 mod calls;
+mod children;
 mod compact;
 mod context;
 mod model_call;
 mod perception;
 mod progress;
 mod tool_calls;
-mod truncate;
+pub(crate) mod truncate;
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
@@ -22,6 +23,7 @@ use longhaul_run::{EngineStep, RunInput, next_engine_step};
 
 pub use crate::drive::assignment::{DriveOutcome, RunAssignment};
 
+use crate::drive::children::prepare_child_runs;
 use crate::drive::compact::compact_conversation;
 use crate::drive::context::{DriveContext, DriverSetupOutcome};
 use crate::drive::model_call::run_model_turn;
@@ -65,8 +67,12 @@ async fn run_drive_loop(
         {
             *message = Redaction(&*services.redact).redact_text(std::mem::take(message));
         }
+        let starts_children = matches!(current_input, RunInput::ChildrenPrepared(_));
         if ctx.session.commit_input(current_input).await? == CommitOutcome::Lost {
             return Ok(DriveOutcome::Lost);
+        }
+        if starts_children {
+            services.notifier.notify_work_available();
         }
         ctx.release_crash_permits();
         input = match next_engine_step(ctx.session.run(), ctx.session.now()) {
@@ -74,6 +80,7 @@ async fn run_drive_loop(
             EngineStep::RefreshPerception => refresh_perception(&mut ctx).await?,
             EngineStep::AskModel(request) => run_model_turn(&mut ctx, request).await?,
             EngineStep::Compact(request) => compact_conversation(&mut ctx, request).await?,
+            EngineStep::StartChildren(requests) => prepare_child_runs(&mut ctx, requests).await?,
             EngineStep::UseTools(todos) => run_tool_calls(&mut ctx, todos).await?,
             EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance => {
                 Some(RunInput::Advance)

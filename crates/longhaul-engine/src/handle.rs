@@ -5,6 +5,7 @@
 
 mod answer;
 mod batch;
+mod child;
 mod commands;
 mod idempotency;
 mod inboxes;
@@ -27,7 +28,7 @@ mod submit;
 mod transcript;
 mod watch;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use longhaul_core::change::{Batch, Change};
 use longhaul_core::request::IdempotencyKey;
@@ -43,6 +44,7 @@ pub use crate::handle::submit::{SubmitOutcome, check_idempotency_key};
 pub use crate::handle::watch::JournalStream;
 
 use crate::agent::{Agent, AgentRegistry, RunPolicyDefaults};
+use crate::agent_directory::AgentDirectory;
 use crate::error::{Error, Rejection};
 use crate::redaction::Redaction;
 use crate::services::EngineServices;
@@ -51,8 +53,6 @@ use crate::services::EngineServices;
 #[derive(Debug, Clone)]
 pub struct Longhaul {
     services: EngineServices,
-    agents: Arc<RwLock<AgentRegistry>>,
-    defaults: RunPolicyDefaults,
     request: Option<IdempotencyKey>,
 }
 
@@ -64,7 +64,8 @@ impl Longhaul {
         defaults: RunPolicyDefaults,
     ) -> Self {
         let registry = Redaction(&*services.redact).redact_agents(&registry);
-        Self { services, agents: Arc::new(RwLock::new(registry)), defaults, request: None }
+        let agents = AgentDirectory::new(registry, defaults);
+        Self { services: EngineServices { agents, ..services }, request: None }
     }
 
     /// Returns a handle for one request with an idempotency key. Changes made through this handle
@@ -90,28 +91,23 @@ impl Longhaul {
     /// Adds an agent, replacing an existing agent with the same name.
     pub fn register(&self, agent: Agent) {
         let agent = self.redaction().redact_agent(agent);
-        self.agents.write().unwrap_or_else(PoisonError::into_inner).register(agent);
+        self.services.agents.register(agent);
     }
 
     /// Replaces all agents that the handle knows.
     pub fn replace_agents(&self, agents: AgentRegistry) {
         let agents = self.redaction().redact_agents(&agents);
-        *self.agents.write().unwrap_or_else(PoisonError::into_inner) = agents;
+        self.services.agents.replace_agents(agents);
     }
 
     /// Returns all agents that the handle knows, in the order of their names.
     pub fn agents(&self) -> Vec<Arc<Agent>> {
-        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
-        agents.agents().cloned().collect()
+        self.services.agents.agents()
     }
 
     /// Returns the agent with this name. The error is the most similar agent name, if there is one.
     pub fn get_agent(&self, name: &str) -> Result<Arc<Agent>, Option<String>> {
-        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
-        match agents.find_agent(name) {
-            Some(agent) => Ok(Arc::clone(agent)),
-            None => Err(agents.find_similar_name(name).map(str::to_owned)),
-        }
+        self.services.agents.get_agent(name)
     }
 }
 

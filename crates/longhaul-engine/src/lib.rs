@@ -4,9 +4,12 @@
 //! `longhaul-run`. Stores, model providers and sandboxes are passed in as trait objects.
 
 pub mod agent;
+pub mod agent_directory;
 mod blob_texts;
 mod blocker;
 pub mod changes;
+mod child_report;
+mod child_tools;
 mod claim_release;
 mod classify;
 pub mod clock;
@@ -30,6 +33,7 @@ pub mod notifier;
 pub mod outbox;
 mod output_schema;
 mod panics;
+mod polling;
 mod prompt;
 mod prompt_setup;
 pub mod provider_blocks;
@@ -58,4 +62,5 @@ pub mod worker;
 
 pub use error::Error;
 pub use handle::Longhaul;
+pub use longhaul_run::RUN_AGENT;
 pub use task::Task;

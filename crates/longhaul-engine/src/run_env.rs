@@ -11,12 +11,13 @@ use longhaul_core::port::context::{ContextProvider, Perception};
 use longhaul_core::port::tool::{ClaimId, ToolContext};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
-use longhaul_run::Run;
+use longhaul_run::{RUN_AGENT, Run};
 use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::agent::config::{IsolationLevel, SandboxConfig, Skill};
 use crate::blocker::RunBlocker;
+use crate::child_tools::child_tools;
 use crate::control_tools;
 use crate::error::Error;
 use crate::event_text::{IDLE_TICK, event_kind};
@@ -136,6 +137,19 @@ impl RunEnv {
                 .map(RegisteredTool::new_control_tool);
             let finish = finish_tool.transpose().map_err(|bad| bad.to_string())?;
             tools.extend(finish.map(|finish| (FINISH_TOOL.to_owned(), finish)));
+        }
+        if tools.contains_key(RUN_AGENT) {
+            let agents = services.agents.agents();
+            let agents =
+                agents.into_iter().filter(|known| agent.may_start_agent(known.name.as_str()));
+            let spec = control_tools::build_run_agent_tool_spec(&agents.collect::<Vec<_>>());
+            let tool = spec.map(RegisteredTool::new_control_tool).transpose();
+            let tool = tool.map_err(|bad| bad.to_string())?;
+            tools.extend(tool.map(|tool| (RUN_AGENT.to_owned(), tool)));
+            for tool in child_tools(services) {
+                let name = tool.spec().name.to_string();
+                tools.insert(name, RegisteredTool::new(tool).map_err(|bad| bad.to_string())?);
+            }
         }
         // A provider that is asked only once is not needed after the run was prepared.
         let looks = !run.is_prepared() || task.policy.refresh_perception_each_turn;

@@ -23,6 +23,7 @@ use longhaul_core::time::{Clock, Millis};
 
 use crate::agent::Agent;
 use crate::agent::config::PerceptionSource;
+use crate::agent_directory::AgentDirectory;
 use crate::changes::JournalChangeFeed;
 use crate::counters::EngineCounters;
 use crate::deltas::DeltaBroadcast;
@@ -226,6 +227,8 @@ pub struct EngineServices {
     pub counters: EngineCounters,
     /// Spend caps of the configuration.
     pub caps: SpendCaps,
+    /// Agents of this process and its default policies. Set by [`crate::Longhaul::new`].
+    pub agents: AgentDirectory,
 }
 
 impl EngineServices {
@@ -256,6 +259,7 @@ impl EngineServices {
             provider_blocks: ProviderBlocks::default(),
             counters: EngineCounters::default(),
             caps: SpendCaps::default(),
+            agents: AgentDirectory::default(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The background sweep of a worker: fires due timers, repairs inconsistent rows of the store and
 //! prunes expired data.
 
-use longhaul_core::change::{Change, TimerUpdate};
+use longhaul_core::change::{Change, TimerKind, TimerUpdate};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, JournalAuthor, PruneRequest, StoreWatcher,
@@ -11,6 +11,7 @@ use longhaul_core::time::Millis;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command, timer_cancel_request};
 use longhaul_run::{DecideContext, RunInput, decide};
 
+use crate::child_report::report_child_end;
 use crate::error::Error;
 use crate::replay::replay_run;
 use crate::services::EngineServices;
@@ -150,9 +151,12 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
     // A timer is fired whatever the status of the run; the store checks in the row whether the run
     // has ended.
     let view = RunSnapshot { run, status: Status::Running };
-    let Ok(batch) =
-        decide_command(&view, RunCommand::Timer(Box::new(due)), DecideContext::new(now))
-    else {
+    let command = if let (TimerKind::ChildEnded(child), false) = (&due.kind, due.run_ended) {
+        report_child_end(services, &due, *child).await?
+    } else {
+        RunCommand::Timer(Box::new(due))
+    };
+    let Ok(batch) = decide_command(&view, command, DecideContext::new(now)) else {
         return Ok(false);
     };
     let author = JournalAuthor::Outsider;

@@ -9,7 +9,7 @@ mod signal;
 mod steer;
 mod timer;
 
-use longhaul_core::change::{Batch, Change};
+use longhaul_core::change::{Batch, Blob, Change};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{BudgetRaised, ChildEnded, RuleRevoked};
 use longhaul_core::event::run::RunControlRequest;
@@ -19,7 +19,7 @@ use longhaul_core::id::{RuleId, RunId, SteerId, TimerId};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateRow, GateSpec, GateStatus};
 use longhaul_core::port::records::DueTimer;
-use longhaul_core::status::{RunOutcome, Status};
+use longhaul_core::status::Status;
 
 pub use crate::commands::answer::{allowed_decisions, current_gate_digest, current_gate_input};
 pub use crate::commands::timer::timer_cancel_request;
@@ -88,10 +88,10 @@ pub enum RunCommand {
     Timer(Box<DueTimer>),
     /// Reports to the parent run that a child run has ended.
     ChildEnded {
-        /// Id of the child run that has ended.
-        child: RunId,
-        /// Outcome of the child run.
-        outcome: RunOutcome,
+        /// What is recorded about the end of the child run.
+        ended: Box<ChildEnded>,
+        /// Full text of the child's result, if the event has only a part of it.
+        full: Option<Blob>,
         /// Id of the timer that triggered this report.
         timer: TimerId,
     },
@@ -149,9 +149,12 @@ pub fn decide_command(
             changes: vec![Change::SetCap(raise)],
         }),
         RunCommand::RevokeRule { rule, by } => Ok(decide_rule_revocation(rule, by)),
-        RunCommand::ChildEnded { child, outcome, timer } => Ok(Batch {
-            events: vec![Event::ChildEnded(Box::new(ChildEnded { child, outcome }))],
-            changes: vec![timer::consume_timer(timer)],
+        RunCommand::ChildEnded { ended, full, timer } => Ok(Batch {
+            events: vec![Event::ChildEnded(ended)],
+            changes: [timer::consume_timer(timer)]
+                .into_iter()
+                .chain(full.map(Change::PutBlob))
+                .collect(),
         }),
         RunCommand::SurfaceResult(surfaced) => Ok(batch_with_event(Event::ToolSurfaced(surfaced))),
         RunCommand::Timer(due) => Ok(timer::decide_due_timer(&due, ctx)),

@@ -1,7 +1,7 @@
 //! Explains the state of a run in one sentence and suggests a command. Lists, pages, API responses
 //! and `longhaul why` all show this text.
 
-use longhaul_core::id::GateId;
+use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::gate::has_unanswerable_tag;
 use longhaul_core::status::{CapShortage, CapWait, RunOutcome, Status, WaitReason};
@@ -94,7 +94,7 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
             (format!("The run waits until {until}."), format!("longhaul steer {id} TEXT"))
         }
         WaitReason::Child(child) => {
-            (format!("The run waits for {child} to end."), format!("longhaul why {child}"))
+            (explain_child_wait(run, *child), format!("longhaul why {child}"))
         }
         WaitReason::RateLimit(until) => (
             format!("The provider limits the request rate; the next attempt is at {until}."),
@@ -141,6 +141,15 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
 
 fn approval_count_text(count: usize) -> String {
     if count > 1 { format!("{count} approvals") } else { "an approval".to_owned() }
+}
+
+/// Explains a wait for a child run.
+fn explain_child_wait(run: &Run, child: RunId) -> String {
+    let others = match run.control.children.len() {
+        0 | 1 => String::new(),
+        open => format!(" and {} more child runs", open - 1),
+    };
+    format!("The run waits for {child}{others} to end.")
 }
 
 /// Explains a wait at a spend cap.

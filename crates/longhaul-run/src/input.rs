@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use longhaul_core::change::Blob;
+use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::{RunControlRequest, RunPrepared};
 use longhaul_core::event::tool::{ToolOutput, ToolProgress, ToolVerified};
@@ -59,6 +59,8 @@ pub enum RunInput {
     /// A tool has checked whether a call in doubt has taken effect. The blobs are the contents that
     /// the outcome refers to by hash: the full output and its images.
     Verified(ToolVerified, Vec<Blob>),
+    /// The child runs that calls ask for were prepared, or can't start.
+    ChildrenPrepared(Vec<PreparedChild>),
     /// A driver starts to work on the run. If the driver dies after this input is recorded, that
     /// counts as a new crash.
     Recover,
@@ -80,6 +82,26 @@ pub enum RunInput {
     },
     /// A command from outside the driver, such as an answer or a message.
     Command(RunCommand),
+}
+
+/// A child run that a tool call asks for, ready to be created. The error is a message for the model.
+#[derive(Debug, Clone)]
+pub struct PreparedChild {
+    /// Id of the tool call that asks for the child run.
+    pub call: CallId,
+    /// The new child run, or the reason why it can't start.
+    pub child: Result<Box<NewChild>, String>,
+}
+
+/// A new child run.
+#[derive(Debug, Clone)]
+pub struct NewChild {
+    /// The run to be created.
+    pub run: NewRun,
+    /// Definition of the child's agent.
+    pub definition: Blob,
+    /// Whether the parent goes on while the child runs.
+    pub background: bool,
 }
 
 /// A model reply that was interrupted by a message from a person.

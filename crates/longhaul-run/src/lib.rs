@@ -21,9 +21,11 @@ pub mod spend_caps;
 pub mod state;
 pub mod submit;
 
+pub use advance::children::{CHILD_DEPTH_MAX, CHILDREN_MAX, too_many_children};
 pub use decide::decide;
 pub use input::{DecideContext, RunInput};
 pub use next::{EngineStep, next_engine_step};
+pub use policy::control_tool_names::RUN_AGENT;
 pub use policy::legacy_output::{output_from_human_edit, strip_code_fence};
 pub use policy::question::check_question_answer;
 pub use policy::rules::{needs_approval, rule_denial_reason};

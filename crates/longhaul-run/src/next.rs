@@ -13,6 +13,7 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunOutcome, WaitReason};
 use longhaul_core::time::Timestamp;
 
+use crate::advance::children::startable_child_calls;
 use crate::advance::missing_start_condition;
 use crate::advance::runtime_message::needs_perception_refresh;
 use crate::decide::decide;
@@ -32,6 +33,8 @@ pub enum EngineStep {
     AskModel(ModelRequest),
     /// Run or verify these tool calls. The events that start them are already recorded.
     UseTools(Vec<ToolCallTask>),
+    /// Prepare the child runs that these calls ask for. Nothing is recorded about them yet.
+    StartChildren(Vec<ChildRequest>),
     /// Let the model summarize the older part of this conversation. The event that starts the model
     /// call is already recorded.
     Compact(ModelRequest),
@@ -62,6 +65,15 @@ pub struct ToolCallTask {
     pub action: ToolCallAction,
 }
 
+/// A call of `run_agent`, for which the engine prepares a child run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChildRequest {
+    /// Id of the tool call.
+    pub call: CallId,
+    /// Arguments of the tool call.
+    pub input: RawJson,
+}
+
 /// What the engine does with a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolCallAction {
@@ -85,7 +97,7 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
             }
         }
         RunStage::ToolsRunning(tools) if control.has_running_call() => {
-            EngineStep::UseTools(tool_call_tasks(run, &tools.calls))
+            start_children_or(run, || EngineStep::UseTools(tool_call_tasks(run, &tools.calls)))
         }
         RunStage::New if control.cancel.is_none() && control.pause.is_none() => {
             match control.blocked_on {
@@ -95,9 +107,10 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
         }
         RunStage::ToolsRunning(tools) => {
             let step = step_for_due_events(run, now);
-            // No events are due and no call is running: a call in doubt must be verified.
+            // No events are due and no call is running: child runs must be started, or a call in
+            // doubt must be verified.
             if step == EngineStep::Idle {
-                EngineStep::UseTools(tool_call_tasks(run, &tools.calls))
+                start_children_or(run, || EngineStep::UseTools(tool_call_tasks(run, &tools.calls)))
             } else {
                 step
             }
@@ -115,6 +128,23 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
             step_for_due_events(run, now)
         }
         RunStage::Ended(_) => EngineStep::Idle,
+    }
+}
+
+/// Returns the step that starts child runs, or the other step if there is none to start. A run that
+/// has to stop starts none.
+fn start_children_or(run: &Run, other: impl FnOnce() -> EngineStep) -> EngineStep {
+    let control = &run.control;
+    let is_stopping = control.cancel.is_some()
+        || control.pause.is_some()
+        || control.pending_failure.is_some()
+        || control.is_timed_out();
+    let calls = startable_child_calls(control).filter(|_| !is_stopping);
+    let requests: Vec<ChildRequest> =
+        calls.map(|call| ChildRequest { call: call.id, input: call.arguments().clone() }).collect();
+    match requests.is_empty() {
+        true => other(),
+        false => EngineStep::StartChildren(requests),
     }
 }
 

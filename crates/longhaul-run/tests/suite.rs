@@ -11,6 +11,7 @@ mod suite {
     mod budgets;
     mod calls;
     mod checkpoints;
+    mod children;
     mod compaction;
     mod crash;
     mod failures;

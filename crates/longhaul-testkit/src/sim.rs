@@ -6,6 +6,7 @@
 
 pub mod caps;
 pub mod check;
+pub mod children;
 pub mod cluster;
 pub mod driver;
 pub mod driver_factory;

@@ -23,7 +23,7 @@ use longhaul_engine::services::{EngineServices, NoContextProviders};
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::tool_registry::{ToolRegistrationError, ToolRegistry};
 use longhaul_engine::worker::{Worker, WorkerOptions};
-use longhaul_engine::{Error, Longhaul, Task};
+use longhaul_engine::{Error, Longhaul, RUN_AGENT, Task};
 use longhaul_store::{OpenMode, StoreOptions};
 use serde::Serialize;
 
@@ -176,6 +176,8 @@ impl Ephemeral {
         agents.register(Agent {
             // A follow-up message can't reach an ephemeral run.
             keep_open: None,
+            // A child run could wait for a person without anybody noticing.
+            tools: agent.tools.into_iter().filter(|tool| tool != RUN_AGENT).collect(),
             ..agent
         });
         let mut defaults = self.defaults;

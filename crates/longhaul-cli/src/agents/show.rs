@@ -11,12 +11,12 @@ use longhaul_core::policy::gate::{
     ApprovalRequirement, GateRule, GateRuleAction, GateTimeout, GateTimeoutAction,
     ResultApprovalGate,
 };
-use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy};
+use longhaul_core::policy::{ChildCancelPolicy, LaneBusyPolicy, ParkedLanePolicy};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::config::{
-    IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
-    SandboxConfig,
+    ChildrenConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval,
+    PerceptionSource, SandboxConfig,
 };
 use longhaul_engine::agent::{Agent, BudgetPatch, EffectRule, RetryPatch};
 use serde_json::json;
@@ -95,6 +95,7 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
         ("retry", format_retry(agent.retry)),
         ("sandbox", format_option(agent.sandbox.as_ref(), format_sandbox)),
         ("guards", format_option(agent.guards, format_loop_guards)),
+        ("children", format_children(&agent.children)),
         ("compaction", format_option(agent.compaction.as_ref(), format_compaction)),
         ("keep open", format_option(agent.keep_open, duration::format_duration)),
         ("in doubt", format_option(agent.in_doubt, format_in_doubt_policy)),
@@ -194,6 +195,16 @@ fn format_in_doubt_policy(in_doubt: InDoubtPolicy) -> String {
         InDoubtPolicy::Fail => "the run fails",
     };
     text.to_owned()
+}
+
+fn format_children(children: &ChildrenConfig) -> String {
+    let agents = children.agents.join(", ");
+    match (children.is_default(), children.on_cancel) {
+        (true, _) => String::new(),
+        (false, ChildCancelPolicy::Cancel) => agents,
+        (false, ChildCancelPolicy::Keep) if agents.is_empty() => "kept after a cancel".to_owned(),
+        (false, ChildCancelPolicy::Keep) => format!("{agents}, kept after a cancel"),
+    }
 }
 
 fn format_lane_on_park(agent: &Agent) -> String {

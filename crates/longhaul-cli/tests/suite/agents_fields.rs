@@ -4,9 +4,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use longhaul_core::event::run::CompactionPolicy;
+use longhaul_core::policy::ChildCancelPolicy;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
-    IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
+    ChildrenConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval,
+    PerceptionSource,
 };
 
 use super::agents::{agent, assert_problems, load_files, load_folder, problem_texts, problems};
@@ -20,6 +22,24 @@ fn idle_models_are_parsed_like_models() {
         &["2:13: `idle_model` is empty: name a model, or remove the line"],
     );
     assert_problems("idle_model: 7", &["2:13: `idle_model` is 7: write text in quotes"]);
+}
+
+#[test]
+fn children_name_agents_and_what_a_cancel_does() {
+    assert_eq!(agent("max_turns: 3").children, ChildrenConfig::default());
+    let config = agent("children: { agents: [a, b], on_cancel: keep }").children;
+    assert_eq!(
+        (config.agents, config.on_cancel),
+        (vec!["a".into(), "b".into()], ChildCancelPolicy::Keep)
+    );
+    assert_problems(
+        "children: { agents: [] }",
+        &["2:21: `agents` is empty: name an agent, or remove `run_agent` from `tools`"],
+    );
+    assert_problems(
+        "children: { agnets: [a] }",
+        &["2:13: unknown key `agnets`, did you mean `agents`?"],
+    );
 }
 
 #[test]

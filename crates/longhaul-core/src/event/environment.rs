@@ -6,6 +6,7 @@ use crate::id::{AgentName, CallId, RuleId, RunId, SandboxId, TimerId};
 use crate::message::Message;
 use crate::policy::budget::{BudgetCap, BudgetRaise};
 use crate::policy::gate::RulePattern;
+use crate::raw::BlobRef;
 use crate::status::RunOutcome;
 use crate::time::Millis;
 use crate::usage::{BudgetAmount, MicroUsd, Usage};
@@ -26,6 +27,9 @@ pub struct ChildStarted {
     pub agent: AgentName,
     /// Tool call that started the child run.
     pub call: CallId,
+    /// Whether the run goes on while the child runs, instead of waiting for its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
 }
 
 /// A child run of this run ended.
@@ -33,8 +37,11 @@ pub struct ChildStarted {
 pub struct ChildEnded {
     /// Id of the child run that ended.
     pub child: RunId,
-    /// Outcome of the child run.
+    /// Outcome of the child run. A long text is truncated.
     pub outcome: RunOutcome,
+    /// Full text of the child's result, if `outcome` has only a part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full: Option<BlobRef>,
 }
 
 /// The budget hold (reserved amount) of a model request that never completed was settled.

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{CallId, Epoch};
+use crate::id::{CallId, Epoch, RunId};
 use crate::message::Part;
 use crate::policy::effect::InDoubtPolicy;
 use crate::raw::{BlobRef, RawJson};
@@ -20,6 +20,9 @@ pub struct ToolStarted {
     /// Time at which the tool call ends, if the call only waits. `None` for every other call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// Child run whose end the tool call waits for. `None` for every other call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<RunId>,
 }
 
 /// A tool call reported progress.

@@ -357,6 +357,8 @@ pub struct RunFilter {
     pub not_retried: bool,
     /// Restricts the list to the tree of runs with this root, including the root.
     pub root: Option<RunId>,
+    /// Restricts the list to the child runs of this run.
+    pub parent: Option<RunId>,
     /// Continues after this run in the newest-first order: only older runs are listed.
     pub after: Option<RunId>,
     /// Maximum number of runs to list.

@@ -1,8 +1,9 @@
-//! Optional settings of an agent file: skills, sandbox, loop guard and perception.
+//! Optional settings of an agent file: skills, sandbox, loop guard, perception and child runs.
 //!
 //! The settings are plain data. The providers and volumes that they name are looked up when a run's
 //! environment is built.
 
+use longhaul_core::policy::ChildCancelPolicy;
 use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
@@ -135,4 +136,23 @@ pub enum PerceptionInterval {
     Run,
     /// The context provider is asked before every turn.
     Turn,
+}
+
+/// Settings of the child runs that an agent may start with the tool `run_agent`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ChildrenConfig {
+    /// Names of the agents that the agent may start. An empty list means every agent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<String>,
+    /// What happens with open child runs when the run is cancelled or fails.
+    #[serde(skip_serializing_if = "ChildCancelPolicy::is_cancel")]
+    pub on_cancel: ChildCancelPolicy,
+}
+
+impl ChildrenConfig {
+    /// Returns whether all settings have their defaults.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }

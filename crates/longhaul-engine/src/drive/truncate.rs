@@ -94,7 +94,8 @@ pub(super) fn truncate_tool_output(
     (output, stored)
 }
 
-fn truncate_output_text(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>) {
+/// Returns the output with a long text truncated, and the full text to be stored if it was.
+pub(crate) fn truncate_output_text(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>) {
     let texts = output.content.iter().filter_map(Part::text);
     let texts: Vec<&str> = texts.collect();
     let bytes: usize = texts.iter().map(|text| text.len()).sum();

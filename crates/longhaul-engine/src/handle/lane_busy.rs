@@ -54,7 +54,8 @@ impl Longhaul {
         for _ in 0..ATTEMPTS_MAX {
             let mut request = self.with_refusing_caps(enqueue()).await?;
             for run in &mut request.runs {
-                run.lane_entry = lane_entry(agent.lane_busy, self.defaults.collect_window);
+                run.lane_entry =
+                    lane_entry(agent.lane_busy, self.services.agents.defaults.collect_window);
             }
             let busy = match self.services.store.create_runs(request).await? {
                 CreateRunsOutcome::LaneBusy(busy) => busy,

@@ -87,6 +87,7 @@ fn model_request_of_step(run: &Run, step: EngineStep) -> Option<ModelRequest> {
         EngineStep::Prepare
         | EngineStep::RefreshPerception
         | EngineStep::UseTools(_)
+        | EngineStep::StartChildren(_)
         | EngineStep::Park(_)
         | EngineStep::Finish(_)
         | EngineStep::Advance

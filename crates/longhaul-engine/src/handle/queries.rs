@@ -8,10 +8,11 @@ use longhaul_core::id::{LaneKey, RunId, Seq};
 use longhaul_core::policy::gate::{GateRow, GateStatus};
 use longhaul_core::port::records::{GlobalJournalPage, GlobalSeq, LaneRow};
 use longhaul_core::port::store::{GateFilter, JournalReadRequest, RunFilter, RunRow};
-use longhaul_core::status::Status;
+use longhaul_core::status::{Status, WaitReason};
 use longhaul_core::time::Timestamp;
-use longhaul_run::Run;
 use longhaul_run::explain::{StateExplanation, explain_run_state};
+use longhaul_run::state::control::IdleReason;
+use longhaul_run::{CHILD_DEPTH_MAX, Run};
 
 use crate::error::Error;
 use crate::handle::Longhaul;
@@ -175,8 +176,29 @@ impl Longhaul {
         self.services.store.get_run(run).await?.ok_or(Error::RunNotFound(run))
     }
 
-    /// Explains why a run has its current status, and what to do next.
+    /// Explains why a run has its current status, and what to do next. A run that waits for a child
+    /// run is explained by what that child waits for.
     pub async fn explain_run(&self, run: RunId) -> Result<RunExplanation, Error> {
+        let (mut explanation, mut child) = self.explain_run_alone(run).await?;
+        for _ in 0..CHILD_DEPTH_MAX {
+            let Some(id) = child else { break };
+            let (of_child, next) = match self.explain_run_alone(id).await {
+                Ok(explained) => explained,
+                Err(Error::RunNotFound(_)) => break,
+                Err(error) => return Err(error),
+            };
+            explanation.message = format!("{} {id}: {}", explanation.message, of_child.message);
+            explanation.command = of_child.command;
+            child = next;
+        }
+        Ok(explanation)
+    }
+
+    /// Explains the status of a run. Also returns the child run that it waits for.
+    async fn explain_run_alone(
+        &self,
+        run: RunId,
+    ) -> Result<(RunExplanation, Option<RunId>), Error> {
         let (folded, now) = replay_without_transcript(&self.services, run).await?;
         let row = self.run_row(run).await?;
         let start_time = start_time_reason(&row, &folded, now);
@@ -197,7 +219,12 @@ impl Longhaul {
                 StateExplanation { message, command: explanation.command }
             }
         };
-        Ok(RunExplanation { run, status: row.status, reason: row.reason, message, command })
+        let (status, reason) = (row.status, row.reason);
+        let child = folded.control().idle.as_ref().and_then(|idle| match idle {
+            IdleReason::Parked { wait: WaitReason::Child(child), .. } => Some(*child),
+            IdleReason::Parked { .. } | IdleReason::Paused => None,
+        });
+        Ok((RunExplanation { run, status, reason, message, command }, child))
     }
 
     /// Explains that a run waits at a gate whose deadline has passed. Returns `None` if it does not.

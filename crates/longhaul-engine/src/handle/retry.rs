@@ -27,7 +27,7 @@ impl Longhaul {
         })
         .await?;
         let new = retry_failed_run(self.new_run_id(), &folded, &point, self.redact(by))?;
-        let new = NewRun { lane_depth_max: self.defaults.lane_depth_max, ..new };
+        let new = NewRun { lane_depth_max: self.services.agents.defaults.lane_depth_max, ..new };
         let definition = self.services.records.agent_definition(new.task.definition).await?;
         let key = failed.to_string();
         let idempotency = IdempotencyRecord {

@@ -3,6 +3,8 @@
 //!
 //! Invariant: a submit is not acknowledged before the runs are on disk.
 
+use std::sync::Arc;
+
 use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, RunId, ThreadKey};
 use longhaul_core::policy::retry::{DEFAULT_HARD_TIMEOUT, DEFAULT_SOFT_TIMEOUT};
@@ -156,7 +158,7 @@ impl Longhaul {
 
     /// Whether any cap of the patch is higher than the agent's own cap.
     pub fn exceeds_agent_budget(&self, agent: &Agent, patch: BudgetPatch) -> bool {
-        let own = agent.run_policy(&self.defaults, BudgetPatch::default()).budget;
+        let own = agent.run_policy(&self.services.agents.defaults, BudgetPatch::default()).budget;
         let caps = patch.caps;
         // No cap of its own means unlimited, which nothing exceeds.
         let above = |patch: Option<u64>, own: Option<u64>| match (patch, own) {
@@ -176,6 +178,20 @@ impl Longhaul {
         id: RunId,
         batch: Option<BatchPosition>,
     ) -> Result<(NewRun, Blob), Error> {
+        let (mut spec, agent, definition) = self.build_task_spec(task, id, batch)?;
+        spec.lane = resolve_lane(&agent, &spec)?;
+        let lane_depth_max = self.services.agents.defaults.lane_depth_max;
+        Ok((NewRun { lane_depth_max, ..new_run_from_task(id, spec)? }, definition))
+    }
+
+    /// Builds the specification of a task, with the lane that the task names. Also returns the
+    /// task's agent and its definition, to be stored.
+    pub(super) fn build_task_spec(
+        &self,
+        task: Task,
+        id: RunId,
+        batch: Option<BatchPosition>,
+    ) -> Result<(TaskSpec, Arc<Agent>, Blob), Error> {
         check_event_kind(&task)?;
         check_task_field_sizes(&task)?;
         let task = self.redact_task(bind_thread_in_metadata(task)?)?;
@@ -197,8 +213,7 @@ impl Longhaul {
             Some(inbox) => inbox,
             None => InboxName::new(DEFAULT_INBOX).map_err(bad)?,
         };
-        let lane = resolve_lane(&agent, &task)?;
-        let mut policy = agent.run_policy(&self.defaults, task.budget);
+        let mut policy = agent.run_policy(&self.services.agents.defaults, task.budget);
         let is_event = event_text::is_event_task(&agent, task.kind.as_deref(), task.event);
         if is_event {
             policy.max_turns.get_or_insert(event_text::EVENT_TURNS_MAX);
@@ -217,7 +232,7 @@ impl Longhaul {
             model: task.model,
             kind: task.kind,
             priority: task.priority,
-            lane,
+            lane: task.lane,
             thread: task.thread,
             resource: task.resource,
             start: task.start,
@@ -230,9 +245,7 @@ impl Longhaul {
             source: task.source,
             ..TaskSpec::new(id, agent.name.clone(), task.input, inbox)
         };
-        let new =
-            NewRun { lane_depth_max: self.defaults.lane_depth_max, ..new_run_from_task(id, spec)? };
-        Ok((new, definition))
+        Ok((spec, agent, definition))
     }
 
     /// Returns the idempotency key and the hash of these tasks and of the mode of their batch.
@@ -398,7 +411,7 @@ fn parse_metadata_name<T>(
 }
 
 /// Returns the lane of the task, or the rendered lane template of the agent.
-fn resolve_lane(agent: &Agent, task: &Task) -> Result<Option<LaneKey>, Error> {
+fn resolve_lane(agent: &Agent, task: &TaskSpec) -> Result<Option<LaneKey>, Error> {
     let (None, Some(written)) = (&task.lane, &agent.lane) else {
         return Ok(task.lane.clone());
     };

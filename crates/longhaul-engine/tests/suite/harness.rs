@@ -2,6 +2,7 @@
 //!
 //! Tests wait for events with a timeout and never sleep for a fixed time.
 
+pub(super) mod children;
 pub(super) mod context_provider;
 pub(super) mod failing_store;
 pub(super) mod model;
@@ -24,20 +25,14 @@ use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, PerceptionSource};
 use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
-use longhaul_engine::changes::JournalChangeFeed;
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::counters::EngineCounters;
-use longhaul_engine::deltas::DeltaBroadcast;
 use longhaul_engine::hooks::WorkerHooks;
-use longhaul_engine::id_gen::UuidV7Generator;
-use longhaul_engine::notifier::DriverNotifier;
 use longhaul_engine::read_output::ReadOutputTool;
 use longhaul_engine::services::{
-    AgentDefinitionCache, EngineServices, ModelResolver, NoContextProviders, NoExternalTools,
-    ResolveModelError, ResolvedModel,
+    EngineServices, ModelResolver, NoContextProviders, NoExternalTools, ResolveModelError,
+    ResolvedModel,
 };
 use longhaul_engine::shutdown::Shutdown;
-use longhaul_engine::spend_caps::SpendCaps;
 use longhaul_engine::tool_registry::ToolRegistry;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_engine::{Error, Longhaul, Task};
@@ -174,17 +169,11 @@ impl TestEngineBuilder {
         });
         let paging = ReadOutputTool::new(store.clone(), store.clone()).unwrap();
         let tools = self.tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>);
+        let tools = tools.chain([Arc::new(paging) as Arc<dyn Tool>]);
+        let tools = ToolRegistry::new(tools).unwrap();
         let services = EngineServices {
             store: store.clone(),
             records: store.clone(),
-            auth: auth.clone(),
-            schedules: auth,
-            clock,
-            ids: Arc::new(UuidV7Generator),
-            models: models.clone(),
-            tools: Arc::new(
-                ToolRegistry::new(tools.chain([Arc::new(paging) as Arc<dyn Tool>])).unwrap(),
-            ),
             tool_source: match self.tool_source {
                 Some(source) => Arc::new(source),
                 None => Arc::new(NoExternalTools),
@@ -194,13 +183,7 @@ impl TestEngineBuilder {
                 None => Arc::new(NoContextProviders),
             },
             redact: Arc::new(OneSecret),
-            deltas: DeltaBroadcast::default(),
-            changes: JournalChangeFeed::default(),
-            notifier: DriverNotifier::default(),
-            definitions: AgentDefinitionCache::default(),
-            provider_blocks: longhaul_engine::provider_blocks::ProviderBlocks::default(),
-            counters: EngineCounters::default(),
-            caps: SpendCaps::default(),
+            ..EngineServices::from_single_store(auth, clock, models.clone(), tools)
         };
         let mut agents = AgentRegistry::default();
         agents.register(self.agent);

@@ -15,12 +15,13 @@ use std::sync::Arc;
 use longhaul_core::id::AgentName;
 use longhaul_core::port::redact::NoRedaction;
 use longhaul_core::port::tool::Tool;
-use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, PerceptionSource};
+use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
+use longhaul_engine::agent_directory::AgentDirectory;
 use longhaul_engine::changes::JournalChangeFeed;
 use longhaul_engine::counters::EngineCounters;
 use longhaul_engine::deltas::DeltaBroadcast;
-use longhaul_engine::id_gen::UuidV7Generator;
+use longhaul_engine::id_gen::IdGenerator;
 use longhaul_engine::notifier::DriverNotifier;
 use longhaul_engine::services::{AgentDefinitionCache, EngineServices, NoExternalTools};
 use longhaul_engine::spend_caps::SpendCaps;
@@ -28,6 +29,7 @@ use longhaul_engine::tool_registry::ToolRegistry;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::sim::driver;
 use longhaul_testkit::sim::driver_factory::DriverFactory;
+use longhaul_testkit::sim::external_world::ExternalWorld;
 
 use crate::suite::sim::context::SimContext;
 use crate::suite::sim::context_provider::SimContextProvider;
@@ -37,8 +39,8 @@ use crate::suite::sim::tool::{SimTool, TOOLS};
 use crate::suite::sim::yielding_store::YieldingStore;
 
 /// The control tools that scripts use.
-const CONTROL_TOOLS: [&str; 5] =
-    ["ask_human", "report_blocked", "report_progress", "wait", "finish"];
+const CONTROL_TOOLS: [&str; 6] =
+    ["ask_human", "report_blocked", "report_progress", "wait", "finish", "run_agent"];
 
 /// Creates the engine's own drivers for the simulation.
 pub(super) fn engine_factory() -> DriverFactory {
@@ -69,13 +71,15 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
     // Every agent has `read_output`, but no script calls it.
     let names = TOOLS.iter().chain(&["read_output"]);
     let tools = names.map(|name| Arc::new(SimTool::new(name, &ctx)) as Arc<dyn Tool>);
+    let mut agents = AgentRegistry::default();
+    agents.register(agent());
     let services = EngineServices {
         store: yielding.clone(),
         records: yielding.clone(),
         auth: sim_services.auth.clone(),
         schedules: sim_services.schedules.clone(),
         clock: Arc::new(clock.clone()),
-        ids: Arc::new(UuidV7Generator),
+        ids: Arc::new(SimIds(sim_services.world.clone())),
         models: Arc::new(SimModels::new(&ctx)),
         tools: Arc::new(ToolRegistry::new(tools).unwrap()),
         tool_source: Arc::new(NoExternalTools),
@@ -88,6 +92,21 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
         provider_blocks: longhaul_engine::provider_blocks::ProviderBlocks::default(),
         counters: EngineCounters::default(),
         caps: SpendCaps::new(sim_services.caps.clone()).unwrap(),
+        agents: AgentDirectory::new(agents, RunPolicyDefaults::default()),
     };
     EngineProcess::new(services, ctx, yielding)
+}
+
+/// Generates the ids of child runs, the same ones for the same seed.
+#[derive(Debug)]
+struct SimIds(ExternalWorld);
+
+impl IdGenerator for SimIds {
+    fn next_id_bits(&self) -> u128 {
+        self.0.next_child_id().bits()
+    }
+
+    fn random_bytes(&self) -> Option<[u8; 32]> {
+        None
+    }
 }

@@ -37,6 +37,7 @@ pub(crate) fn record_wait_call_start(
         call: call.id,
         attempt: call.starts + 1,
         until: Some(until),
+        child: None,
     }))?;
     decision.set_wake_timer_at(wait_timer_id(decision.run.id, call.id), until);
     Ok(())

@@ -1,5 +1,6 @@
 //! Ends a run that has its output, after messages are delivered, the signals that programs announced
-//! have arrived, the output is approved and the time for further messages has passed.
+//! have arrived, its child runs have ended, the output is approved and the time for further messages
+//! has passed.
 //!
 //! Invariant: no message is accepted for a run that has ended, because the check for an empty
 //! message queue and the end are one append to the journal.
@@ -44,6 +45,9 @@ pub(super) fn conclude_run(
     let signal = decision.control.gates.iter().find(|gate| gate.is_signal_without_call());
     if let Some(gate) = signal.map(|gate| gate.id) {
         return park_run(decision, WaitReason::Signal(gate));
+    }
+    if let Some(child) = decision.control.children.first().map(|child| child.id) {
+        return park_run(decision, WaitReason::Child(child));
     }
     if !concluding.approved
         && let Some(policy) = decision.control.policy.result_gate.clone()

@@ -20,6 +20,7 @@ use longhaul_core::task::{BatchPosition, TaskSource};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::BudgetAmount;
 
+use crate::advance::children::notify_relatives;
 use crate::decision::DecisionBuilder;
 use crate::policy::in_doubt;
 use crate::policy::rules::in_doubt_policy;
@@ -71,6 +72,7 @@ pub(super) fn mark_run_ended(
         releases_lane: frees_lane,
     });
     notify_next_in_batch(decision, status);
+    notify_relatives(decision, status);
 }
 
 /// Sets the timer that starts the next run of a sequential batch, or that cancels it because this

@@ -18,6 +18,7 @@ use longhaul_core::status::{RunError, WaitReason};
 
 use crate::advance::call_events::record_call_result;
 use crate::advance::call_order::may_start_call_after;
+use crate::advance::children::{is_child_call, startable_child_calls};
 use crate::advance::finish;
 use crate::advance::gates::{evaluate_call_rules, raise_in_doubt_gate};
 use crate::advance::park::{block_run_at_gate, park_run, park_run_with_timer};
@@ -67,7 +68,8 @@ pub(super) fn advance_tool_calls(
     };
     let settling = has(|state| matches!(state, ToolCallState::ResultReady { .. }));
     let verifying = has(|state| matches!(state, ToolCallState::InDoubt { can_verify: true, .. }));
-    match (settling, decision.control.has_running_call() || verifying) {
+    let starting = startable_child_calls(&decision.control).next().is_some();
+    match (settling, decision.control.has_running_call() || verifying || starting) {
         (true, _) => Ok(ControlFlow::Continue(())),
         (false, true) => Ok(ControlFlow::Break(())),
         (false, false) if next_ready_call(&decision.control).is_some() => {
@@ -246,7 +248,8 @@ fn start_ready_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection
     while decision.control.has_active_time()
         && let Some((call, attempt)) = next_ready_call(&decision.control)
     {
-        decision.record_event(Event::ToolStarted(ToolStarted { call, attempt, until: None }))?;
+        let started = ToolStarted { call, attempt, until: None, child: None };
+        decision.record_event(Event::ToolStarted(started))?;
     }
     Ok(())
 }
@@ -260,7 +263,9 @@ fn next_ready_call(control: &ControlState) -> Option<(CallId, u32)> {
     // The rules have been evaluated: a call without a gate is allowed.
     let mut indexed = calls.iter().enumerate();
     let (_, ready) = indexed.find(|(index, call)| {
-        call.may_start_in_epoch(control.epoch) && may_start_call_after(&calls[..*index], call)
+        call.may_start_in_epoch(control.epoch)
+            && !is_child_call(call)
+            && may_start_call_after(&calls[..*index], call)
     })?;
     Some((ready.id, ready.starts + 1))
 }

@@ -4,16 +4,17 @@ use longhaul_core::event::environment::{
     BudgetRaised, BudgetReached, BudgetWarned, ChildEnded, ChildStarted, RuleAdded, RuleRevoked,
     TimerFired,
 };
+use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
 use longhaul_core::message::Message;
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{GateKind, GateSpec};
-use longhaul_core::status::RunOutcome;
+use longhaul_core::status::{RunError, RunOutcome, RunOutput};
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::question::check_question_answer;
 use crate::state::call::ToolCallState;
-use crate::state::control::ControlState;
+use crate::state::control::{ControlState, OpenChild};
 use crate::state::stage::{PendingModelCall, PendingTimer, RunStage};
 
 impl ControlState {
@@ -46,23 +47,46 @@ impl ControlState {
         if call.is_done() {
             return Err("a call that is done can't start a child run");
         }
-        call.state = ToolCallState::AwaitingChild(data.child);
+        call.state = match data.background {
+            true => {
+                let text = format!(
+                    "started the child run {} of agent `{}`; you are told when it ends, and `wait` \
+                     waits for it",
+                    data.child, data.agent
+                );
+                ToolCallState::from_result_text(text, false)
+            }
+            false => ToolCallState::AwaitingChild(data.child),
+        };
+        let ChildStarted { child: id, agent, call, .. } = data.clone();
+        self.children.push(OpenChild { id, agent, call });
         NO_MESSAGES
     }
 
+    /// Applies the end of a child run: it is the result of the call that waits for the child, or
+    /// else a message for the model's next turn. A second report of the same end changes nothing.
     pub(super) fn apply_child_ended(&mut self, data: &ChildEnded) -> ApplyResult {
+        let Some(index) = self.children.iter().position(|open| open.id == data.child) else {
+            return NO_MESSAGES;
+        };
+        let OpenChild { id, agent, .. } = self.children.remove(index);
+        let (text, is_error) = match &data.outcome {
+            RunOutcome::Completed(output) => (completed_child_text(output), false),
+            RunOutcome::Failed(RunError { code, message, .. }) => {
+                (format!("the child run {id} failed ({code}): {message}"), true)
+            }
+            RunOutcome::Cancelled(why) => (format!("the child run {id} was {why}"), true),
+        };
         let mut calls = self.calls_mut().iter_mut();
-        if let Some(call) =
-            calls.find(|call| call.state == ToolCallState::AwaitingChild(data.child))
-        {
-            let (text, is_error) = match &data.outcome {
-                RunOutcome::Completed(output) => (output.text.clone(), false),
-                RunOutcome::Failed(error) => {
-                    (format!("the child run failed: {}", error.message), true)
-                }
-                RunOutcome::Cancelled(why) => (format!("the child run was cancelled: {why}"), true),
-            };
-            call.state = ToolCallState::from_result_text(text, is_error);
+        match calls.find(|call| call.state == ToolCallState::AwaitingChild(id)) {
+            Some(call) => {
+                let output = ToolOutput { full: data.full, ..ToolOutput::text(text) };
+                call.state = ToolCallState::ResultReady { output, is_error };
+            }
+            None => self.add_signal_answer(match is_error {
+                true => format!("[longhaul] Of agent `{agent}`: {text}"),
+                false => format!("[longhaul] The child run {id} of agent `{agent}` ended: {text}"),
+            }),
         }
         NO_MESSAGES
     }
@@ -138,5 +162,13 @@ impl ControlState {
     pub(crate) fn is_valid_answer(&self, text: &str) -> bool {
         let question = self.first_question();
         question.is_some_and(|(_, question)| check_question_answer(question, text).is_ok())
+    }
+}
+
+/// Returns the result of a completed child run for the model of its parent.
+fn completed_child_text(output: &RunOutput) -> String {
+    match output.text.is_empty() {
+        true => output.data.as_ref().map_or_else(String::new, |data| data.as_str().to_owned()),
+        false => output.text.clone(),
     }
 }

@@ -61,6 +61,7 @@ impl ControlState {
         self.blocked_on = None;
         self.blocked_resumed = false;
         self.gates.clear();
+        self.children.clear();
         self.votes.clear();
         self.steers.clear();
         self.approvals.clear();

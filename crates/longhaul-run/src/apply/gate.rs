@@ -39,7 +39,7 @@ impl ControlState {
     }
 
     /// Adds a text about a gate of a program for the model's next turn. A long text is cut.
-    fn add_signal_answer(&mut self, mut text: String) {
+    pub(super) fn add_signal_answer(&mut self, mut text: String) {
         let pending: usize = self.signal_answers.iter().map(|text| text.len()).sum();
         let max = SIGNAL_BYTES_MAX.min(SIGNALS_BYTES_MAX.saturating_sub(pending)).max(256);
         if text.len() > max {

@@ -33,12 +33,13 @@ impl ControlState {
             return Err("this call may not start in its current state");
         }
         call.starts = data.attempt;
-        call.state = match data.until {
-            Some(until) => {
+        call.state = match (data.until, data.child) {
+            (None, Some(child)) => ToolCallState::AwaitingChild(child),
+            (Some(until), _) => {
                 let timer = wait_timer_id(run, call.id);
                 ToolCallState::Sleeping(PendingTimer { timer, until, fired: false })
             }
-            None => ToolCallState::Started(epoch),
+            (None, None) => ToolCallState::Started(epoch),
         };
         self.retries.tool_calls =
             self.retries.tool_calls.saturating_add(u32::from(data.attempt > 1));

@@ -81,7 +81,7 @@ pub fn timer_cancel_request(due_timer: &DueTimer) -> Option<RunControlRequest> {
             (CancelCause::BatchStopped, format!("the run before it in {batch} did not complete"))
         }
         TimerKind::ParentCancelled(parent) => {
-            (CancelCause::ParentCancelled, format!("the parent run {parent} was cancelled"))
+            (CancelCause::ParentCancelled, format!("its parent run {parent} has ended"))
         }
         TimerKind::LaneInterrupted(newer) => {
             (CancelCause::LaneInterrupted, format!("the newer {newer} interrupted it"))

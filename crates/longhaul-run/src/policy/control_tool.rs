@@ -4,6 +4,7 @@
 //! crash, but a gate or a timer is durable.
 
 use longhaul_core::form::{Form, check_options};
+use longhaul_core::id::RunId;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunOutput;
 use longhaul_core::time::{Millis, Timestamp};
@@ -36,6 +37,8 @@ pub(crate) enum ControlToolCall {
     },
     /// Waits until this time.
     WaitUntil(Timestamp),
+    /// Waits for the end of this child run.
+    WaitForChild(RunId),
     /// Waits for a signal with this name.
     WaitForSignal(String),
     /// Ends the run with this output.
@@ -113,6 +116,18 @@ fn parse_progress_report(input: &Value) -> ControlToolCall {
 const WAIT_MAX: Millis = Millis::from_secs(366 * 24 * 60 * 60);
 
 fn parse_wait(input: &Value, now: Timestamp) -> ControlToolCall {
+    let conditions = ["for", "until", "child", "signal"];
+    let given = conditions.iter().filter(|name| input.get(**name).is_some_and(|v| !v.is_null()));
+    if given.count() > 1 {
+        let why = "set only one of `for`, `until`, `child` and `signal`";
+        return ControlToolCall::Invalid(why.into());
+    }
+    if let Some(child) = string_field(input, "child") {
+        return child.parse().map_or_else(
+            |_| ControlToolCall::Invalid("`child` must be the id of a child run".into()),
+            ControlToolCall::WaitForChild,
+        );
+    }
     if let Some(signal) = string_field(input, "signal") {
         return ControlToolCall::WaitForSignal(signal);
     }
@@ -130,7 +145,7 @@ fn parse_wait(input: &Value, now: Timestamp) -> ControlToolCall {
         Some(_) => ControlToolCall::Invalid("a wait can last at most one year".into()),
         None => ControlToolCall::Invalid(
             "set `for` to a duration such as \"2h 30m\", `until` to a time such as \
-             \"2026-01-31T09:00:00Z\", or `signal` to a name"
+             \"2026-01-31T09:00:00Z\", `child` to the id of a child run, or `signal` to a name"
                 .into(),
         ),
     }
@@ -170,9 +185,14 @@ mod tests {
 
     #[test]
     fn an_invalid_control_call_is_reported() {
-        for input in
-            [json!({}), json!({"for": "soon"}), json!({"for": "-5m"}), json!({"for": "9000d"})]
-        {
+        for input in [
+            json!({}),
+            json!({"for": "soon"}),
+            json!({"for": "-5m"}),
+            json!({"for": "9000d"}),
+            json!({"child": "researcher"}),
+            json!({"for": "5m", "signal": "deploy"}),
+        ] {
             assert!(matches!(parse_wait(&input, NOW), ControlToolCall::Invalid(_)), "{input}");
         }
         assert!(matches!(

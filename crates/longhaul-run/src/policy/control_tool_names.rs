@@ -10,8 +10,10 @@ pub(crate) const ASK_HUMAN: &str = "ask_human";
 pub(crate) const REPORT_BLOCKED: &str = "report_blocked";
 /// Name of the control tool that reports the agent's progress.
 pub(crate) const REPORT_PROGRESS: &str = "report_progress";
-/// Name of the control tool that waits for a time or a signal.
+/// Name of the control tool that waits for a time, a child run or a signal.
 pub(crate) const WAIT: &str = "wait";
+/// Name of the control tool that starts a child run.
+pub const RUN_AGENT: &str = "run_agent";
 /// Name of the control tool that ends the run with an answer.
 pub(crate) const FINISH: &str = "finish";
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use longhaul_core::event::gate::GateAnswer;
 use longhaul_core::event::run::{CancelCause, CompactionModel, CompactionPolicy};
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::id::{Epoch, GateId, RuleId, RunId, SteerId, TimerId};
+use longhaul_core::id::{AgentName, CallId, Epoch, GateId, RuleId, RunId, SteerId, TimerId};
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::{Budget, BudgetCap};
 use longhaul_core::policy::gate::{GateSpec, RulePattern};
@@ -80,6 +80,9 @@ pub struct ControlState {
     pub(crate) turn: u32,
     pub steers: Vec<QueuedSteer>,
     pub gates: Vec<GateSpec>,
+    /// Child runs that have not ended. Their number is bounded.
+    #[serde(default)]
+    pub children: Vec<OpenChild>,
     /// Texts that tell the model how gates of programs were answered, until the next turn starts.
     /// Their length is bounded.
     #[serde(default)]
@@ -164,6 +167,17 @@ pub struct QueuedSteer {
     pub by: String,
 }
 
+/// A child run that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenChild {
+    /// Id of the child run.
+    pub id: RunId,
+    /// Agent that executes the child run.
+    pub agent: AgentName,
+    /// Tool call that started the child run.
+    pub call: CallId,
+}
+
 /// Numbers of retries of a run, which are independent of each other and of the run's attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryCounts {
@@ -219,6 +233,7 @@ impl ControlState {
             turn: 0,
             steers: Vec::new(),
             gates: Vec::new(),
+            children: Vec::new(),
             votes: Vec::new(),
             approvals: Vec::new(),
             totals: UsageTotals::default(),

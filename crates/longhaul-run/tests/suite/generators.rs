@@ -46,10 +46,14 @@ const OUTSIDER_LINES: &[&str] = &[
     "raise turns 500",
     "raise tokens 5000000",
     "revoke",
+    "revoke",
     "surface t1.1",
     "surface t1.2",
     "surface t2.1",
     "fire",
+    "child 1 It says B.",
+    "child 1 !no key",
+    "child 2 cancelled",
 ];
 
 const UNEXPECTED_LINES: &[&str] = &[

@@ -153,7 +153,7 @@ fn a_wait_is_a_timer_or_a_signal() {
         go                                       => tool.completed(t3.1) turn.started
         ? said                                   => t3.1: it has happened
         call wait/pure {"for": "long"}           => turn.completed tool.failed(t4.1) turn.started
-        ? said                                   => t4.1: ! set `for` to a duration such as "2h 30m", `until` to a time such as "2026-01-31T09:00:00Z", or `signal` to a name
+        ? said                                   => t4.1: ! set `for` to a duration such as "2h 30m", `until` to a time such as "2026-01-31T09:00:00Z", `child` to the id of a child run, or `signal` to a name
     "#,
     );
 }

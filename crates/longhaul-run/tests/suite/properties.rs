@@ -277,14 +277,14 @@ fn check_endings(test_run: &TestRun) -> Result<(), TestCaseError> {
 
 /// Kinds of events that are not written by the state machine.
 const OTHER_KIND_PREFIXES: &[&str] =
-    &["sandbox.", "chain.", "child.", "run.overdue", "run.timed_out", "run.forked"];
+    &["sandbox.", "chain.", "run.overdue", "run.timed_out", "run.forked"];
 
 #[test]
 fn random_scripts_reach_every_event_and_wait() {
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut waits: BTreeSet<&str> = BTreeSet::new();
-    for _ in 0..400 {
+    for _ in 0..800 {
         let policy = policies().new_tree(&mut runner).unwrap().current();
         let script = script_lines(80).new_tree(&mut runner).unwrap().current();
         let mut test_run = played(policy, &script);
@@ -302,6 +302,6 @@ fn random_scripts_reach_every_event_and_wait() {
         .filter(|kind| !OTHER_KIND_PREFIXES.iter().any(|prefix| kind.starts_with(prefix)))
         .collect();
     assert_eq!(unseen, ["tool.progress", "budget.settled"]);
-    let all = "approval budget message outage question rate_limit retry signal timer worker";
+    let all = "approval budget child message outage question rate_limit retry signal timer worker";
     assert_eq!(waits.into_iter().collect::<Vec<_>>().join(" "), all);
 }

@@ -70,6 +70,7 @@ pub(crate) async fn submit_run(
         ("lane" = Option<String>, Query, description = "Only runs of this lane", min_length = 1, max_length = 256),
         ("inbox" = Option<String>, Query, description = "Only runs of this inbox", min_length = 1, max_length = 256),
         ("root" = inline(Option<RunIdSchema>), Query, description = "Only this run and its descendants"),
+        ("parent" = inline(Option<RunIdSchema>), Query, description = "Only the child runs of this run"),
         ("after" = inline(Option<RunIdSchema>), Query, description = "The `next` of the previous page"),
         ("limit" = Option<u32>, Query, description = "1 to 100; with `brief` 1 to 1,000", minimum = 1, maximum = 1000),
         ("brief" = Option<bool>, Query, description = "Return short `RunBrief` entries, for long lists"),
@@ -82,7 +83,7 @@ pub(crate) async fn list_runs(
     query: Query,
 ) -> Result<Response, Problem> {
     let query = query.allow_only_params(&[
-        "status", "agent", "lane", "inbox", "root", "after", "limit", "brief",
+        "status", "agent", "lane", "inbox", "root", "parent", "after", "limit", "brief",
     ])?;
     let brief = query.bool_param("brief")?;
     let limit =
@@ -95,6 +96,7 @@ pub(crate) async fn list_runs(
         inbox: parse_optional_name_field("inbox", text("inbox")?, InboxName::new)?,
         not_retried: false,
         root: query.parse_param("root")?,
+        parent: query.parse_param("parent")?,
         after: query.parse_param("after")?,
         limit: limit + 1,
     };

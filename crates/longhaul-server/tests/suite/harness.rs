@@ -23,6 +23,7 @@ use longhaul_core::port::tool::Tool;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::Longhaul;
 use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
+use longhaul_engine::agent_directory::AgentDirectory;
 use longhaul_engine::changes::JournalChangeFeed;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::counters::EngineCounters;
@@ -174,6 +175,7 @@ impl TestServerBuilder {
             provider_blocks: longhaul_engine::provider_blocks::ProviderBlocks::default(),
             counters: EngineCounters::default(),
             caps: SpendCaps::new(self.caps.clone()).unwrap(),
+            agents: AgentDirectory::default(),
         }
     }
 

@@ -160,6 +160,11 @@ fn runs_of_an_agent_and_dead_letters_are_listed_by_index() {
     let head = "SEARCH h USING PRIMARY KEY (run=?)";
     let walk = "SEARCH r USING INDEX run_agent (agent=? AND id<?)";
     check_query_plan(&select_run_rows(&of_agent).0, &[walk, head]);
+    let of_parent = RunFilter { parent: after, ..RunFilter::default() };
+    let walk = "SEARCH r USING INDEX run_tree (root=?)";
+    let parent = "SEARCH p USING INDEX sqlite_autoindex_run_1 (id=?)";
+    let plan = [walk, "SCALAR SUBQUERY 1", parent, head];
+    check_query_plan(&select_run_rows(&of_parent).0, &plan);
     let dead_letters = RunFilter {
         statuses: vec![Status::Failed],
         inbox: Some(InboxName::new("mail").unwrap()),

@@ -65,8 +65,9 @@ pub(crate) fn list_run_rows(tx: &Tx<'_>, run_filter: &RunFilter) -> Result<Vec<R
 /// Returns the statement that lists the rows of runs that match a filter, and its parameters.
 pub(crate) fn select_run_rows(run_filter: &RunFilter) -> (String, Vec<Value>) {
     let all_open = !run_filter.statuses.iter().any(|status| status.is_terminal());
-    let by_open = all_open && !run_filter.statuses.is_empty() && run_filter.root.is_none();
-    let by_failed = run_filter.statuses == [Status::Failed] && run_filter.root.is_none();
+    let by_tree = run_filter.root.is_some() || run_filter.parent.is_some();
+    let by_open = all_open && !run_filter.statuses.is_empty() && !by_tree;
+    let by_failed = run_filter.statuses == [Status::Failed] && !by_tree;
     let id = if by_open || by_failed { "h.run" } else { "r.id" };
     let mut filter = WhereClauseBuilder::default();
     if by_open {
@@ -98,6 +99,10 @@ pub(crate) fn select_run_rows(run_filter: &RunFilter) -> (String, Vec<Value>) {
         text(run_filter.inbox.as_ref().map(|inbox| inbox.as_str())),
     );
     filter.add_optional_condition("r.root = ?", bytes(run_filter.root));
+    // Children are found by the index of their tree.
+    let tree = "r.root = (SELECT p.root FROM run p WHERE p.id = ?)";
+    filter.add_optional_condition(tree, bytes(run_filter.parent));
+    filter.add_optional_condition("r.parent = ?", bytes(run_filter.parent));
     filter.add_optional_condition(&format!("{id} < ?"), bytes(run_filter.after));
     let from = match (by_open, by_failed, &run_filter.inbox) {
         (true, ..) => FROM_OPEN_RUNS,

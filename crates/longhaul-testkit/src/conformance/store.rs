@@ -26,6 +26,7 @@ use crate::conformance::store::fixture::StoreFixture;
 pub mod auth;
 pub mod batches;
 pub mod budget;
+pub mod children;
 pub mod claim;
 pub mod copied_journal;
 pub mod fence;
@@ -75,6 +76,9 @@ macro_rules! each_store_check {
                 an_unknown_journal_is_empty
                 a_journal_is_read_in_pages
                 events_round_trip
+            }
+            children {
+                a_child_starts_and_ends_with_its_events
             }
             claim {
                 a_claim_is_journaled

@@ -32,6 +32,7 @@ impl Tables {
                 && filter.inbox.as_ref().is_none_or(|inbox| row.inbox == *inbox)
                 && !retried.contains(&row.id)
                 && filter.root.is_none_or(|root| row.root == root)
+                && filter.parent.is_none_or(|parent| row.parent == Some(parent))
                 && filter.after.is_none_or(|after| row.id < after)
         };
         let rows = self.heads.iter().rev().map(|(run, head)| head.row(*run));

@@ -4,6 +4,7 @@
 mod budget;
 mod calls;
 mod caps;
+mod children;
 mod lanes;
 mod lost_results;
 mod order;
@@ -43,13 +44,16 @@ impl SimHistory {
 
 /// Checks all invariants and returns the first violation.
 pub fn check(history: &SimHistory) -> Result<(), SimError> {
+    let raises = children::raises_by_children(&history.journals);
     for (run, entries) in &history.journals {
         order::check(entries).map_err(|what| with_run(*run, &what))?;
         calls::check(entries, &history.effects).map_err(|what| with_run(*run, &what))?;
-        budget::check(entries).map_err(|what| with_run(*run, &what))?;
+        budget::check(entries, raises.get(run).copied().unwrap_or_default())
+            .map_err(|what| with_run(*run, &what))?;
     }
     calls::check_model_calls(&history.model_calls)?;
     lanes::check(&history.journals)?;
+    children::check(&history.journals)?;
     Ok(())
 }
 

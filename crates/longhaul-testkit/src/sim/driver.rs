@@ -34,6 +34,7 @@ use longhaul_run::{DecideContext, EngineStep, Run, RunInput, decide, next_engine
 
 use crate::sim::SimError;
 use crate::sim::caps::current_caps;
+use crate::sim::children::prepare_children;
 use crate::sim::external_world::{ExternalWorld, ModelCall, ToolEffect};
 use crate::sim::script::{PRICING, Script, classify};
 
@@ -193,6 +194,10 @@ impl ReferenceDriver {
                     attempt,
                 });
                 DriverStage::CallingModel(request)
+            }
+            EngineStep::StartChildren(requests) => {
+                let prepared = prepare_children(run, &requests, &self.services.world)?;
+                DriverStage::Committing(prepared)
             }
             EngineStep::UseTools(todo) => DriverStage::RunningTools(todo, Vec::new()),
             EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance => {

@@ -3,6 +3,7 @@
 
 use longhaul_core::change::{LaneEntryPolicy, TimerKind};
 use longhaul_core::event::entry::Entry;
+use longhaul_core::event::environment::ChildEnded;
 use longhaul_core::event::run::RunControlRequest;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{GateId, RunId, Seq, SteerId};
@@ -11,6 +12,7 @@ use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateSpec, GateStatus,
 };
 use longhaul_core::policy::spend_cap::{CapLimitChange, CapPeriod, SpendRow};
+use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, BusyLane, CreateRunsOutcome, CreateRunsRequest, GateFilter,
     IdempotencyRecord, JournalAuthor, JournalReadRequest, RunFilter, RunRow,
@@ -56,16 +58,15 @@ async fn send_command_as(
 pub async fn fire_due_timers(services: &SimServices) -> Result<bool, SimError> {
     let due = services.records.due_timers(500).await?;
     for timer in &due {
-        if matches!(timer.kind, TimerKind::ChildEnded(_)) {
-            return Err("the simulation has no child runs".into());
-        }
+        let command = if let (TimerKind::ChildEnded(child), false) = (&timer.kind, timer.run_ended)
+        {
+            child_report(services, timer, *child).await?
+        } else {
+            RunCommand::Timer(Box::new(timer.clone()))
+        };
         let view = RunSnapshot { run: timer.run, status: Status::Running };
         let now = services.records.now().await?;
-        let Ok(batch) = decide_command(
-            &view,
-            RunCommand::Timer(Box::new(timer.clone())),
-            DecideContext::new(now),
-        ) else {
+        let Ok(batch) = decide_command(&view, command, DecideContext::new(now)) else {
             continue;
         };
         let author = JournalAuthor::Outsider;
@@ -272,6 +273,19 @@ pub async fn retry(
         CreateRunsRequest { runs: vec![run], blobs: Vec::new(), idempotency: Some(idempotency) };
     let created = services.store.create_runs(request).await?;
     Ok(matches!(created, CreateRunsOutcome::Created(_)).then_some(new))
+}
+
+/// Returns the command that tells the run of this timer how its child has ended.
+async fn child_report(
+    services: &SimServices,
+    due: &DueTimer,
+    child: RunId,
+) -> Result<RunCommand, SimError> {
+    let run = Run::replay(&journal(services, child).await?)?;
+    let outcome = run.outcome().cloned();
+    let outcome = outcome.ok_or_else(|| format!("{child} was reported before its end"))?;
+    let ended = Box::new(ChildEnded { child, outcome, full: None });
+    Ok(RunCommand::ChildEnded { ended, full: None, timer: due.timer })
 }
 
 /// Folds the whole journal of a run.

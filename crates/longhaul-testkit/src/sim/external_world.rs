@@ -7,6 +7,7 @@ use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::spend_cap::CapKey;
+use longhaul_core::time::Timestamp;
 
 /// One effect on the external world.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,11 +50,21 @@ struct State {
     expected: Vec<(RunId, CallId)>,
     violations: Vec<String>,
     raised_caps: BTreeMap<CapKey, u64>,
+    children: u128,
 }
 
 impl ExternalWorld {
     fn with_state<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the id of a new child run.
+    pub fn next_child_id(&self) -> RunId {
+        let number = self.with_state(|state| {
+            state.children += 1;
+            state.children
+        });
+        RunId::derive(number, "child", Timestamp::default())
     }
 
     /// Returns the result of a successful call.

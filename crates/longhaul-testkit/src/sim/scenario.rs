@@ -118,7 +118,7 @@ fn with_special_policies() -> Vec<Scenario> {
 
 /// Generates a random task for a run.
 pub fn random_task(rng: &mut SeededRng, run: RunId) -> Result<TaskSpec, IdError> {
-    const TOOLS: [&str; 12] = [
+    const TOOLS: [&str; 13] = [
         "look",
         "look",
         "put",
@@ -131,6 +131,7 @@ pub fn random_task(rng: &mut SeededRng, run: RunId) -> Result<TaskSpec, IdError>
         "wait",
         "report_progress",
         "nonsense",
+        "run_agent",
     ];
     let turns = (0..rng.below(5)).map(|_| {
         let calls = (0..=rng.below(3)).map(|_| rng.pick(&TOOLS).to_string());

@@ -19,6 +19,9 @@ use serde::{Deserialize, Serialize};
 const PRICE: Price =
     Price { input: 10_000_000, output: 10_000_000, cached: 1_000_000, cache_write: 12_000_000 };
 
+/// Script of a child run.
+const CHILD_SCRIPT: &str = r#"{"turns": [["put", "ask_human"], ["send"]], "text": "child"}"#;
+
 /// Pricing of the simulated model.
 pub const PRICING: ModelPricing = ModelPricing {
     price: Some(PRICE),
@@ -93,6 +96,11 @@ fn tool_call(run: RunId, name: &str, index: usize) -> ToolCall {
         "report_blocked" => r#"{"reason": "no key"}"#.to_owned(),
         "report_progress" => r#"{"percent": 50, "message": "half way"}"#.to_owned(),
         "wait" => r#"{"for": "5s"}"#.to_owned(),
+        // Every second call does not wait for its child.
+        "run_agent" => format!(
+            r#"{{"agent": "simulated", "input": {CHILD_SCRIPT}, "background": {}}}"#,
+            index % 2 == 1
+        ),
         "finish" => r#"{"output": {"success": true}}"#.to_owned(),
         _ => format!(r#"{{"to": "{run}", "n": {index}, "odd": 2.50}}"#),
     };
@@ -107,9 +115,8 @@ fn tool_call(run: RunId, name: &str, index: usize) -> ToolCall {
 /// Classifies a call of a simulated tool.
 pub fn classify(call: &ToolCall) -> ToolCallClassification {
     let (class, verifies, in_doubt) = match call.name.as_str() {
-        "look" | "ask_human" | "report_blocked" | "report_progress" | "wait" | "finish" => {
-            (EffectClass::Pure, false, None)
-        }
+        "look" | "ask_human" | "report_blocked" | "report_progress" | "wait" | "finish"
+        | "run_agent" => (EffectClass::Pure, false, None),
         "put" => (EffectClass::Keyed, false, None),
         "probe" => (EffectClass::Once, true, None),
         "tell" => (EffectClass::Once, false, Some(InDoubtPolicy::Tell)),

@@ -1,6 +1,8 @@
 //! Simulated histories: one seed determines the complete history, so a failing seed can be
 //! replayed as a test.
 
+use std::collections::BTreeSet;
+
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::CreateRunsOutcome;
@@ -13,6 +15,7 @@ use crate::mem_store::{BrokenRule, MemStore};
 use crate::sim::SimError;
 use crate::sim::caps::random_caps;
 use crate::sim::check::{SimHistory, check, check_caps, check_lost_results};
+use crate::sim::children::started_children;
 use crate::sim::cluster::Cluster;
 use crate::sim::driver::SimServices;
 use crate::sim::driver_factory::DriverFactory;
@@ -117,15 +120,18 @@ struct Simulation {
 }
 
 impl Simulation {
-    /// Returns the journals of all acknowledged runs.
+    /// Returns the journals of all acknowledged runs and their children.
     async fn journals(&self) -> Result<Vec<(RunId, Vec<Entry>)>, SimError> {
         let mut journals = Vec::new();
-        for run in &self.opened {
-            let journal = external_actors::journal(&self.cluster.services, *run).await?;
+        let mut todo: Vec<RunId> = self.opened.iter().rev().copied().collect();
+        let mut seen: BTreeSet<RunId> = todo.iter().copied().collect();
+        while let Some(run) = todo.pop() {
+            let journal = external_actors::journal(&self.cluster.services, run).await?;
             if journal.is_empty() {
                 return Err(format!("{run} was acknowledged and is missing").into());
             }
-            journals.push((*run, journal));
+            todo.extend(started_children(&journal).into_iter().filter(|child| seen.insert(*child)));
+            journals.push((run, journal));
         }
         Ok(journals)
     }

@@ -20,7 +20,7 @@ use longhaul_core::status::RunOutcome;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::Usage;
 use longhaul_run::commands::RunCommand;
-use longhaul_run::input::{ModelReply, ToolCallResult, ToolCallStatus};
+use longhaul_run::input::{ModelReply, PreparedChild, ToolCallResult, ToolCallStatus};
 use longhaul_run::next::{ToolCallAction, ToolCallTask, check_message_order};
 use longhaul_run::state::control::IdleReason;
 use longhaul_run::{DecideContext, EngineStep, Run, RunInput, decide, next_engine_step};
@@ -160,6 +160,15 @@ impl SingleRun {
                 model: "scripted/sim".into(),
                 active: Millis(5),
             })),
+            EngineStep::StartChildren(requests) => RunInput::ChildrenPrepared(
+                requests
+                    .into_iter()
+                    .map(|request| PreparedChild {
+                        call: request.call,
+                        child: Err("a single run has no children".to_owned()),
+                    })
+                    .collect(),
+            ),
             EngineStep::UseTools(todos) => self.use_tools(&todos),
             EngineStep::Park(_)
             | EngineStep::Finish(_)

@@ -1,5 +1,6 @@
 //! Warnings about an agent whose file is valid. They do not prevent the use of the agent.
 
+use longhaul_engine::RUN_AGENT;
 use longhaul_engine::agent::Agent;
 use wildmatch::WildMatch;
 
@@ -36,6 +37,11 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
                 rule.tool
             ));
         }
+    }
+    if !agent.children.is_default() && !agent.tools.iter().any(|tool| tool == RUN_AGENT) {
+        notes.push(
+            "`children` has no effect: the agent does not have the tool `run_agent`".to_owned(),
+        );
     }
     if agent.sandbox.is_some() && !agent.tools.iter().any(|tool| tool == SHELL_TOOL) {
         notes.push("`sandbox` has no effect: the agent has no tool that runs commands".to_owned());

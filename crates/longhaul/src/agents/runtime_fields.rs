@@ -1,14 +1,16 @@
-//! Parses the fields `skills`, `sandbox`, `guards`, `compaction`, `perception` and `events` of an agent file.
+//! Parses the fields `skills`, `sandbox`, `guards`, `children`, `compaction`, `perception` and `events` of an
+//! agent file.
 //! `shell_check` decides whether this build supports the sandbox.
 
 use std::collections::BTreeMap;
 
 use longhaul_core::event::run::CompactionPolicy;
+use longhaul_core::policy::ChildCancelPolicy;
 use longhaul_core::suggest;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
-    IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
-    SandboxConfig, Skill,
+    ChildrenConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval,
+    PerceptionSource, SandboxConfig, Skill,
 };
 
 use crate::agents::diagnostics::{Diagnostics, FieldReader};
@@ -46,10 +48,14 @@ const COMPACTION_AT_MAX: f64 = 0.95;
 /// Maximum length of the agent's text about what a summary keeps.
 const COMPACTION_KEEP_BYTES_MAX: usize = 4_096;
 
+/// What happens with child runs when their parent is cancelled.
+const CHILDREN_ON_CANCEL: &[(&str, ChildCancelPolicy)] =
+    &[("cancel", ChildCancelPolicy::Cancel), ("keep", ChildCancelPolicy::Keep)];
+
 /// Value that disables a loop guard.
 const OFF_VALUE: &[(&str, ())] = &[("off", ())];
 
-/// Parses the fields `skills`, `sandbox`, `guards`, `compaction`, `perception` and `events`.
+/// Parses the fields `skills`, `sandbox`, `guards`, `children`, `compaction`, `perception` and `events`.
 pub(crate) fn parse_runtime_fields(
     fields: &mut FieldReader<'_, '_>,
     agent: &mut Agent,
@@ -62,6 +68,7 @@ pub(crate) fn parse_runtime_fields(
         .unwrap_or_default();
     agent.sandbox = fields.parse_field_with("sandbox", parse_sandbox);
     agent.guards = fields.parse_field_with("guards", parse_loop_guards);
+    agent.children = fields.parse_field_with("children", parse_children).unwrap_or_default();
     agent.compaction = fields.parse_field_with("compaction", parse_compaction);
     agent.perception = fields.parse_field_with("perception", |diagnostics, entry| {
         parse_perception(diagnostics, entry, ctx)
@@ -162,6 +169,24 @@ fn parse_guard_limit(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Optio
         Some(_) => diagnostics.parse_one_of(entry, OFF_VALUE).map(|()| None),
         None => diagnostics.parse_integer(entry, 2).map(Some),
     }
+}
+
+fn parse_children(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<ChildrenConfig> {
+    let mut fields = FieldReader::new(diagnostics, entry, "agents")?;
+    let agents = fields.parse_field_with("agents", |diagnostics, entry| {
+        let agents = diagnostics.parse_unique_texts(entry)?;
+        if agents.is_empty() {
+            let message = "`agents` is empty: name an agent, or remove `run_agent` from `tools`";
+            diagnostics.report_invalid(entry.node.position, message);
+        }
+        Some(agents)
+    });
+    let on_cancel = fields.parse_field_with("on_cancel", |diagnostics, entry| {
+        diagnostics.parse_one_of(entry, CHILDREN_ON_CANCEL)
+    });
+    fields.report_unknown_fields();
+    let (agents, on_cancel) = (agents.unwrap_or_default(), on_cancel.unwrap_or_default());
+    Some(ChildrenConfig { agents, on_cancel })
 }
 
 fn parse_compaction(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<CompactionPolicy> {

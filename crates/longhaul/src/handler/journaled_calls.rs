@@ -161,6 +161,7 @@ mod tests {
             call: call(2),
             attempt: 1,
             until: None,
+            child: None,
         }));
         journaled.apply_event(failed(2));
         assert!(journaled.failure.is_some());

@@ -55,6 +55,8 @@ impl FakeReply {
 #[derive(Debug, Default)]
 pub(crate) struct FakeModel {
     replies: Mutex<Vec<FakeReply>>,
+    /// Replies of models with another name.
+    other_replies: Mutex<BTreeMap<String, Vec<FakeReply>>>,
     reply_counts: Mutex<BTreeMap<RunId, usize>>,
     requests: Mutex<Vec<ModelRequest>>,
     violations: Mutex<Vec<String>>,
@@ -64,6 +66,11 @@ pub(crate) struct FakeModel {
 impl FakeModel {
     pub(crate) fn set_replies(&self, lines: Vec<FakeReply>) {
         *self.replies.lock().unwrap() = lines;
+    }
+
+    /// Sets the replies of the model with this name.
+    pub(crate) fn set_replies_of(&self, model: &str, lines: Vec<FakeReply>) {
+        self.other_replies.lock().unwrap().insert(model.to_owned(), lines);
     }
 
     /// Sets the size of the context window in tokens.
@@ -81,11 +88,12 @@ impl FakeModel {
         self.violations.lock().unwrap().clone()
     }
 
-    fn next_reply(&self, run: RunId) -> FakeReply {
+    fn next_reply(&self, request: &ModelRequest) -> FakeReply {
         let mut counts = self.reply_counts.lock().unwrap();
-        let count = counts.entry(run).or_default();
+        let count = counts.entry(request.run).or_default();
         *count += 1;
-        let lines = self.replies.lock().unwrap();
+        let (lines, others) = (self.replies.lock().unwrap(), self.other_replies.lock().unwrap());
+        let lines = others.get(&request.model).unwrap_or(&lines);
         lines.get(*count - 1).cloned().unwrap_or(FakeReply::Text("done"))
     }
 }
@@ -105,7 +113,7 @@ impl Model for FakeModel {
             self.violations.lock().unwrap().push(bad.to_string());
         }
         self.requests.lock().unwrap().push(request.clone());
-        let mut line = self.next_reply(request.run);
+        let mut line = self.next_reply(request);
         loop {
             line = match line {
                 FakeReply::Text(text) => {

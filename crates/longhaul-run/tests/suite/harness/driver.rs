@@ -19,7 +19,7 @@ const STEPS_MAX: usize = 600;
 
 /// Replies of random models.
 const REPLIES: [&str; 12] = [
-    "read/pure {\"path\": \"a\"}",
+    "run_agent/pure {\"agent\": \"reader\", \"input\": \"a\"} + run_agent/pure",
     "shell/once {\"command\": \"make\"}",
     "read/pure + write/keyed + shell/once {\"command\": \"rm x\"} + read/pure",
     "shell/once? {\"command\": \"rm y\"} + send/once!tell",
@@ -117,6 +117,12 @@ impl TestRun {
                 inputs::failed(FailureClass::Overloaded, None)
             }
             EngineStep::AskModel(_) => reply(pick),
+            EngineStep::StartChildren(requests) => {
+                let calls: Vec<_> = requests.iter().map(|start| start.call.to_string()).collect();
+                let problem = pick.is_multiple_of(5).then_some("there is no such agent");
+                let how = (pick.is_multiple_of(2), problem);
+                self.prepared_children(calls.iter().map(String::as_str), how)
+            }
             EngineStep::UseTools(todos) => tools(&todos, pick),
             EngineStep::Compact(_) if stops => inputs::failed(FailureClass::Stopped, None),
             EngineStep::Compact(_) if self.run.has_interrupting_steer() => {
@@ -152,6 +158,14 @@ impl TestRun {
 
     fn unblock(&mut self) {
         let before = self.run.seq();
+        if let Some(IdleReason::Parked { wait: WaitReason::Child(child), .. }) =
+            &self.run.control().idle
+        {
+            let number =
+                self.rows.children.iter().position(|created| created == child).unwrap() + 1;
+            self.play(&format!("child {number} Read."));
+            return;
+        }
         if self.run.control().gates.is_empty() {
             let rest = self.run.control().idle.as_ref();
             let is_broke = |rest: &IdleReason| {

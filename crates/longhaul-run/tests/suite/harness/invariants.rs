@@ -100,10 +100,10 @@ fn idle_run_can_wake(test_run: &TestRun) {
         // The store sets the timer that starts a run.
         WaitReason::StartAt(_) | WaitReason::Batch => true,
         WaitReason::Cap(_) => !test_run.rows.timers.is_empty(),
-        WaitReason::Child(_)
-        | WaitReason::SandboxSlot
-        | WaitReason::Budget(_)
-        | WaitReason::Worker => true,
+        WaitReason::Child(child) => {
+            test_run.run.control().children.iter().any(|open| open.id == *child)
+        }
+        WaitReason::SandboxSlot | WaitReason::Budget(_) | WaitReason::Worker => true,
     };
     assert!(wakes, "nothing can wake the parked run: {wait:?}");
 }
@@ -115,6 +115,9 @@ fn driven_run_has_valid_step(test_run: &TestRun) {
     }
     match next_engine_step(&test_run.run, test_run.now) {
         EngineStep::Idle => panic!("a driven run has no next step: {:?}", test_run.run.control()),
+        EngineStep::StartChildren(requests) => {
+            assert!(!requests.is_empty(), "a step without calls")
+        }
         EngineStep::UseTools(todos) => assert!(!todos.is_empty(), "a step without calls"),
         EngineStep::AskModel(request) => {
             check_messages(test_run, &request.messages);
@@ -125,7 +128,12 @@ fn driven_run_has_valid_step(test_run: &TestRun) {
                 "the hold does not cover the request"
             );
         }
-        EngineStep::Compact(request) => check_messages(test_run, &request.messages),
+        // The instruction to write a summary follows the messages, whatever the last one is.
+        EngineStep::Compact(request) => {
+            if let Err(bad) = check_independently(&request.messages) {
+                panic!("{bad}: {:?}", request.messages);
+            }
+        }
         EngineStep::Prepare
         | EngineStep::RefreshPerception
         | EngineStep::Park(_)

@@ -68,6 +68,10 @@ pub(crate) struct Rows {
     pub(crate) account: Account,
     pub(crate) used: RunUsage,
     pub(crate) remembered: usize,
+    /// Child runs that were created.
+    pub(crate) children: Vec<RunId>,
+    /// Timers that were set for other runs.
+    pub(crate) sent: Vec<(RunId, TimerKind)>,
 }
 
 impl Rows {
@@ -91,6 +95,8 @@ impl Rows {
             account,
             used: RunUsage::default(),
             remembered: 0,
+            children: Vec::new(),
+            sent: Vec::new(),
         }
     }
 
@@ -181,10 +187,16 @@ impl Rows {
                 cap.tokens = raise.tokens.or(cap.tokens);
             }
             Change::AppendThread(row) => self.remembered += row.messages.len(),
-            Change::PutBlob(_) => {}
+            Change::CreateRun(new) => self.add_child(new.id),
+            Change::PutBlob(_) | Change::PutDefinition(_) => {}
             other => panic!("the state machine does not make this change yet: {other:?}"),
         }
         Ok(())
+    }
+
+    fn add_child(&mut self, child: RunId) {
+        assert!(!self.children.contains(&child), "a run is created only once");
+        self.children.push(child);
     }
 
     fn gate_index(&self, gate: longhaul_core::id::GateId) -> Option<usize> {
@@ -218,6 +230,7 @@ impl Rows {
 
     fn set_timer(&mut self, to: TimerUpdate, now: Timestamp) -> Result<(), RowConflict> {
         match to {
+            TimerUpdate::Arm { run, kind, .. } if run != self.run => self.sent.push((run, kind)),
             TimerUpdate::Arm { timer, due, kind: what, .. } => {
                 let due = match due {
                     TimerDueTime::Now => now,

@@ -21,6 +21,7 @@ use longhaul_run::RunInput;
 use longhaul_run::commands::RunCommand;
 use longhaul_run::input::ToolCallStatus;
 
+use super::children::replace_child_names;
 use super::inputs;
 use super::summary::summarize;
 use super::{InputOutcome, TestRun};
@@ -55,6 +56,7 @@ pub(crate) fn check_in(mut test_run: TestRun, script: &str) -> TestRun {
 impl TestRun {
     /// Executes one line and returns its outcome as a short text.
     pub(crate) fn play(&mut self, line: &str) -> String {
+        let line = &*replace_child_names(line, true);
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         match verb {
             "?" => self.show(rest),
@@ -81,13 +83,25 @@ impl TestRun {
 
     /// Returns the input for a line. `None` means that there is nothing it could apply to.
     pub(crate) fn input(&mut self, verb: &str, rest: &str) -> Option<RunInput> {
-        driver(verb, rest).or_else(|| self.outsider(verb, rest).map(RunInput::Command))
+        let children = match verb {
+            "spawn" => {
+                let (calls, background) = match rest.strip_suffix(" background") {
+                    Some(calls) => (calls, true),
+                    None => (rest, false),
+                };
+                Some(self.prepared_children(calls.split(' '), (background, None)))
+            }
+            "unspawn" => Some(self.prepared_children(["t1.1"].into_iter(), (false, Some(rest)))),
+            _ => driver(verb, rest),
+        };
+        children.or_else(|| self.outsider(verb, rest).map(RunInput::Command))
     }
 
     fn outsider(&mut self, verb: &str, rest: &str) -> Option<RunCommand> {
         let by = || "cli:anna".to_owned();
         Some(match verb {
             "yes" | "no" | "edit" | "answer" | "complete" => return self.answer(verb, rest),
+            "child" => return self.child_end(rest),
             "signal" => {
                 self.steers_written += 1;
                 let id = GateId::from_bits(self.steers_written);

@@ -7,6 +7,7 @@ use longhaul_run::state::control::IdleReason;
 use longhaul_run::{EngineStep, next_engine_step};
 
 use super::TestRun;
+use super::children::replace_child_names;
 
 /// Returns the kind of an event with its most important detail.
 pub(crate) fn summarize(event: &Event) -> String {
@@ -28,6 +29,7 @@ pub(crate) fn summarize(event: &Event) -> String {
         Event::ToolCompleted(data) | Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
             data.call.to_string()
         }
+        Event::ChildStarted(data) => data.call.to_string(),
         Event::ToolInDoubt(data) => data.call.to_string(),
         Event::ToolVerified(data) => data.call.to_string(),
         Event::ToolSurfaced(data) => data.call.to_string(),
@@ -58,6 +60,10 @@ impl TestRun {
 
     /// Returns the part of the state that a script asks for.
     pub(crate) fn show(&self, what: &str) -> String {
+        replace_child_names(&self.show_with_ids(what), false)
+    }
+
+    fn show_with_ids(&self, what: &str) -> String {
         match what {
             "said" => self.last_message(),
             "timers" => self.timers(),
@@ -152,6 +158,10 @@ impl TestRun {
                     format!("{:?} {} {} {}", todo.action, todo.call, todo.tool, todo.input.as_str())
                 });
                 todos.collect::<Vec<_>>().join(", ").to_lowercase()
+            }
+            EngineStep::StartChildren(requests) => {
+                let calls: Vec<_> = requests.iter().map(|start| start.call.to_string()).collect();
+                format!("start {}", calls.join(" "))
             }
             EngineStep::Park(wait) => format!("park {}", wait.reason()),
             EngineStep::Finish(outcome) => format!("finish {}", outcome.status().as_str()),

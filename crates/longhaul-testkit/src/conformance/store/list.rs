@@ -63,7 +63,11 @@ pub async fn rows_are_filtered(fixture: StoreFixture) {
     let by_lane = RunFilter { lane: Some(lane_key("a")), ..all() };
     assert_eq!(ids(&fixture, by_lane.clone()).await, [in_lane[1], in_lane[0]]);
     let by_root = RunFilter { root: Some(plain), ..all() };
-    assert_eq!(ids(&fixture, by_root).await, [child_id, plain]);
+    assert_eq!(ids(&fixture, by_root.clone()).await, [child_id, plain]);
+    let by_parent = RunFilter { parent: Some(plain), ..by_root };
+    assert_eq!(ids(&fixture, by_parent).await, [child_id]);
+    let of_child = RunFilter { parent: Some(child_id), ..all() };
+    assert_eq!(ids(&fixture, of_child).await, []);
     let cancelled = RunFilter { statuses: vec![Status::Cancelled, Status::Failed], ..by_lane };
     assert_eq!(ids(&fixture, cancelled).await, [in_lane[1]]);
     let none = RunFilter { statuses: vec![Status::Completed], ..by_agent };

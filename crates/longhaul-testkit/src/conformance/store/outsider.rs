@@ -153,8 +153,11 @@ fn outsider_events(world: &StoreFixture) -> Vec<Event> {
         by: by(),
         is_task: false,
     };
-    let child =
-        ChildEnded { child: world.ids.run(), outcome: RunOutcome::Cancelled("enough".to_owned()) };
+    let child = ChildEnded {
+        child: world.ids.run(),
+        outcome: RunOutcome::Cancelled("enough".to_owned()),
+        full: None,
+    };
     let surfaced = LateToolResultEvent {
         call: CallId { turn: 1, index: 1 },
         is_error: false,

@@ -4,7 +4,9 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::failure::FailureClass;
 
-pub(super) fn check(entries: &[Entry]) -> Result<(), String> {
+/// Checks one journal. `raised` is the highest cap that was set through a child run, which has the
+/// account of this run.
+pub(super) fn check(entries: &[Entry], raised: u64) -> Result<(), String> {
     let (mut held, mut used, mut cap) = (0_u64, 0_u64, None);
     for entry in entries {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only money matters here")]
@@ -45,7 +47,7 @@ pub(super) fn check(entries: &[Entry]) -> Result<(), String> {
             }
             _ => {}
         }
-        if cap.is_some_and(|cap| held + used > cap) {
+        if cap.is_some_and(|cap| held + used > cap.max(raised)) {
             return Err(format!("I8: {held} held and {used} used exceed the cap at {}", entry.seq));
         }
     }

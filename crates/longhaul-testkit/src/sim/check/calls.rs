@@ -106,7 +106,10 @@ fn check_cancel(entries: &[Entry]) -> Result<(), String> {
     let cancelled =
         entries.iter().skip_while(|entry| !matches!(entry.event, Event::RunCancelRequested(_)));
     for entry in cancelled {
-        if matches!(entry.event, Event::TurnStarted(_) | Event::ToolStarted(_)) {
+        if matches!(
+            entry.event,
+            Event::TurnStarted(_) | Event::ToolStarted(_) | Event::ChildStarted(_)
+        ) {
             return Err(format!("`{}` after the cancel, at {}", entry.event.kind(), entry.seq));
         }
     }

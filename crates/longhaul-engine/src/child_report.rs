@@ -1,0 +1,54 @@
+//! Reports the end of a child run to its parent: the outcome, as the parent's model reads it.
+
+use longhaul_core::change::Blob;
+use longhaul_core::event::environment::ChildEnded;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::{CallId, RunId};
+use longhaul_core::message::Part;
+use longhaul_core::port::records::DueTimer;
+use longhaul_core::status::{RunError, RunOutcome, RunOutput};
+use longhaul_run::commands::RunCommand;
+
+use crate::drive::truncate::truncate_output_text;
+use crate::error::Error;
+use crate::replay::replay_without_transcript;
+use crate::services::EngineServices;
+
+/// Maximum size in bytes of the structured result of a child that its parent's journal repeats.
+const DATA_BYTES_MAX: usize = 16 * 1024;
+
+/// Returns the command that tells the run of this timer how its child run has ended. A child whose
+/// journal is gone counts as failed, so that the parent never waits for ever.
+pub(crate) async fn report_child_end(
+    services: &EngineServices,
+    due: &DueTimer,
+    child: RunId,
+) -> Result<RunCommand, Error> {
+    let outcome = match replay_without_transcript(services, child).await {
+        Ok((run, _)) => run.outcome().cloned(),
+        Err(Error::RunNotFound(_)) => None,
+        Err(error) => return Err(error),
+    };
+    let outcome = outcome.unwrap_or_else(|| {
+        let message = "its journal has been deleted, so its result is unknown";
+        RunOutcome::Failed(RunError::new("run_deleted", message, ""))
+    });
+    let (parent, _) = replay_without_transcript(services, due.run).await?;
+    let open = parent.control().children.iter().find(|open| open.id == child);
+    let (outcome, full) = match (outcome, open) {
+        (RunOutcome::Completed(output), Some(open)) => bound_output(open.call, output),
+        (outcome, _) => (outcome, None),
+    };
+    let full_ref = full.as_ref().map(|blob| blob.blob_ref);
+    let ended = Box::new(ChildEnded { child, outcome, full: full_ref });
+    Ok(RunCommand::ChildEnded { ended, full, timer: due.timer })
+}
+
+/// Returns the outcome with a long text truncated, and the full text to be stored if it was.
+fn bound_output(call: CallId, output: RunOutput) -> (RunOutcome, Option<Blob>) {
+    let data = output.data.filter(|data| data.as_str().len() <= DATA_BYTES_MAX);
+    let (shown, full) = truncate_output_text(call, ToolOutput::text(output.text));
+    let texts: Vec<&str> = shown.content.iter().filter_map(Part::text).collect();
+    let text = texts.join("\n");
+    (RunOutcome::Completed(RunOutput { text, data, ..RunOutput::default() }), full)
+}

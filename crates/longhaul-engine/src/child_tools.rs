@@ -1,0 +1,265 @@
+//! Tools with which the model of a run looks at its child runs, writes to them and cancels them. Every
+//! agent with `run_agent` has them.
+//!
+//! Invariant: a run can only reach its own child runs.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longhaul_core::change::STEERS_MAX;
+use longhaul_core::event::Event;
+use longhaul_core::event::environment::ProgressReported;
+use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::{RunId, Seq, SteerId, ToolName};
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::store::{
+    AppendRefusalReason, AppendRequest, AppendResult, JournalAuthor, JournalReadRequest, RunFilter,
+    RunRow,
+};
+use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
+use longhaul_core::time::Timestamp;
+use longhaul_run::DecideContext;
+use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
+use longhaul_run::explain::explain_run_state;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::replay::replay_without_transcript;
+use crate::services::EngineServices;
+
+/// Name of the tool that shows the state of child runs.
+pub(crate) const CHILD_STATUS: &str = "child_status";
+
+/// Maximum number of child runs that one call shows.
+const CHILDREN_SHOWN_MAX: usize = 100;
+
+/// Number of events at the end of a child's journal among which its last progress is searched.
+const PROGRESS_EVENTS: u64 = 200;
+
+/// Maximum length in bytes of a message to a child run.
+const TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// What a tool does with a child run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChildAction {
+    Status,
+    Steer,
+    Cancel,
+}
+
+/// A tool for child runs.
+#[derive(Debug)]
+struct ChildTool {
+    spec: ToolSpec,
+    action: ChildAction,
+    services: EngineServices,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChildToolInput {
+    child: Option<RunId>,
+    #[serde(default)]
+    text: String,
+}
+
+/// Returns the tools for child runs.
+pub(crate) fn child_tools(services: &EngineServices) -> Vec<Arc<dyn Tool>> {
+    let child = json!({ "type": "string", "pattern": "^run_", "description": "Id of a child run" });
+    let text = json!({ "type": "string", "minLength": 1, "maxLength": TEXT_BYTES_MAX });
+    let definitions = [
+        (
+            ChildAction::Status,
+            CHILD_STATUS,
+            "Shows what your child runs are doing, or one of them. To wait for one, call `wait` \
+             instead of asking again.",
+            json!({ "child": child }),
+            json!([]),
+        ),
+        (
+            ChildAction::Steer,
+            "steer_child",
+            "Sends a message to a child run that has not ended. It reads the message after its \
+             current calls.",
+            json!({ "child": child, "text": text }),
+            json!(["child", "text"]),
+        ),
+        (
+            ChildAction::Cancel,
+            "cancel_child",
+            "Cancels a child run, for the reason given in `text`.",
+            json!({ "child": child, "text": text }),
+            json!(["child"]),
+        ),
+    ];
+    let tools =
+        definitions.into_iter().filter_map(|(action, name, about, properties, required)| {
+            let spec = ToolSpec {
+                name: ToolName::new(name).ok()?,
+                description: about.to_owned(),
+                schema: json!({
+                    "type": "object",
+                    "properties": properties,
+                    "required": required,
+                    "additionalProperties": false,
+                }),
+                can_verify: false,
+                in_doubt: None,
+                timeout: None,
+            };
+            let services = services.clone();
+            Some(Arc::new(ChildTool { spec, action, services }) as Arc<dyn Tool>)
+        });
+    tools.collect()
+}
+
+#[async_trait]
+impl Tool for ChildTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _input: &Value) -> EffectClass {
+        match self.action {
+            ChildAction::Status => EffectClass::Pure,
+            ChildAction::Steer | ChildAction::Cancel => EffectClass::Keyed,
+        }
+    }
+
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input: ChildToolInput = serde_json::from_value(input)
+            .map_err(|why| ToolFailure::new(format!("the input is invalid: {why}")))?;
+        let rows = match input.child {
+            Some(child) => vec![self.find_child(ctx.run, child).await?],
+            None => self.list_children(ctx.run).await?,
+        };
+        let text = match (self.action, rows.as_slice()) {
+            (ChildAction::Status, []) => "this run has started no child runs".to_owned(),
+            (ChildAction::Status, rows) => {
+                let mut lines = Vec::with_capacity(rows.len());
+                for row in rows {
+                    lines.push(self.describe_child(row).await.map_err(to_failure)?);
+                }
+                lines.join("\n")
+            }
+            (ChildAction::Steer, [row]) => self.steer_child(row, input.text, ctx).await?,
+            (ChildAction::Cancel, [row]) => self.cancel_child(row, input.text, ctx).await?,
+            (ChildAction::Steer | ChildAction::Cancel, _) => {
+                return Err(ToolFailure::new("`child` must be the id of a child run"));
+            }
+        };
+        Ok(ToolOutput::text(text))
+    }
+}
+
+impl ChildTool {
+    /// Returns the row of a child of this run.
+    async fn find_child(&self, run: RunId, child: RunId) -> Result<RunRow, ToolFailure> {
+        let row = self.services.store.get_run(child).await.map_err(to_failure)?;
+        row.filter(|row| row.parent == Some(run))
+            .ok_or_else(|| ToolFailure::new(format!("{child} is not a child run of this run")))
+    }
+
+    async fn list_children(&self, run: RunId) -> Result<Vec<RunRow>, ToolFailure> {
+        let filter =
+            RunFilter { parent: Some(run), limit: CHILDREN_SHOWN_MAX, ..RunFilter::default() };
+        self.services.store.list_runs(filter).await.map_err(to_failure)
+    }
+
+    /// Describes a child run in one line: its state and the progress that it has reported.
+    async fn describe_child(&self, row: &RunRow) -> Result<String, Error> {
+        let (id, agent, status) = (row.id, &row.agent, row.status.as_str());
+        let (run, _) = replay_without_transcript(&self.services, id).await?;
+        let message = explain_run_state(&run).message;
+        let progress = match self.last_progress(row).await? {
+            Some(ProgressReported { percent, message }) if !row.status.is_terminal() => {
+                format!(" Progress: {percent} %, {message}")
+            }
+            Some(_) | None => String::new(),
+        };
+        let turns = row.turns;
+        Ok(format!("{id} of agent `{agent}`, {status}, {turns} turns: {message}{progress}"))
+    }
+
+    async fn last_progress(&self, row: &RunRow) -> Result<Option<ProgressReported>, Error> {
+        let after = Seq(row.last_seq.0.saturating_sub(PROGRESS_EVENTS));
+        let limit = PROGRESS_EVENTS as usize;
+        let request = JournalReadRequest { run: row.id, after, limit };
+        let page = self.services.store.read_journal(request).await?;
+        let progress = page.entries.into_iter().rev().find_map(|entry| {
+            let Event::ProgressReported(progress) = entry.event else {
+                return None;
+            };
+            Some(progress)
+        });
+        Ok(progress)
+    }
+
+    /// Sends a message to a child. A repeated call sends it once.
+    async fn steer_child(
+        &self,
+        row: &RunRow,
+        text: String,
+        ctx: &ToolContext,
+    ) -> Result<String, ToolFailure> {
+        let steer = SteerId::derive(row.id.bits(), &ctx.idempotency_key, Timestamp::default());
+        let sent = self.services.records.queued_steers(row.id).await.map_err(to_failure)?;
+        if sent.iter().all(|known| known.steer != steer) {
+            let (delivery, by) = (SteerDelivery::AfterBatch, principal(ctx));
+            let message = SteerMessage { steer, text, delivery, by, is_task: false };
+            self.send_command(row, RunCommand::Steer(message)).await?;
+        }
+        Ok(format!("the message to {} is queued", row.id))
+    }
+
+    /// Cancels a child. A repeated call finds the run as the first one left it.
+    async fn cancel_child(
+        &self,
+        row: &RunRow,
+        reason: String,
+        ctx: &ToolContext,
+    ) -> Result<String, ToolFailure> {
+        if row.status.is_terminal() {
+            return Ok(format!("{} has ended: {}", row.id, row.status.as_str()));
+        }
+        self.send_command(row, RunCommand::Cancel { by: principal(ctx), reason }).await?;
+        Ok(format!("{} is being cancelled", row.id))
+    }
+
+    async fn send_command(&self, row: &RunRow, command: RunCommand) -> Result<(), ToolFailure> {
+        let EngineServices { store, records, notifier, .. } = &self.services;
+        let run = row.id;
+        let now = records.now().await.map_err(to_failure)?;
+        let snapshot = RunSnapshot { run, status: row.status };
+        let batch = decide_command(&snapshot, command, DecideContext::new(now));
+        let batch = batch.map_err(to_failure)?;
+        let append = AppendRequest { run, author: JournalAuthor::Outsider, batch };
+        match store.append_to_journal(append).await.map_err(to_failure)? {
+            AppendResult::Committed { .. } => {
+                notifier.notify_run_changed(run);
+                Ok(())
+            }
+            AppendResult::RunEnded | AppendResult::RunNotFound => {
+                Err(ToolFailure::new(format!("{run} has ended")))
+            }
+            AppendResult::Refused(AppendRefusalReason::SteersFull) => {
+                let why = format!("{run} has {STEERS_MAX} unread messages, which is the maximum");
+                Err(ToolFailure::new(why))
+            }
+            AppendResult::Refused(_) | AppendResult::Conflict | AppendResult::Fenced => {
+                Err(ToolFailure::new(format!("{run} could not be reached; try again")))
+            }
+        }
+    }
+}
+
+/// Returns the principal of a run that acts on its children, as their journals name it.
+fn principal(ctx: &ToolContext) -> String {
+    format!("run:{}", ctx.run)
+}
+
+fn to_failure(error: impl std::fmt::Display) -> ToolFailure {
+    ToolFailure::new(error.to_string())
+}

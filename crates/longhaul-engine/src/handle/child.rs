@@ -1,0 +1,53 @@
+//! Builds the run of a child: a task that a run gives to another agent.
+//!
+//! A child has the inbox, priority, context values, resource and people of its parent. It has the
+//! budget account and the lane of its root, and no thread: it works in a conversation of its own.
+
+use longhaul_core::change::{Blob, NewRun};
+use longhaul_core::raw::RawJson;
+use longhaul_core::task::TaskSpec;
+use longhaul_run::Run;
+use longhaul_run::submit::new_run_from_task;
+
+use crate::error::Error;
+use crate::handle::Longhaul;
+use crate::services::EngineServices;
+use crate::task::Task;
+
+impl Longhaul {
+    /// Returns a handle with the agents of these services.
+    pub(crate) fn from_services(services: &EngineServices) -> Self {
+        Self { services: services.clone(), request: None }
+    }
+
+    /// Builds the run of a child of `parent`. Also returns the definition of its agent, to be
+    /// stored.
+    pub(crate) fn build_child_run(
+        &self,
+        parent: &Run,
+        agent: &str,
+        input: RawJson,
+    ) -> Result<(NewRun, Blob), Error> {
+        let above = parent.task();
+        let id = self.new_run_id();
+        let task = Task {
+            context: above.context.clone(),
+            inbox: Some(above.inbox.clone()),
+            priority: above.priority,
+            resource: above.resource.clone(),
+            submitter: above.submitter.clone(),
+            actor: above.actor.clone(),
+            links: above.links.clone(),
+            ..Task::new(agent, input)
+        };
+        let (spec, _, definition) = self.build_task_spec(task, id, None)?;
+        let spec = TaskSpec {
+            parent: Some(parent.id()),
+            root: above.root,
+            depth: above.depth.saturating_add(1),
+            earlier_submitters: above.earlier_submitters.clone(),
+            ..spec
+        };
+        Ok((new_run_from_task(id, spec)?, definition))
+    }
+}

@@ -1,0 +1,258 @@
+//! Tests of child runs: results, failures, limits, gates inside children and cancels.
+
+use longhaul_core::event::steer::SteerDelivery;
+use longhaul_core::id::RunId;
+use longhaul_core::policy::ChildCancelPolicy;
+use longhaul_core::policy::gate::GateDecision;
+use longhaul_core::port::store::RunRow;
+use longhaul_core::status::Status;
+use longhaul_run::CHILDREN_MAX;
+use serde_json::{Value, json};
+
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::{TestEngine, answer, count, engine_with, kinds, outcome_text};
+
+fn run_agent(agent: &str, input: &str) -> (&'static str, Value) {
+    ("run_agent", json!({ "agent": agent, "input": input }))
+}
+
+fn in_background(agent: &str) -> (&'static str, Value) {
+    ("run_agent", json!({ "agent": agent, "input": "Read.", "background": true }))
+}
+
+/// Starts an engine whose agent gives these replies and may start child runs.
+fn engine(replies: impl IntoIterator<Item = FakeReply>) -> TestEngine {
+    engine_with(replies).agent(|agent| agent.tools.push("run_agent".to_owned())).start()
+}
+
+/// Waits until the run has started this many children.
+async fn children(engine: &TestEngine, run: RunId, count: usize) -> Vec<RunRow> {
+    engine.until(run, "run.waiting").await;
+    let rows = engine.descendants(run).await;
+    assert_eq!(rows.len(), count);
+    rows
+}
+
+#[tokio::test]
+async fn the_result_of_a_child_is_the_result_of_its_call() {
+    let engine = engine([FakeReply::Calls(vec![run_agent("reader", "Read a.")])]);
+    engine.add_agent("reader", [FakeReply::Text("It says B.")]);
+    let run = engine.submit().await;
+    let journal = engine.ended(run).await;
+    assert_eq!(engine.results(), [("It says B.".to_owned(), false)]);
+    assert_eq!(count(&journal, "run.claimed"), 2, "the run was released while it waited");
+    assert_eq!(count(&journal, "child.started"), 1);
+    assert_eq!(count(&journal, "child.ended"), 1);
+    let rows = engine.descendants(run).await;
+    let row = &rows[0];
+    assert_eq!((rows.len(), row.parent, row.root), (1, Some(run), run));
+    assert_eq!(engine.user_texts().len(), 1, "the run has its own conversation");
+    let parent = engine.longhaul.get_run(run).await.unwrap();
+    let child = engine.longhaul.get_run(row.id).await.unwrap();
+    assert_eq!((child.agent.as_str(), child.parent), ("reader", Some(run)));
+    assert_eq!((child.inbox, child.lane), (parent.inbox, None));
+}
+
+#[tokio::test]
+async fn a_child_that_does_not_start_or_fails_is_an_error_for_the_model() {
+    let large = "x".repeat(1_100_000);
+    let engine = engine_with([FakeReply::Calls(vec![
+        run_agent("redaer", "a"),
+        run_agent("writer", "a"),
+        run_agent("reader", &large),
+        run_agent("reader", "a"),
+        ("run_agent", json!({ "agent": "reader" })),
+    ])]);
+    let engine = engine.agent(|agent| {
+        agent.tools.push("run_agent".to_owned());
+        agent.children.agents = vec!["redaer".to_owned(), "reader".to_owned()];
+    });
+    let engine = engine.start();
+    engine.add_agent("reader", [FakeReply::Fail(longhaul_core::failure::FailureClass::Auth)]);
+    engine.add_changed_agent("writer", [], |agent| agent.description = "Writes.".to_owned());
+    let run = engine.submit().await;
+    engine.ended(run).await;
+    let results = engine.results();
+    let expected = [
+        "there is no agent named `redaer`",
+        "this agent may not start `writer`, only `redaer`, `reader`",
+        "input is longer than",
+        "failed (auth)",
+        "does not match its schema",
+    ];
+    for (result, expected) in results.iter().zip(expected) {
+        assert!(result.1 && result.0.contains(expected), "{expected}: {result:?}");
+    }
+    assert_eq!(results.len(), expected.len());
+}
+
+#[tokio::test]
+async fn an_agent_that_starts_itself_ends_at_the_maximum_depth() {
+    let engine = engine([FakeReply::Calls(vec![run_agent("tester", "Again.")])]);
+    let run = engine.submit().await;
+    let journal = engine.ended(run).await;
+    assert_eq!(outcome_text(&journal), "done");
+    let rows = engine.descendants(run).await;
+    assert_eq!(rows.len(), 5);
+    let requests = engine.model.requests();
+    let deepest = requests.iter().rev().find(|request| request.run == rows[4].id).unwrap();
+    let results = crate::suite::harness::model::results(deepest);
+    assert!(results[0].0.contains("5 levels below the first run"), "{results:?}");
+}
+
+#[tokio::test]
+async fn the_number_of_open_runs_of_a_tree_is_bounded() {
+    let many = vec![run_agent("reader", "a"); CHILDREN_MAX + 1];
+    let engine = engine([FakeReply::Calls(many)]);
+    engine.add_agent("reader", [FakeReply::Text("B")]);
+    let run = engine.submit().await;
+    engine.ended(run).await;
+    let failed: Vec<_> = engine.results().into_iter().filter(|(_, failed)| *failed).collect();
+    assert_eq!(failed.len(), 1);
+    assert!(failed[0].0.contains("32 child runs are open"), "{failed:?}");
+    assert_eq!(engine.descendants(run).await.len(), CHILDREN_MAX);
+}
+
+#[tokio::test]
+async fn gates_in_children_are_answered_there() {
+    let engine = engine([FakeReply::Calls(vec![run_agent("asker", "a"), run_agent("asker", "b")])]);
+    let ask = FakeReply::call("ask_human", json!({ "question": "Which?" }));
+    engine.add_agent("asker", [ask, FakeReply::Text("thanks")]);
+    let run = engine.submit().await;
+    for row in children(&engine, run, 2).await {
+        let gate = engine.gate(row.id).await;
+        assert_eq!(gate.run, row.id);
+        let given = answer(&gate, GateDecision::Answer("B".into()));
+        engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
+    }
+    engine.ended(run).await;
+    assert_eq!(engine.results(), vec![("thanks".to_owned(), false); 2]);
+}
+
+#[tokio::test]
+async fn a_cancel_reaches_the_children_unless_the_agent_keeps_them() {
+    for (on_cancel, expected) in [
+        (ChildCancelPolicy::Cancel, Status::Cancelled),
+        (ChildCancelPolicy::Keep, Status::Completed),
+    ] {
+        let engine = engine_with([FakeReply::Calls(vec![run_agent("asker", "a")])]);
+        let engine = engine.agent(|agent| {
+            agent.tools.push("run_agent".to_owned());
+            agent.children.on_cancel = on_cancel;
+        });
+        let engine = engine.start();
+        engine.add_agent("asker", [FakeReply::call("ask_human", json!({ "question": "Which?" }))]);
+        let run = engine.submit().await;
+        let child = children(&engine, run, 1).await[0].id;
+        let gate = engine.gate(child).await;
+        engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
+        if on_cancel == ChildCancelPolicy::Keep {
+            let given = answer(&gate, GateDecision::Answer("B".into()));
+            engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
+        }
+        engine.ended(child).await;
+        assert_eq!(engine.longhaul.get_run(child).await.unwrap().status, expected);
+        let journal = engine.ended(run).await;
+        assert_eq!(count(&journal, "child.ended"), 0, "{:?}", kinds(&journal));
+    }
+}
+
+#[tokio::test]
+async fn a_run_learns_of_children_in_the_background_before_it_ends() {
+    let engine = engine([
+        FakeReply::Calls(vec![in_background("reader")]),
+        FakeReply::Text("Meanwhile."),
+        FakeReply::Text("All read."),
+    ]);
+    engine.add_agent("reader", [FakeReply::Text("It says B.")]);
+    let run = engine.submit().await;
+    let journal = engine.ended(run).await;
+    assert_eq!(outcome_text(&journal), "All read.");
+    let told = engine.user_texts();
+    assert!(told.last().unwrap().ends_with("of agent `reader` ended: It says B."), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_long_result_of_a_child_can_be_read_page_by_page() {
+    let long: &'static str = "0123456789abcdef".repeat(2_000).leak();
+    let engine = engine([
+        FakeReply::Calls(vec![run_agent("reader", "a")]),
+        FakeReply::call("read_output", json!({ "call": "t1.1", "offset": 31_990 })),
+    ]);
+    engine.add_agent("reader", [FakeReply::Text(long)]);
+    let run = engine.submit().await;
+    engine.ended(run).await;
+    assert!(engine.results()[0].0.starts_with("6789abcdef\n"), "{:?}", engine.results());
+}
+
+#[tokio::test]
+async fn a_model_can_look_at_its_children_write_to_them_and_cancel_them() {
+    let engine = engine_with([
+        FakeReply::Calls(vec![in_background("asker"), in_background("asker")]),
+        FakeReply::call("child_status", json!({})),
+        FakeReply::call("child_status", json!({})),
+        FakeReply::call("child_status", json!({})),
+    ]);
+    let engine = engine.agent(|agent| agent.tools.push("run_agent".to_owned())).start();
+    engine.add_agent("asker", [FakeReply::call("ask_human", json!({ "question": "Which?" }))]);
+    let run = engine.submit().await;
+    let rows = children(&engine, run, 2).await;
+    let requests = engine.model.requests();
+    let own: Vec<_> = requests.iter().filter(|request| request.run == run).collect();
+    let results = |index: usize| crate::suite::harness::model::results(own[index]);
+    let status = &results(2)[0].0;
+    assert!(rows.iter().all(|row| status.contains(&row.id.to_string())), "{status}");
+    let (refused, is_error) = &results(4)[0];
+    assert!(*is_error && refused.contains("Call `wait` with `child`"), "{refused}");
+    let cancel = |row: &RunRow| ("cancel_child", json!({ "child": row.id, "text": "enough" }));
+    let mut replies = vec![FakeReply::Text("unused"); own.len()];
+    replies.push(FakeReply::Calls(rows.iter().map(cancel).collect()));
+    engine.model.set_replies(replies);
+    engine.longhaul.steer(run, "Stop them.", SteerDelivery::AfterBatch, "cli:anna").await.unwrap();
+    engine.ended(run).await;
+    for row in rows {
+        let view = engine.longhaul.get_run(row.id).await.unwrap();
+        assert_eq!(view.status, Status::Cancelled);
+    }
+}
+
+#[tokio::test]
+async fn a_message_of_a_model_reaches_its_own_children_only() {
+    let engine = engine_with([FakeReply::Calls(vec![in_background("asker")])]);
+    let engine = engine.agent(|agent| agent.tools.push("run_agent".to_owned())).start();
+    let ask = FakeReply::call("ask_human", json!({ "question": "Which?" }));
+    engine.add_agent("asker", [ask, FakeReply::Text("thanks")]);
+    let other = engine.submit().await;
+    let child = children(&engine, other, 1).await[0].id;
+    engine.gate(child).await;
+    let steer = json!({ "child": child, "text": "B" });
+    engine.add_agent("boss", [FakeReply::call("steer_child", steer.clone())]);
+    let boss = engine.longhaul.submit(longhaul_engine::Task::new("boss", "Go.")).await.unwrap();
+    engine.ended(boss).await;
+    let results = engine.results();
+    assert!(results[0].0.contains("is not a child run of this run"), "{results:?}");
+    engine.model.set_replies(vec![
+        FakeReply::Calls(vec![in_background("asker")]),
+        FakeReply::Text("Waiting."),
+        FakeReply::call("steer_child", steer),
+    ]);
+    engine.longhaul.steer(other, "Go on.", SteerDelivery::AfterBatch, "cli:anna").await.unwrap();
+    let journal = engine.ended(other).await;
+    assert_eq!(outcome_text(&journal), "done");
+    assert_eq!(outcome_text(&engine.ended(child).await), "thanks", "the message was the answer");
+}
+
+#[tokio::test]
+async fn a_parent_is_explained_by_what_its_child_waits_for() {
+    let engine = engine([FakeReply::Calls(vec![run_agent("asker", "a")])]);
+    engine.add_agent("asker", [FakeReply::call("ask_human", json!({ "question": "Which?" }))]);
+    let run = engine.submit().await;
+    let child = children(&engine, run, 1).await[0].id;
+    let gate = engine.gate(child).await.spec.id;
+    let why = engine.longhaul.explain_run(run).await.unwrap();
+    let expected =
+        format!("The run waits for {child} to end. {child}: The run waits for an answer: Which?");
+    assert_eq!((why.message, why.command), (expected, format!("longhaul answer {gate} TEXT")));
+    engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
+    engine.ended(child).await;
+}

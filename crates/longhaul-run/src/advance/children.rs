@@ -1,0 +1,158 @@
+//! Starts child runs, reports the end of a child to its parent, and cancels the children of a run
+//! that is cancelled or fails.
+//!
+//! Invariants: a child run is created in the append that records its start, and its end is announced
+//! in the append that ends it, as a timer of the parent. So a crash neither starts a child twice nor
+//! loses its end.
+
+use longhaul_core::change::{Change, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::event::Event;
+use longhaul_core::event::environment::ChildStarted;
+use longhaul_core::event::steer::SteerDelivery;
+use longhaul_core::event::tool::{ToolOutput, ToolStarted};
+use longhaul_core::id::{RunId, TimerId};
+use longhaul_core::status::Status;
+
+use crate::advance::call_events::record_call_result;
+use crate::advance::call_order::may_start_call_after;
+use crate::decision::DecisionBuilder;
+use crate::input::{NewChild, PreparedChild};
+use crate::policy::control_tool_names::RUN_AGENT;
+use crate::rejection::Rejection;
+use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::state::control::ControlState;
+
+/// Maximum depth of a tree of runs below its root.
+pub const CHILD_DEPTH_MAX: u32 = 5;
+
+/// Maximum number of open child runs of one run, and of all open runs below one root.
+pub const CHILDREN_MAX: usize = 32;
+
+/// Returns the calls that start a child run and may do so now.
+pub(crate) fn startable_child_calls(
+    control: &ControlState,
+) -> impl Iterator<Item = &TrackedToolCall> {
+    let calls = control.calls();
+    calls.iter().enumerate().filter_map(move |(index, call)| {
+        let is_new = matches!(call.state, ToolCallState::Unevaluated | ToolCallState::Ready);
+        let starts = is_new && is_child_call(call) && call.classification.problem.is_none();
+        (starts && may_start_call_after(&calls[..index], call)).then_some(call)
+    })
+}
+
+/// Returns whether the call starts a child run.
+pub(super) fn is_child_call(call: &TrackedToolCall) -> bool {
+    call.classification.tool.as_str() == RUN_AGENT
+}
+
+/// Records the starts of prepared child runs, and the errors of those that can't start. Nothing
+/// starts if the run has to stop or a message comes first.
+pub(crate) fn record_prepared_children(
+    decision: &mut DecisionBuilder<'_>,
+    prepared: Vec<PreparedChild>,
+) -> Result<(), Rejection> {
+    let control = &decision.control;
+    let comes_first = [SteerDelivery::Interrupt, SteerDelivery::BeforeNextTool];
+    let is_stopping = control.cancel.is_some()
+        || control.pause.is_some()
+        || control.pending_failure.is_some()
+        || control.is_timed_out()
+        || control.steers.iter().any(|steer| comes_first.contains(&steer.delivery));
+    for child in prepared.into_iter().filter(|_| !is_stopping) {
+        if startable_child_calls(&decision.control).any(|call| call.id == child.call) {
+            record_prepared_child(decision, child)?;
+        }
+    }
+    Ok(())
+}
+
+fn record_prepared_child(
+    decision: &mut DecisionBuilder<'_>,
+    prepared: PreparedChild,
+) -> Result<(), Rejection> {
+    let call = prepared.call;
+    let checked = prepared.child.and_then(|child| match start_problem(decision) {
+        Some(problem) => Err(problem),
+        None => Ok(child),
+    });
+    let NewChild { run, definition, background } = match checked {
+        Ok(child) => *child,
+        Err(why) => {
+            let output = ToolOutput::text(format!("no child run was started: {why}"));
+            return record_call_result(decision, call, output, true);
+        }
+    };
+    let (child, agent) = (run.id, run.task.agent.clone());
+    let started = ChildStarted { child, agent, call, background };
+    decision.record_event(Event::ChildStarted(started))?;
+    decision.add_row_change(Change::PutDefinition(definition));
+    decision.add_row_change(Change::CreateRun(Box::new(run)));
+    Ok(())
+}
+
+/// Returns why the run may start no further child run.
+fn start_problem(decision: &DecisionBuilder<'_>) -> Option<String> {
+    if decision.run.task.depth >= CHILD_DEPTH_MAX {
+        return Some(format!(
+            "this run is {CHILD_DEPTH_MAX} levels below the first run, which is the maximum; do the \
+             work yourself"
+        ));
+    }
+    (decision.control.children.len() >= CHILDREN_MAX).then(too_many_children)
+}
+
+/// Returns the message for the model that too many child runs are open.
+pub fn too_many_children() -> String {
+    format!("{CHILDREN_MAX} child runs are open, which is the maximum; wait until one of them ends")
+}
+
+/// Records that a `wait` call waits for a child run, or that it can't.
+pub(super) fn record_wait_for_child(
+    decision: &mut DecisionBuilder<'_>,
+    call: &TrackedToolCall,
+    child: RunId,
+) -> Result<(), Rejection> {
+    let is_open = decision.control.children.iter().any(|open| open.id == child);
+    if !is_open {
+        let text = format!(
+            "{child} is not an open child run of this run: it was never started, or its result has \
+             been reported"
+        );
+        return record_call_result(decision, call.id, ToolOutput::text(text), true);
+    }
+    let waits = |call: &TrackedToolCall| call.state == ToolCallState::AwaitingChild(child);
+    if decision.control.calls().iter().any(waits) {
+        let text = format!("another call of this turn waits for {child}");
+        return record_call_result(decision, call.id, ToolOutput::text(text), true);
+    }
+    decision.record_event(Event::ToolStarted(ToolStarted {
+        call: call.id,
+        attempt: call.starts + 1,
+        until: None,
+        child: Some(child),
+    }))
+}
+
+/// Sets the timers that tell other runs of this run's end: its parent, and the children that end
+/// with it.
+pub(super) fn notify_relatives(decision: &mut DecisionBuilder<'_>, status: Status) {
+    let id = decision.run.id;
+    if let Some(parent) = decision.run.task.parent {
+        arm_timer(decision, parent, TimerKind::ChildEnded(id));
+    }
+    let keeps_children = !decision.control.policy.children_on_cancel.is_cancel();
+    if status == Status::Completed || keeps_children {
+        return;
+    }
+    let children: Vec<RunId> = decision.control.children.iter().map(|child| child.id).collect();
+    for child in children {
+        arm_timer(decision, child, TimerKind::ParentCancelled(id));
+    }
+}
+
+fn arm_timer(decision: &mut DecisionBuilder<'_>, run: RunId, kind: TimerKind) {
+    let salt = decision.unique_id_salt(&format!("relative:{run}"));
+    let timer = TimerId::derive(decision.run.id.bits(), &salt, decision.ctx.now);
+    let arm = TimerUpdate::Arm { timer, run, due: TimerDueTime::Now, kind };
+    decision.add_row_change(Change::SetTimer(arm));
+}

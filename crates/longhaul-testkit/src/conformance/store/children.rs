@@ -1,0 +1,57 @@
+//! Child runs: created with the event of their start, and announced with their end.
+
+use longhaul_core::change::{Blob, Change, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::event::Event;
+use longhaul_core::event::environment::{ChildEnded, ChildStarted};
+use longhaul_core::id::CallId;
+use longhaul_core::status::{RunOutcome, Status};
+
+use crate::conformance::store::batches::{
+    BatchExt as _, end_batch, events_batch, park_batch, spend_timer,
+};
+use crate::conformance::store::fixture::{StoreFixture, agent, assert_appended};
+
+/// A child run, its definition and the event of its start are written together, and once if the
+/// append is repeated. The end of the child wakes its parent.
+pub async fn a_child_starts_and_ends_with_its_events(fixture: StoreFixture) {
+    let mut parent = fixture.open_and_claim(|_| {}).await;
+    let definition = Blob::new(b"{\"name\": \"reader\"}".to_vec());
+    let hash = definition.hash();
+    let new = fixture.new_run(|task| {
+        task.root = parent.run;
+        task.parent = Some(parent.run);
+        task.depth = 1;
+        task.definition = hash;
+    });
+    let child = new.id;
+    let call = CallId { turn: 1, index: 1 };
+    let started = ChildStarted { child, agent: agent("reader"), call, background: false };
+    let batch = events_batch([Event::ChildStarted(started)])
+        .with_change(Change::PutDefinition(definition))
+        .with_change(Change::CreateRun(Box::new(new)));
+    let author = parent.author();
+    parent.append_ok(batch.clone()).await;
+    assert_appended(&fixture.append(parent.run, author, batch).await);
+    let row = fixture.row(child).await;
+    assert_eq!((row.parent, row.root, row.status), (Some(parent.run), parent.run, Status::Pending));
+    assert_eq!(fixture.row(parent.run).await.last_seq, parent.last);
+    let stored = fixture.harness.records.agent_definition(hash).await.expect("definition");
+    assert!(stored.is_some());
+    parent.append_ok(park_batch("child")).await;
+    let mut held = fixture.claim_one(parent.worker).await;
+    assert_eq!(held.run, child);
+    let timer = fixture.ids.timer();
+    let kind = TimerKind::ChildEnded(child);
+    let arm = TimerUpdate::Arm { timer, run: parent.run, due: TimerDueTime::Now, kind };
+    held.append_ok(end_batch().with_change(Change::SetTimer(arm))).await;
+    let due = fixture.harness.records.due_timers(9).await.expect("due");
+    assert_eq!(
+        due.iter().map(|due| (due.timer, due.run)).collect::<Vec<_>>(),
+        [(timer, parent.run)]
+    );
+    let outcome = RunOutcome::Cancelled("enough".to_owned());
+    let ended = ChildEnded { child, outcome, full: None };
+    let report = events_batch([Event::ChildEnded(Box::new(ended))]).with_change(spend_timer(timer));
+    assert_appended(&fixture.append_outside(parent.run, report).await);
+    fixture.assert_status(parent.run, Status::Running, "worker").await;
+}

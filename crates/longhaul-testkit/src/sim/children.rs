@@ -1,0 +1,63 @@
+//! Child runs in the simulation, prepared like the engine does it.
+
+use std::collections::BTreeSet;
+
+use longhaul_core::change::Blob;
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::id::RunId;
+use longhaul_core::raw::RawJson;
+use longhaul_core::task::TaskSpec;
+use longhaul_run::input::{NewChild, PreparedChild};
+use longhaul_run::next::ChildRequest;
+use longhaul_run::submit::new_run_from_task;
+use longhaul_run::{Run, RunInput};
+use serde::Deserialize;
+
+use crate::sim::SimError;
+use crate::sim::external_world::ExternalWorld;
+
+/// Input of a simulated call of `run_agent`.
+#[derive(Deserialize)]
+struct RunAgentInput {
+    input: RawJson,
+    #[serde(default)]
+    background: bool,
+}
+
+/// Prepares the child runs that these calls ask for.
+pub fn prepare_children(
+    run: &Run,
+    requests: &[ChildRequest],
+    world: &ExternalWorld,
+) -> Result<RunInput, SimError> {
+    let prepared = requests.iter().map(|request| {
+        let input: RunAgentInput = serde_json::from_str(request.input.as_str())?;
+        let id = world.next_child_id();
+        let above = run.task();
+        let task = TaskSpec {
+            parent: Some(run.id()),
+            root: above.root,
+            depth: above.depth + 1,
+            submitter: above.submitter.clone(),
+            priority: above.priority,
+            ..TaskSpec::new(id, above.agent.clone(), input.input, above.inbox.clone())
+        };
+        let run = new_run_from_task(id, task)?;
+        let definition = Blob::new(b"{}".to_vec());
+        let child = NewChild { run, definition, background: input.background };
+        Ok(PreparedChild { call: request.call, child: Ok(Box::new(child)) })
+    });
+    Ok(RunInput::ChildrenPrepared(prepared.collect::<Result<_, SimError>>()?))
+}
+
+/// Returns the runs that this journal has started.
+pub fn started_children(entries: &[Entry]) -> BTreeSet<RunId> {
+    let started = entries.iter().filter_map(|entry| {
+        let Event::ChildStarted(started) = &entry.event else {
+            return None;
+        };
+        Some(started.child)
+    });
+    started.collect()
+}
