@@ -11,10 +11,11 @@ use longhaul_core::duration;
 use longhaul_core::event::entry::{Entry, EntryEnvelope};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{
-    AgentName, BatchId, GateId, InboxName, KeyName, LaneKey, RunId, Seq, SteerId,
+    AgentName, BatchId, GateId, InboxName, KeyName, LaneKey, RuleId, RunId, Seq, SteerId,
 };
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
+use longhaul_core::policy::rule::RuleFilter;
 use longhaul_core::port::store::{GateFilter, RunFilter};
 use longhaul_core::time::Millis;
 use serde::de::DeserializeOwned;
@@ -34,6 +35,7 @@ use crate::key::{CreatedKey, KeyView, LoginTicketView, NewKeyBody};
 use crate::lane::LaneView;
 use crate::list::List;
 use crate::problem::Problem;
+use crate::rule::RuleView;
 use crate::run::{CancelBody, ResumeBody, RunBriefView, RunView};
 use crate::schedule::{NewScheduleBody, ScheduleView};
 use crate::spend::{RaiseCapBody, SpendCapView};
@@ -45,11 +47,12 @@ use crate::why::RunExplanation;
 pub use connection::is_server_alive;
 pub use reqwest::Url;
 
-/// Maximum number of runs, brief runs, gates, lanes, events or inboxes that are requested at once.
+/// Maximum number of runs, brief runs, gates, lanes, rules, events or inboxes that are requested at once.
 const RUNS_MAX: usize = 100;
 const BRIEF_MAX: usize = 1_000;
 const GATES_MAX: usize = 1_000;
 const LANES_MAX: usize = 1_000;
+const RULES_MAX: usize = 1_000;
 const EVENTS_MAX: usize = 1_000;
 const INBOXES_MAX: usize = 1_000;
 
@@ -267,6 +270,21 @@ impl Client {
     /// Raises a spend cap until its current window ends.
     pub async fn raise_cap(&self, id: &str, raise: &RaiseCapBody) -> Result<SpendCapView, Problem> {
         self.post_and_parse(&["v1", "spend", id, "raise"], raise).await
+    }
+
+    /// Returns remembered approvals, newest first.
+    pub async fn list_rules(&self, filter: &RuleFilter) -> Result<Vec<RuleView>, Problem> {
+        let after = filter.after.map(|rule| rule.to_string());
+        let range = ListRange { limit: filter.limit, page_size: RULES_MAX, after };
+        let request =
+            ApiRequest::get(&["v1", "rules"]).with_query_param("all", filter.include_inactive);
+        self.read_list_pages(request, range).await
+    }
+
+    /// Revokes a remembered approval.
+    pub async fn revoke_rule(&self, rule: RuleId) -> Result<RuleView, Problem> {
+        let request = ApiRequest::delete(&["v1", "rules", &rule.to_string()]);
+        self.connection.send_and_parse(&request).await
     }
 
     /// Returns the lanes that contain runs or are paused, ordered by name.

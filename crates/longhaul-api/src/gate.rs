@@ -55,10 +55,14 @@ pub struct GateView {
     pub digest: Option<Hash>,
     /// Decisions that an answer to the gate may contain.
     pub decisions: Vec<String>,
-    /// Pattern of the calls that an approval with scope `run` would cover. `None` means that this
-    /// scope is not offered.
+    /// Pattern of the calls that an approval with another scope than `once` would cover. `None`
+    /// means that no other scope is offered.
     #[schema(value_type = Option<RulePatternView>)]
     pub pattern: Option<RulePattern>,
+    /// Scopes that an approval may have.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub scopes: Vec<AnswerScope>,
     /// Deadline for an answer to the gate. `None` means no deadline.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub deadline: Option<Timestamp>,
@@ -120,7 +124,7 @@ pub struct AnswerView {
     pub payload: Option<RawJson>,
 }
 
-/// OpenAPI schema of [`RulePattern`]: the calls that an approval with scope `run` covers.
+/// OpenAPI schema of [`RulePattern`]: the calls that a remembered approval covers.
 #[derive(Debug, ToSchema)]
 #[schema(as = Pattern)]
 pub struct RulePatternView {
@@ -196,8 +200,9 @@ impl From<&RecordedAnswer> for AnswerView {
 pub struct AnswerBody {
     /// Decision on the gate. It must be one of the gate's `decisions`.
     pub decision: DecisionKind,
-    /// Scope of an approval: `once` covers only this call, `run` covers every call of this run
-    /// that matches the gate's `pattern`.
+    /// Scope of an approval: `once` covers only this call. `run`, `agent` and `project` cover every
+    /// call of this run, of this agent or of the project that matches the gate's `pattern`. It must
+    /// be one of the gate's `scopes`.
     #[serde(default)]
     #[schema(schema_with = schema::answer_scope_schema)]
     pub scope: AnswerScope,

@@ -15,6 +15,7 @@ pub mod key;
 pub mod lane;
 pub mod list;
 pub mod problem;
+pub mod rule;
 pub mod run;
 pub mod schedule;
 pub mod schema;

@@ -29,6 +29,11 @@ pub fn gate_id_schema() -> Object {
     id_schema("gate")
 }
 
+/// Returns the schema of the id of a remembered approval.
+pub fn rule_id_schema() -> Object {
+    id_schema("rule")
+}
+
 /// Returns the schema of the id of a message to a run.
 pub fn steer_id_schema() -> Object {
     id_schema("steer")
@@ -99,7 +104,7 @@ pub fn timeout_action_schema() -> Object {
 
 /// Returns the schema of the scope of an approval.
 pub fn answer_scope_schema() -> Object {
-    enum_schema([AnswerScope::Once, AnswerScope::Run])
+    enum_schema(AnswerScope::ALL)
 }
 
 /// Returns the schema of what happens to missed firings of a schedule.

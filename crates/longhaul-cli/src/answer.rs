@@ -156,10 +156,16 @@ impl GateAnswerSender<'_> {
     /// read, so the engine rejects the answer if the gate has changed since.
     pub(crate) async fn send_answer(self, answer: Answer) -> anyhow::Result<Exit> {
         let (done, digest) = match (&answer.decision, answer.scope) {
+            (GateDecision::Approve, AnswerScope::Once) => ("Approved", self.gate.digest),
             (GateDecision::Approve, AnswerScope::Run) => {
                 ("Approved for this run", self.gate.digest)
             }
-            (GateDecision::Approve, AnswerScope::Once) => ("Approved", self.gate.digest),
+            (GateDecision::Approve, AnswerScope::Agent) => {
+                ("Approved for this agent", self.gate.digest)
+            }
+            (GateDecision::Approve, AnswerScope::Project) => {
+                ("Approved for the project", self.gate.digest)
+            }
             (GateDecision::Edit(_), _) => ("Approved with your change", self.gate.digest),
             (GateDecision::Reject, _) => ("Rejected", None),
             (GateDecision::Answer(_), _) => ("Answered", None),

@@ -11,6 +11,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::form_prompt::answer_command;
 use crate::gate_card::full_gate_card;
+use crate::rules::{pattern_text, scope_phrase};
 use crate::{output, resolve, sanitize};
 
 const EXAMPLES: &str = "Examples:
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "Examples:
   longhaul approve gate_01k3rzc --digest 9f2c41aa      in a script: only what was seen
   longhaul approve gate_01k3rzc --yes                  in a script: without checking
   longhaul approve gate_01k3rzc --for run              also later calls of this run that the same rule stops
+  longhaul approve gate_01k3rzc --for agent            also in later runs of the agent, until `longhaul rules rm`
   longhaul approve gate_01k3rzc --yes --edit '{\"path\": \"a.txt\"}'   with this input instead
   longhaul approve @last --payload '{\"action\": \"create_pr\"}'            with data for programs";
 
@@ -36,7 +38,13 @@ pub(crate) struct ApproveCommand {
     #[arg(long)]
     yes: bool,
     /// Calls that the approval covers
-    #[arg(long = "for", value_enum, default_value_t, value_name = "SCOPE")]
+    #[arg(
+        long = "for",
+        visible_alias = "scope",
+        value_enum,
+        default_value_t,
+        value_name = "SCOPE"
+    )]
     scope: ApprovalScope,
     /// Note for the model
     #[arg(long)]
@@ -60,6 +68,21 @@ enum ApprovalScope {
     Once,
     /// Every call of this run that the same rule stops
     Run,
+    /// Every call of this agent that a rule with the same pattern stops
+    Agent,
+    /// Every call of the project that a rule with the same pattern stops
+    Project,
+}
+
+impl From<ApprovalScope> for AnswerScope {
+    fn from(scope: ApprovalScope) -> Self {
+        match scope {
+            ApprovalScope::Once => Self::Once,
+            ApprovalScope::Run => Self::Run,
+            ApprovalScope::Agent => Self::Agent,
+            ApprovalScope::Project => Self::Project,
+        }
+    }
 }
 
 impl ApproveCommand {
@@ -79,10 +102,7 @@ impl ApproveCommand {
                 ));
                 return Ok(Exit::NeedsPerson);
             }
-            let scope = match self.scope {
-                ApprovalScope::Once => AnswerScope::Once,
-                ApprovalScope::Run => AnswerScope::Run,
-            };
+            let scope = self.scope.into();
             let answer = Answer { scope, note: self.note.clone(), payload, ..new_answer(decision) };
             GateAnswerSender { client, gate, json: self.json }.send_answer(answer).await
         })
@@ -107,6 +127,12 @@ impl ApproveCommand {
                 "  the call gets this input instead: {}",
                 edited.as_str()
             ));
+        }
+        if let (Some(pattern), AnswerScope::Run | AnswerScope::Agent | AnswerScope::Project) =
+            (&gate.pattern, self.scope.into())
+        {
+            let (phrase, covered) = (scope_phrase(self.scope.into()), pattern_text(pattern));
+            output::eprint_line(&format!("  {phrase}, this also allows: {covered}"));
         }
         let digest = output::ask_for_line("approve? [y/N]").unwrap_or_default();
         Ok(is_yes_answer(&digest))

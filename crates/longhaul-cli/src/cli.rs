@@ -8,8 +8,8 @@ use longhaul_engine::clock::SystemClock;
 use crate::exit::Exit;
 use crate::{
     agents, answer, approve, batch, bench, chaos, config, db, demo, error, export, gates, inbox,
-    keys, lanes, log, ls, mcp, memory, mock_model, models, run, run_commands, schedules, serve,
-    show, spend, steer, submit, trust, version, watch, why, worker,
+    keys, lanes, log, ls, mcp, memory, mock_model, models, rules, run, run_commands, schedules,
+    serve, show, spend, steer, submit, trust, version, watch, why, worker,
 };
 
 const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:
@@ -93,6 +93,8 @@ commands! {
     Reject(answer::RejectCommand),
     /// Answers a question that a run asks
     Answer(answer::AnswerCommand),
+    /// Lists and revokes approvals that are remembered for a run, an agent or the project
+    Rules(rules::RulesCommand),
     /// Lists, checks, shows and creates agents
     Agents(agents::AgentsCommand),
     /// Lists, adds, removes and fires schedules, which start agents at certain times

@@ -2,6 +2,7 @@
 //! process and for a store behind a server. Results are the view types of the HTTP API.
 
 pub(crate) mod connect;
+mod rules;
 mod run_request;
 mod schedules;
 mod spend;

@@ -17,6 +17,7 @@ use longhaul_core::status::WaitReason;
 use longhaul_core::time::Timestamp;
 
 use crate::format::format_duration;
+use crate::rules::scope_phrase;
 use crate::sanitize;
 
 /// Maximum number of characters of a text on one line.
@@ -150,6 +151,19 @@ fn run_event_label_and_text(entry: &Entry) -> Option<(String, String)> {
         Event::GateVoted(given) => labeled("voted", gate_answer_text(given)),
         Event::GateAnswered(given) => labeled("answered", gate_answer_text(given)),
         Event::GateExpired(_) => labeled("expired", "nobody answered in time".into()),
+        Event::RuleUsed(used) => labeled(
+            "rule",
+            format!(
+                "{} allowed by the rule {} ({}, {})",
+                used.call,
+                used.rule,
+                used.by,
+                scope_phrase(used.scope)
+            ),
+        ),
+        Event::RuleRevoked(revoked) => {
+            labeled("rule", format!("{} revoked by {}", revoked.rule, revoked.by))
+        }
         Event::RunWaiting(waiting) => {
             wait_reason_text(&waiting.wait, entry.at).map(|text| ("waiting".to_owned(), text))
         }
@@ -230,8 +244,8 @@ fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
 fn gate_answer_text(gate_answer: &GateAnswer) -> String {
     let answer = &gate_answer.answer;
     let what = match &answer.decision {
-        GateDecision::Approve if answer.scope == AnswerScope::Run => {
-            "approved for this run".to_owned()
+        GateDecision::Approve if answer.scope != AnswerScope::Once => {
+            format!("approved {}", scope_phrase(answer.scope))
         }
         GateDecision::Approve => "approved".to_owned(),
         GateDecision::Edit(_) => "approved with a change".to_owned(),

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::event_printer::format_date_time;
 use crate::form_prompt::form_lines;
+use crate::rules::pattern_text;
 use crate::sanitize;
 
 /// Maximum number of lines of the diff and of the call's input on a short card, of each.
@@ -65,6 +66,12 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
         lines.push(format!("  - {}", sanitize::sanitize_line(option)));
     }
     lines.extend(form_lines(gate).iter().map(|field| format!("  - {field}")));
+    if let (Some(pattern), [_, wider @ ..]) = (&gate.pattern, gate.scopes.as_slice())
+        && !wider.is_empty()
+    {
+        let flags: Vec<_> = wider.iter().map(|scope| format!("--for {}", scope.as_str())).collect();
+        lines.push(format!("  {} would cover: {}", flags.join(" · "), pattern_text(pattern)));
+    }
     let mut foot = Vec::new();
     if gate.approvers > 1 {
         foot.push(format!("{} people must agree", gate.approvers));

@@ -52,6 +52,7 @@ mod output;
 mod project_files;
 mod prompt;
 mod record_replay;
+mod rules;
 mod run;
 mod run_commands;
 mod run_page;

@@ -52,6 +52,7 @@ mod suite {
     mod parity;
     mod perception_e2e;
     mod project;
+    mod rules_cli;
     mod schedules_cli;
     mod secrets_cli;
     mod server_cli;

@@ -12,7 +12,8 @@ use crate::id::{
 };
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
-use crate::policy::gate::{Answer, GateSpec, RulePattern};
+use crate::policy::gate::{Answer, GateSpec};
+use crate::policy::rule::ApprovalRuleRow;
 use crate::policy::spend_cap::{CapReservation, CapSettlement, CapWaitRow};
 use crate::raw::{BlobRef, Hash};
 use crate::request::{IdempotencyKey, IdempotencyRecord};
@@ -103,8 +104,18 @@ pub enum Change {
     SetSandbox(SandboxRow),
     /// Stores an agent definition under its hash.
     PutDefinition(Blob),
-    /// Adds or revokes a remembered approval, i.e. an approval of all similar calls of the run.
-    PutRule(ApprovalRuleRow),
+    /// Adds a remembered approval. Refused if an active one has the same scope and pattern, or if
+    /// there are too many.
+    AddRule(Box<ApprovalRuleRow>),
+    /// Counts one more call that went ahead because of a remembered approval.
+    UseRule(RuleId),
+    /// Revokes a remembered approval. Refused if it was revoked before.
+    RevokeRule {
+        /// Id of the remembered approval.
+        rule: RuleId,
+        /// Principal that revokes the approval.
+        by: String,
+    },
     /// Replaces caps of the run's budget by new caps.
     SetCap(BudgetRaise),
     /// Marks the request with this idempotency key as applied by this batch. Refused if the request
@@ -474,19 +485,6 @@ pub enum SandboxState {
     Deleted,
     /// The provider can't find the sandbox any more.
     Lost,
-}
-
-/// Stored row of a remembered approval. Later calls that match its pattern need no new approval.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ApprovalRuleRow {
-    /// Id of the remembered approval.
-    pub rule: RuleId,
-    /// Pattern of the calls that are approved.
-    pub pattern: RulePattern,
-    /// Principal that added or revoked the approval.
-    pub by: String,
-    /// Whether the approval is in force, i.e. not revoked.
-    pub active: bool,
 }
 
 /// A tool result that arrived after its run had ended. It is stored outside the journal.

@@ -14,8 +14,8 @@ pub mod turn;
 
 use crate::event::environment::{
     BudgetRaised, BudgetReached, BudgetSettled, BudgetWarned, ChainStepEvent, ChildEnded,
-    ChildStarted, MemoryCompacted, ProgressReported, RuleAdded, RuleRevoked, SandboxEvent,
-    TimerFired,
+    ChildStarted, MemoryCompacted, ProgressReported, RuleAdded, RuleRevoked, RuleUsed,
+    SandboxEvent, TimerFired,
 };
 use crate::event::gate::{GateAnswer, GateExpired, GateNotice, GateRaised};
 use crate::event::run::{
@@ -188,8 +188,10 @@ events! {
     BudgetReached(BudgetReached) = "budget.reached" v 1 format 1 outside None;
     /// Budget caps were raised.
     BudgetRaised(BudgetRaised) = "budget.raised" v 1 format 1 outside Some(WakeTarget::Parked);
-    /// An approval was remembered, so similar calls of the run need no new approval.
+    /// An approval was remembered, so similar calls need no new approval.
     RuleAdded(RuleAdded) = "rule.added" v 1 format 1 outside Some(WakeTarget::None);
+    /// A call went ahead because of a remembered approval.
+    RuleUsed(RuleUsed) = "rule.used" v 1 format 1 outside None;
     /// A remembered approval was revoked.
     RuleRevoked(RuleRevoked) = "rule.revoked" v 1 format 1 outside Some(WakeTarget::None);
     /// A sandbox is being created.

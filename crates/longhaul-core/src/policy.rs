@@ -7,6 +7,7 @@ pub mod effect;
 pub mod effect_facts;
 pub mod gate;
 pub mod retry;
+pub mod rule;
 pub mod spend_cap;
 
 use serde::{Deserialize, Serialize};

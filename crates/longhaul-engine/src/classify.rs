@@ -4,16 +4,21 @@
 //! The classification is journaled together with the reply, so that a later build treats the call
 //! in the same way as this one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::id::ToolName;
 use longhaul_core::message::ToolCall;
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::policy::gate::RulePattern;
+use longhaul_core::policy::rule::{RememberedApproval, RuleScope};
+use longhaul_core::port::records::RecordStore;
+use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::RawJson;
-use longhaul_run::{RUN_AGENT, Run};
+use longhaul_core::task::TaskSpec;
+use longhaul_run::{RUN_AGENT, Run, shared_approval_patterns};
 use serde_json::Value;
 use wildmatch::WildMatch;
 
@@ -53,6 +58,30 @@ pub(crate) async fn classify_tool_call(
         }
         Some(_) | None => classify_tool_input(env, run, registered, &call.input).await,
     }
+}
+
+/// Adds the approvals that people have given for the agent or the project to the calls that they
+/// cover. The store is read at most once per reply, and not at all if no rule asks about the calls.
+/// A rule that is revoked between this read and the append still covers the calls of this reply.
+pub(crate) async fn add_shared_approvals(
+    records: &dyn RecordStore,
+    task: &TaskSpec,
+    calls: &mut [ToolCallClassification],
+) -> Result<(), StoreError> {
+    let patterns = |call: &ToolCallClassification| shared_approval_patterns(&task.policy, call);
+    let makeable = calls.iter().filter(|call| call.problem.is_none());
+    let all: BTreeSet<RulePattern> = makeable.flat_map(patterns).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let scopes = vec![RuleScope::Agent(task.agent.clone()), RuleScope::Project];
+    let active = records.active_rules(scopes, all.into_iter().collect()).await?;
+    for call in calls.iter_mut().filter(|_| !active.is_empty()) {
+        let patterns = patterns(call);
+        let covering = active.iter().filter(|rule| patterns.contains(&rule.pattern));
+        call.approvals = covering.cloned().map(RememberedApproval::from).collect();
+    }
+    Ok(())
 }
 
 /// Returns the error message for a tool call whose input contains the secret with this name. Such a
@@ -104,6 +133,7 @@ pub(crate) async fn classify_tool_input(
         in_doubt: spec.in_doubt,
         may_outlive_worker: registered.tool.as_ref().is_some_and(|tool| tool.may_outlive_worker()),
         facts: None,
+        approvals: Vec::new(),
     }
 }
 
@@ -207,5 +237,6 @@ fn classify_as_rejected(name: &str, problem: &str) -> ToolCallClassification {
         in_doubt: None,
         may_outlive_worker: false,
         facts: None,
+        approvals: Vec::new(),
     }
 }

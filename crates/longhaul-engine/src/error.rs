@@ -3,7 +3,7 @@
 //! A failing model or tool is not an error of the engine: the failure is recorded as an event in
 //! the journal.
 
-use longhaul_core::id::{BatchId, GateId, LaneKey, RunId, SteerId};
+use longhaul_core::id::{BatchId, GateId, LaneKey, RuleId, RunId, SteerId};
 use longhaul_core::port::store::StoreError;
 use longhaul_core::time::{Millis, Timestamp};
 pub use longhaul_run::Rejection;
@@ -30,6 +30,9 @@ pub enum Error {
     /// No gate has this id.
     #[error("there is no gate {0}")]
     GateNotFound(GateId),
+    /// No remembered approval has this id.
+    #[error("there is no rule {0}")]
+    RuleNotFound(RuleId),
     /// No agent has the requested name.
     #[error("there is no agent named `{name}`")]
     AgentNotFound {
@@ -135,6 +138,7 @@ impl Error {
             Self::RunNotFound(_) => "no_run",
             Self::BatchNotFound(_) => "no_batch",
             Self::GateNotFound(_) => "no_gate",
+            Self::RuleNotFound(_) => "no_rule",
             Self::AgentNotFound { .. } => "no_agent",
             Self::ScheduleNotFound(_) => "no_schedule",
             Self::ScheduleExists(_) => "schedule_exists",

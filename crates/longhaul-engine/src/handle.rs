@@ -18,6 +18,7 @@ mod model_calls;
 mod queries;
 mod redact;
 mod retry;
+mod rules;
 mod schedules;
 mod served_inboxes;
 mod sessions;

@@ -1,14 +1,16 @@
-//! Builds the API views of runs, gates and agents from rows of the store and from replayed
+//! Builds the API views of runs, gates, rules and agents from rows of the store and from replayed
 //! journals.
 
 use longhaul_api::agent::AgentView;
 use longhaul_api::gate::{AnswerView, GateView};
+use longhaul_api::rule::{RevocationView, RuleView};
 use longhaul_api::run::{BudgetView, OutputView, RetriesView, RunView, micro_usd_to_usd};
 use longhaul_core::change::NewRun;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::run::CancelCause;
 use longhaul_core::id::{Epoch, Seq};
 use longhaul_core::policy::gate::{GateDecision, GateRow, GateSpec, RecordedAnswer};
+use longhaul_core::policy::rule::ApprovalRuleRow;
 use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunError, RunOutcome, RunOutput, Status};
@@ -246,6 +248,7 @@ pub fn gate_view(gate: &GateRow) -> GateView {
             .map(|decision| (*decision).to_owned())
             .collect(),
         pattern: spec.pattern.clone(),
+        scopes: spec.scopes(),
         deadline: gate.deadline,
         on_timeout: spec.on_timeout,
         options: spec.options.clone(),
@@ -255,6 +258,23 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         raised_at: gate.raised_at,
         tags: spec.tags.clone(),
         answers: gate.answers.iter().map(|given| answer_view(spec, given)).collect(),
+    }
+}
+
+/// Returns the API view of a remembered approval.
+pub fn rule_view(rule: ApprovalRuleRow) -> RuleView {
+    RuleView {
+        id: rule.rule,
+        scope: rule.scope.answer_scope(),
+        agent: rule.scope.agent().map(ToString::to_string),
+        pattern: rule.pattern,
+        by: rule.by,
+        at: rule.at,
+        run: rule.run,
+        gate: rule.gate,
+        used: rule.used,
+        last_used_at: rule.last_used,
+        revoked: rule.revoked.map(|revoked| RevocationView { by: revoked.by, at: revoked.at }),
     }
 }
 

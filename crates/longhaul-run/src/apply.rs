@@ -125,6 +125,8 @@ impl ControlState {
             Event::BudgetReached(data) => self.apply_budget_reached(data),
             Event::BudgetRaised(data) => self.apply_budget_raised(data),
             Event::RuleAdded(data) => self.apply_rule_added(data),
+            // The call has started with the next event.
+            Event::RuleUsed(_) => NO_MESSAGES,
             Event::RuleRevoked(data) => self.apply_rule_revoked(data),
             Event::MemoryCompacted(data) => self.apply_memory_compacted(data),
             Event::RunForked(data) => self.apply_run_forked(data),

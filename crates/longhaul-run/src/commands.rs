@@ -15,13 +15,15 @@ use longhaul_core::event::environment::{BudgetRaised, ChildEnded, RuleRevoked};
 use longhaul_core::event::run::RunControlRequest;
 use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::event::tool::LateToolResultEvent;
-use longhaul_core::id::{RuleId, RunId, SteerId, TimerId};
+use longhaul_core::id::{AgentName, RuleId, RunId, SteerId, TimerId};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateRow, GateSpec, GateStatus};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::status::Status;
 
-pub use crate::commands::answer::{allowed_decisions, current_gate_digest, current_gate_input};
+pub use crate::commands::answer::{
+    allowed_decisions, current_gate_digest, current_gate_input, rule_scope,
+};
 pub use crate::commands::timer::timer_cancel_request;
 
 use crate::context::DecideContext;
@@ -37,6 +39,10 @@ pub enum RunCommand {
         gate: Box<GateRow>,
         /// Answer to the gate.
         answer: Answer,
+        /// Agent of the run, to which the approval may apply.
+        agent: AgentName,
+        /// Whether an active rule exists that the answer would add.
+        has_rule: bool,
     },
     /// Raises a gate that a program completes. The run can't end before.
     RaiseSignalGate(Box<GateSpec>),
@@ -79,8 +85,8 @@ pub enum RunCommand {
     },
     /// Revokes a remembered approval: a rule that allows calls for the rest of the run.
     RevokeRule {
-        /// Row of the rule to revoke.
-        rule: longhaul_core::change::ApprovalRuleRow,
+        /// Id of the rule to revoke.
+        rule: RuleId,
         /// Principal that revokes the rule.
         by: String,
     },
@@ -132,7 +138,10 @@ pub fn decide_command(
         return Err(Rejection::Ended(snapshot.status));
     }
     match command {
-        RunCommand::Answer { gate, answer } => answer::decide_gate_answer(&gate, answer, ctx),
+        RunCommand::Answer { gate, answer, agent, has_rule } => {
+            let rule = answer::rule_scope(&gate, &answer, agent).filter(|_| !has_rule);
+            answer::decide_gate_answer(&gate, answer, rule, ctx)
+        }
         RunCommand::RaiseSignalGate(gate) => {
             Ok(signal::raise_signal_gate(snapshot.run, *gate, &ctx))
         }
@@ -148,7 +157,10 @@ pub fn decide_command(
             events: vec![Event::BudgetRaised(BudgetRaised { raise, by })],
             changes: vec![Change::SetCap(raise)],
         }),
-        RunCommand::RevokeRule { rule, by } => Ok(decide_rule_revocation(rule, by)),
+        RunCommand::RevokeRule { rule, by } => Ok(Batch {
+            events: vec![Event::RuleRevoked(RuleRevoked { rule, by: by.clone() })],
+            changes: vec![Change::RevokeRule { rule, by }],
+        }),
         RunCommand::ChildEnded { ended, full, timer } => Ok(Batch {
             events: vec![Event::ChildEnded(ended)],
             changes: [timer::consume_timer(timer)]
@@ -190,14 +202,5 @@ fn decide_resume(by: String, raise: Option<BudgetRaise>) -> Batch {
     Batch {
         events: vec![Event::RunResumed(request)],
         changes: raise.map(Change::SetCap).into_iter().collect(),
-    }
-}
-
-fn decide_rule_revocation(mut row: longhaul_core::change::ApprovalRuleRow, by: String) -> Batch {
-    let rule: RuleId = row.rule;
-    row.active = false;
-    Batch {
-        events: vec![Event::RuleRevoked(RuleRevoked { rule, by })],
-        changes: vec![Change::PutRule(row)],
     }
 }

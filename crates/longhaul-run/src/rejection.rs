@@ -1,8 +1,9 @@
 //! Reasons for which a run rejects an input, each with a message for people and a code for
 //! programs. A rejected input changes nothing.
 
-use longhaul_core::id::{CallId, GateId, SteerId};
-use longhaul_core::policy::gate::GateStatus;
+use longhaul_core::id::{CallId, GateId, RuleId, SteerId};
+use longhaul_core::policy::gate::{AnswerScope, GateStatus};
+use longhaul_core::policy::rule::RuleRevocation;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 
@@ -56,9 +57,30 @@ pub enum Rejection {
     /// The gate's content has changed since it was shown to the person who answers.
     #[error("the content of the gate has changed since it was shown: review the gate again")]
     DigestChanged,
-    /// The gate's rule does not allow approvals for the whole run.
-    #[error("this approval can't be extended to the whole run")]
-    ScopeNotOffered,
+    /// The gate does not offer an approval with this scope.
+    #[error(
+        "the scope `{}` is not offered here: {reason}; offered: {}",
+        .scope.as_str(), scope_names(.offered)
+    )]
+    ScopeNotOffered {
+        /// Scope of the rejected answer.
+        scope: AnswerScope,
+        /// Scopes that the gate offers.
+        offered: Vec<AnswerScope>,
+        /// Reason why the scope is not offered.
+        reason: &'static str,
+    },
+    /// Too many remembered approvals apply to more than one run.
+    #[error("too many rules: {0} remembered approvals of agents and the project are active")]
+    RulesFull(usize),
+    /// The remembered approval was revoked before.
+    #[error("the rule {rule} was already revoked by {} at {}", .revocation.by, .revocation.at)]
+    RuleRevoked {
+        /// Id of the rule.
+        rule: RuleId,
+        /// Who revoked the rule, and when.
+        revocation: RuleRevocation,
+    },
     /// The submitter of the run may not approve this gate.
     #[error("the submitter of a run may not approve its gates")]
     SelfApproval,
@@ -93,6 +115,11 @@ pub enum Rejection {
     AlreadyInState(&'static str),
 }
 
+/// Returns the names of scopes, separated by commas.
+fn scope_names(scopes: &[AnswerScope]) -> String {
+    scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")
+}
+
 fn closed_by_text(by: Option<&(String, Timestamp)>) -> String {
     by.map_or_else(String::new, |(who, when)| format!(" by {who} at {when}"))
 }
@@ -110,7 +137,9 @@ impl Rejection {
             Self::InvalidAnswer(_) => "invalid_answer",
             Self::DigestMissing => "digest_missing",
             Self::DigestChanged => "digest_changed",
-            Self::ScopeNotOffered => "scope_not_offered",
+            Self::ScopeNotOffered { .. } => "scope_not_offered",
+            Self::RulesFull(_) => "rules_full",
+            Self::RuleRevoked { .. } => "rule_revoked",
             Self::SelfApproval => "self_approval",
             Self::AlreadyVoted(_) => "already_voted",
             Self::SteerSettled(_) => "steer_settled",

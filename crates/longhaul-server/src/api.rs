@@ -10,6 +10,7 @@ pub(crate) mod health;
 pub(crate) mod inboxes;
 pub(crate) mod keys;
 pub(crate) mod lanes;
+pub(crate) mod rules;
 pub(crate) mod runs;
 pub(crate) mod schedules;
 pub(crate) mod send_event;

@@ -7,8 +7,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::{
-    agents, batches, events, gates, health, inboxes, keys, lanes, runs, schedules, send_event,
-    spend, steer,
+    agents, batches, events, gates, health, inboxes, keys, lanes, rules, runs, schedules,
+    send_event, spend, steer,
 };
 use crate::app::App;
 
@@ -21,6 +21,7 @@ use crate::app::App;
         (name = "steering", description = "Messages to running agents"),
         (name = "events", description = "Events of journals, as pages and streams"),
         (name = "gates", description = "Approvals and questions that wait for an answer"),
+        (name = "rules", description = "Remembered approvals"),
         (name = "inboxes", description = "Tasks for agents"),
         (name = "agents", description = "Agents of the project"),
         (name = "schedules", description = "Schedules that start agents at certain times"),
@@ -54,6 +55,8 @@ pub(crate) fn api_router() -> OpenApiRouter<App> {
         .routes(routes!(gates::show_gate))
         .routes(routes!(gates::answer_gate))
         .routes(routes!(gates::create_gate_link))
+        .routes(routes!(rules::list_rules))
+        .routes(routes!(rules::revoke_rule))
         .routes(routes!(inboxes::submit_task_to_inbox))
         .routes(routes!(inboxes::list_inboxes))
         .routes(routes!(inboxes::show_inbox))

@@ -23,6 +23,7 @@ impl From<Error> for Problem {
                 (StatusCode::NOT_FOUND, "POST /v1/runs/batch answers with the id of the batch")
             }
             Error::GateNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/gates lists all gates"),
+            Error::RuleNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/rules lists all rules"),
             Error::SteerNotFound(_) => {
                 (StatusCode::NOT_FOUND, "GET /v1/runs/{id}/steer lists the run's messages")
             }
@@ -146,10 +147,13 @@ const fn rejection_status(refusal: &Rejection) -> (StatusCode, &'static str) {
             StatusCode::UNPROCESSABLE_ENTITY,
             "GET the gate: `options` or `schema` says which answers are valid",
         ),
-        Rejection::ScopeNotOffered => (
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "send `scope: once`; a gate without `pattern` offers no other scope",
-        ),
+        Rejection::ScopeNotOffered { .. } => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "the gate's `scopes` lists the offered scopes")
+        }
+        Rejection::RulesFull(_) => {
+            (StatusCode::TOO_MANY_REQUESTS, "revoke some of them: GET /v1/rules lists them")
+        }
+        Rejection::RuleRevoked { .. } => (StatusCode::CONFLICT, "nothing to do"),
         Rejection::SelfApproval => (StatusCode::FORBIDDEN, "another person must decide"),
         Rejection::AlreadyVoted(_) => (StatusCode::CONFLICT, "other approvers must answer now"),
         Rejection::SteerSettled(_) => (StatusCode::CONFLICT, "send a new message"),

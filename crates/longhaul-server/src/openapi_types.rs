@@ -33,6 +33,11 @@ schema_type!(
     schema::gate_id_schema()
 );
 schema_type!(
+    /// OpenAPI schema of the id of a remembered approval.
+    RuleIdSchema,
+    schema::rule_id_schema()
+);
+schema_type!(
     /// OpenAPI schema of the id of a message to a run.
     SteerIdSchema,
     schema::steer_id_schema()

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
-use longhaul_core::id::{BatchId, GateId, IdError, RunId, SteerId};
+use longhaul_core::id::{BatchId, GateId, IdError, RuleId, RunId, SteerId};
 
 use crate::app::App;
 use crate::limits::{QUERY_BYTES_MAX, QUERY_PAIRS_MAX};
@@ -171,6 +171,7 @@ macro_rules! id_path {
 id_path!(RunPath, RunId, "id", "no_run");
 id_path!(BatchPath, BatchId, "id", "no_batch");
 id_path!(GatePath, GateId, "id", "no_gate");
+id_path!(RulePath, RuleId, "id", "no_rule");
 id_path!(SteerPath, SteerId, "steer", "no_steer");
 
 #[cfg(test)]

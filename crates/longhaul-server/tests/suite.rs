@@ -16,6 +16,7 @@ mod suite {
     mod pagination;
     mod problems;
     mod routes;
+    mod rules;
     mod schedules;
     mod sessions;
     mod spend;

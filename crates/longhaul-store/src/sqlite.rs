@@ -42,6 +42,7 @@ mod reader;
 mod record_port;
 mod records;
 mod repair;
+mod rule;
 mod run_row;
 mod schedule;
 mod schedule_port;

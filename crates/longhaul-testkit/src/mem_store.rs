@@ -18,6 +18,7 @@ mod prune;
 mod records;
 mod repair;
 mod rows;
+mod rule;
 mod sandbox_slot;
 mod schedule;
 mod spend;

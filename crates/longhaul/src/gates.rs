@@ -1,15 +1,17 @@
-//! Gates (questions and approvals that wait for a person), and the answers that programs give to
-//! them.
+//! Gates (questions and approvals that wait for a person), the answers that programs give to them,
+//! and the approvals that are remembered.
 //!
 //! The engine validates answers. The first valid answer to a gate wins.
 
 use longhaul_api::gate::GateView;
-use longhaul_core::id::GateId;
+use longhaul_api::rule::RuleView;
+use longhaul_core::id::{GateId, RuleId};
 use longhaul_core::policy::gate::{Answer as GateAnswer, AnswerScope, GateDecision, GateStatus};
+use longhaul_core::policy::rule::{RULES_MAX, RuleFilter};
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::raw::Hash;
 use longhaul_engine::Longhaul;
-use longhaul_engine::view::gate_view;
+use longhaul_engine::view::{gate_view, rule_view};
 use serde::Serialize;
 
 use crate::error::{Error, SerializeError, json_or_record_error};
@@ -55,6 +57,49 @@ impl Gates<'_> {
     /// There is no such gate, or the store failed.
     pub async fn get(&self, gate: GateId) -> Result<GateView, Error> {
         Ok(gate_view(&self.0.get_gate(gate).await?))
+    }
+}
+
+/// Approvals that people have given for all similar calls of a run, an agent or the project.
+///
+/// ```no_run
+/// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
+/// for rule in runtime.rules().active().await? {
+///     println!("{} allows {}, used {} times", rule.by, rule.pattern.tool, rule.used);
+///     if rule.used == 0 {
+///         runtime.rules().revoke(rule.id, "shop:anna").await?;
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Rules<'a>(pub(crate) &'a Longhaul);
+
+impl Rules<'_> {
+    /// Returns the active rules, newest first, at most 1,000 of them.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn active(&self) -> Result<Vec<RuleView>, Error> {
+        let filter = RuleFilter { limit: RULES_MAX, ..RuleFilter::default() };
+        Ok(self.0.list_rules(filter).await?.into_iter().map(rule_view).collect())
+    }
+
+    /// Returns the rule with this id, active or revoked.
+    ///
+    /// # Errors
+    /// There is no such rule, or the store failed.
+    pub async fn get(&self, rule: RuleId) -> Result<RuleView, Error> {
+        Ok(rule_view(self.0.get_rule(rule).await?))
+    }
+
+    /// Revokes a rule in the name of a person or program: later calls ask again.
+    ///
+    /// # Errors
+    /// There is no such rule, it was revoked before, its run has ended, or the store failed.
+    pub async fn revoke(&self, rule: RuleId, by: &str) -> Result<RuleView, Error> {
+        Ok(rule_view(self.0.revoke_rule(rule, by).await?))
     }
 }
 
@@ -153,8 +198,15 @@ impl Answer {
 
     /// Extends the approval to all later calls of this run that match the same rule.
     #[must_use]
-    pub fn for_this_run(mut self) -> Self {
-        self.answer.scope = AnswerScope::Run;
+    pub fn for_this_run(self) -> Self {
+        self.scope(AnswerScope::Run)
+    }
+
+    /// Sets which calls the approval covers. The gate says which scopes it offers, and its pattern
+    /// says which calls they cover. [`Rules`] lists and revokes approvals of later calls.
+    #[must_use]
+    pub fn scope(mut self, scope: AnswerScope) -> Self {
+        self.answer.scope = scope;
         self
     }
 

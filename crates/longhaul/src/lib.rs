@@ -92,7 +92,7 @@ pub use agent::{Agent, AgentTool};
 pub use batch::Batch;
 pub use error::Error;
 pub use event_builder::EventBuilder;
-pub use gates::{Answer, Gates};
+pub use gates::{Answer, Gates, Rules};
 pub use handler::function::Handler;
 pub use handler::request::{HandlerError, HandlerRequest};
 pub use handler::response::Response;
@@ -106,14 +106,15 @@ pub use worker::{Worker, WorkerHandle};
 pub use async_trait::async_trait;
 pub use longhaul_api::gate::{AnswerView, GateView};
 pub use longhaul_api::lane::LaneView;
+pub use longhaul_api::rule::{RevocationView, RuleView};
 pub use longhaul_api::run::{BudgetView, OutputView, RetriesView, RunView, UsageView};
 pub use longhaul_api::schedule::ScheduleView;
 #[cfg(feature = "server")]
 pub use longhaul_core::access::Role;
 pub use longhaul_core::duration;
 pub use longhaul_core::id::{
-    AgentName, BatchId, Epoch, GateId, IdError, InboxName, LaneKey, ResourceKey, RunId, Seq,
-    SteerId, ThreadKey, WorkerId,
+    AgentName, BatchId, Epoch, GateId, IdError, InboxName, LaneKey, ResourceKey, RuleId, RunId,
+    Seq, SteerId, ThreadKey, WorkerId,
 };
 pub use longhaul_core::policy::gate::{GateKind, GateStatus};
 pub use longhaul_core::port::store::{RunRow, StoreError};

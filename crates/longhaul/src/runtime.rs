@@ -21,7 +21,7 @@ pub use crate::runtime::builder::RuntimeBuilder;
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::event_builder::EventBuilder;
-use crate::gates::{Answer, Gates};
+use crate::gates::{Answer, Gates, Rules};
 use crate::lane::Lane;
 use crate::run::RunHandle;
 use crate::runtime_state::RuntimeState;
@@ -183,6 +183,11 @@ impl Runtime {
     /// Returns access to the gates: questions and approvals that wait for a person.
     pub fn gates(&self) -> Gates<'_> {
         Gates(self.longhaul())
+    }
+
+    /// Returns access to the approvals that people have given for all similar calls.
+    pub fn rules(&self) -> Rules<'_> {
+        Rules(self.longhaul())
     }
 
     /// Answers a gate. The first valid answer to a gate wins.

@@ -22,6 +22,7 @@ const GATE_FIELDS: &[&str] = &[
     "digest",
     "decisions",
     "pattern",
+    "scopes",
     "deadline",
     "on_timeout",
     "tags",

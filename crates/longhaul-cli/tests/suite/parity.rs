@@ -161,6 +161,11 @@ const ERRORS: &str = "
     ls --limit 0
     gates
     gates --json
+    rules
+    rules --json
+    rules --all
+    rules rm rule_00000000000000000000000000
+    rules rm 7
     keys ls
     keys ls --json
     show @last

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AgentName, CallId, RuleId, RunId, SandboxId, TimerId};
 use crate::message::Message;
 use crate::policy::budget::{BudgetCap, BudgetRaise};
-use crate::policy::gate::RulePattern;
+use crate::policy::gate::{AnswerScope, RulePattern};
 use crate::raw::BlobRef;
 use crate::status::RunOutcome;
 use crate::time::Millis;
@@ -80,7 +80,7 @@ pub struct BudgetRaised {
     pub by: String,
 }
 
-/// An approval was remembered, so similar calls of this run need no new approval.
+/// An approval was remembered, so similar calls need no new approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleAdded {
     /// Id of the remembered approval.
@@ -89,6 +89,30 @@ pub struct RuleAdded {
     pub pattern: RulePattern,
     /// Principal that gave the approval.
     pub by: String,
+    /// Whether the approval applies to this run, to its agent or to the project.
+    #[serde(default = "run_scope", skip_serializing_if = "is_run_scope")]
+    pub scope: AnswerScope,
+}
+
+const fn run_scope() -> AnswerScope {
+    AnswerScope::Run
+}
+
+fn is_run_scope(scope: &AnswerScope) -> bool {
+    *scope == run_scope()
+}
+
+/// A call went ahead because of a remembered approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleUsed {
+    /// Id of the remembered approval.
+    pub rule: RuleId,
+    /// Call that went ahead.
+    pub call: CallId,
+    /// Principal that gave the approval.
+    pub by: String,
+    /// Whether the approval applies to this run, to its agent or to the project.
+    pub scope: AnswerScope,
 }
 
 /// A remembered approval was revoked.

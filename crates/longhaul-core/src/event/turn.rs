@@ -12,6 +12,7 @@ use crate::id::ToolName;
 use crate::message::{Reply, StopReason};
 use crate::policy::effect::{EffectClass, InDoubtPolicy};
 use crate::policy::effect_facts::EffectFacts;
+use crate::policy::rule::RememberedApproval;
 use crate::policy::spend_cap::CapHold;
 use crate::raw::{Hash, RawJson};
 use crate::status::RunOutput;
@@ -189,6 +190,10 @@ pub struct ToolCallClassification {
     /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Box<EffectFacts>>,
+    /// Approvals remembered for the agent or the project, active when the model replied, that cover
+    /// rules which ask about the tool. A revocation after that does not change the call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<RememberedApproval>,
 }
 
 /// The model request failed.

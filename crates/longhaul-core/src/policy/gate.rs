@@ -60,8 +60,8 @@ pub struct GateRule {
     pub subject: Option<String>,
     /// Action for calls that match the rule.
     pub action: GateRuleAction,
-    /// Whether every call needs its own approval, so that a person can't approve all calls of the
-    /// run at once.
+    /// Whether every call needs its own approval, so that a person can't approve similar calls at
+    /// once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
     /// Time within which a person must answer. `None` means the default timeout.
@@ -116,6 +116,18 @@ pub struct ApprovalRequirement {
     /// Whether the person who submitted the run is excluded from approving.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_submitter: bool,
+}
+
+impl ApprovalRequirement {
+    /// Returns the widest scope of an approval that meets this requirement. If several people or
+    /// others than the submitter must approve, an approval holds for one run at most:
+    /// otherwise people could approve calls of runs that they submit later.
+    pub const fn widest_scope(self) -> AnswerScope {
+        match self.count > 1 || self.not_submitter {
+            true => AnswerScope::Run,
+            false => AnswerScope::Project,
+        }
+    }
 }
 
 impl Default for ApprovalRequirement {
@@ -237,8 +249,8 @@ pub struct GateSpec {
     /// Digest of the content to approve. An approval repeats it to prove what was shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Hash>,
-    /// Pattern of the calls that an approval "for this run" covers. `None` means that such an
-    /// approval is not offered.
+    /// Pattern of the calls that an approval covers whose scope is wider than this call. `None`
+    /// means that such an approval is not offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<RulePattern>,
     /// Approvals that the gate requires.
@@ -298,6 +310,15 @@ impl GateSpec {
 }
 
 impl GateSpec {
+    /// Returns the scopes that an approval of the gate may have.
+    pub fn scopes(&self) -> Vec<AnswerScope> {
+        let widest = match &self.pattern {
+            None => AnswerScope::Once,
+            Some(_) => self.approvers.widest_scope(),
+        };
+        AnswerScope::ALL.into_iter().filter(|scope| *scope <= widest).collect()
+    }
+
     /// Returns whether a program raised the gate, which no tool call waits for. The run can't end
     /// while the gate is open.
     pub fn is_signal_without_call(&self) -> bool {
@@ -306,7 +327,7 @@ impl GateSpec {
 }
 
 /// Pattern of the calls that a remembered approval covers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RulePattern {
     /// Glob pattern that the tool's name must match.
     pub tool: String,
@@ -323,7 +344,8 @@ pub struct Answer {
     pub decision: GateDecision,
     /// Principal that answered, such as `cli:anna`.
     pub by: String,
-    /// Calls that an approval covers: only this call, or all similar calls of the run.
+    /// Calls that an approval covers: only this call, or all similar calls of the run, of the agent
+    /// or of the project.
     #[serde(default)]
     pub scope: AnswerScope,
     /// Note from the person to the model.
@@ -366,15 +388,20 @@ impl GateDecision {
     }
 }
 
-/// Which calls an approval covers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AnswerScope {
-    /// The approval covers this call only.
-    #[default]
-    Once,
-    /// The approval covers all calls of this run that the same rule matches.
-    Run,
+string_enum! {
+    /// Which calls an approval covers, from the fewest to the most.
+    #[derive(Default, PartialOrd, Ord)]
+    pub enum AnswerScope {
+        /// The approval covers this call only.
+        #[default]
+        Once = "once",
+        /// The approval covers all calls of this run that the same rule matches.
+        Run = "run",
+        /// The approval covers all calls of the agent that a rule with the same pattern matches.
+        Agent = "agent",
+        /// The approval covers all calls of the project that a rule with the same pattern matches.
+        Project = "project",
+    }
 }
 
 string_enum! {

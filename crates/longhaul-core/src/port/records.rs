@@ -7,15 +7,17 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{ApprovalRuleRow, LateToolResult, OutboxRow, SandboxRow, SteerRow, TimerKind};
+use crate::change::{LateToolResult, OutboxRow, SandboxRow, SteerRow, TimerKind};
 use crate::checkpoint::RunCheckpoint;
 use crate::event::entry::Entry;
 use crate::id::{
-    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, TimerId, WorkerId,
+    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, TimerId,
+    WorkerId,
 };
 use crate::message::Message;
 use crate::note::{AddNoteOutcome, NewNote, Note};
-use crate::policy::gate::GateRow;
+use crate::policy::gate::{GateRow, RulePattern};
+use crate::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
 use crate::policy::spend_cap::{CapLimitChange, SpendRow};
 use crate::port::store::{StoreError, WorkerLiveness};
 use crate::raw::Hash;
@@ -96,8 +98,19 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Returns the messages queued for a run, in order of arrival.
     async fn queued_steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError>;
 
-    /// Returns the remembered approvals of a run.
-    async fn approval_rules(&self, run: RunId) -> Result<Vec<ApprovalRuleRow>, StoreError>;
+    /// Lists remembered approvals, newest first.
+    async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, StoreError>;
+
+    /// Returns the active rules that have one of these scopes and one of these patterns. The cost
+    /// does not depend on the number of other rules.
+    async fn active_rules(
+        &self,
+        scopes: Vec<RuleScope>,
+        patterns: Vec<RulePattern>,
+    ) -> Result<Vec<ApprovalRuleRow>, StoreError>;
+
+    /// Revokes a rule without an event in a journal. Returns `false` if there is no such active rule.
+    async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<bool, StoreError>;
 
     /// Returns the sandboxes of a run.
     async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError>;

@@ -279,6 +279,12 @@ pub enum AppendRefusalReason {
     SteerSettled,
     /// The run's message queue is full.
     SteersFull,
+    /// An active rule with the same scope and pattern exists already.
+    RuleExists,
+    /// The store contains the maximum number of active rules that apply to more than one run.
+    RulesFull,
+    /// The rule was already revoked, or does not exist.
+    RuleInactive,
     /// The timer was already marked as fired.
     TimerConsumed,
     /// An outsider may not append an event of this kind.

@@ -13,7 +13,7 @@ use longhaul_run::input::{InterruptedReply, ModelReply};
 use longhaul_run::{Run, RunInput};
 use std::sync::Arc;
 
-use crate::classify::classify_tool_call;
+use crate::classify::{add_shared_approvals, classify_tool_call};
 use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
 use crate::drive::context::DriveContext;
 use crate::effect_facts::add_effect_facts;
@@ -82,6 +82,7 @@ pub(super) async fn run_model_turn(
         (ModelRequestOutcome::Reply(response, held), Some(env)) => {
             let run = ctx.session.run();
             let (mut calls, output) = classify_calls_and_output(env, run, (response, held)).await;
+            add_shared_approvals(&*ctx.services.records, run.task(), &mut calls).await?;
             add_effect_facts((env, run), &ctx.services.redact, &response.reply, &mut calls).await;
             (calls, output)
         }

@@ -3,13 +3,14 @@
 //! Invariant: an input or result that a person edited passes the same checks as one of the model.
 
 use longhaul_core::event::turn::OutputCheckResult;
-use longhaul_core::id::{Epoch, GateId, RunId, Seq};
+use longhaul_core::id::{AgentName, Epoch, GateId, RunId, Seq};
 use longhaul_core::policy::gate::{Answer, GateDecision, GateKind, GateRow, GateStatus};
+use longhaul_core::policy::rule::RULES_MAX;
 use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
 use longhaul_core::port::tool::ClaimId;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
-use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
+use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command, rule_scope};
 use longhaul_run::{DecideContext, Rejection, Run, output_from_human_edit, rule_denial_reason};
 
 use crate::blocker::RunBlocker;
@@ -126,13 +127,18 @@ impl Longhaul {
         let now = self.services.records.now().await?;
         let run_row = self.services.store.get_run(run).await?.ok_or(Error::RunNotFound(run))?;
         let view = RunSnapshot { run, status: run_row.status };
-        let command = RunCommand::Answer { gate: Box::new(row), answer };
+        let agent = run_row.agent;
+        let has_rule = self.has_active_rule(&row, &answer, agent.clone()).await?;
+        let command = RunCommand::Answer { gate: Box::new(row), answer, agent, has_rule };
         let batch = decide_command(&view, command, DecideContext::new(now))?;
         let counts = batch.events.iter().any(|event| event.kind() == "gate.voted");
         match self.append_without_claim(run, batch).await? {
             Ok(seq) if counts => Ok(Some(GateAnswerOutcome::Voted(seq))),
             Ok(seq) => Ok(Some(GateAnswerOutcome::Closed(seq))),
-            Err(AppendRefusalReason::GateAnswersChanged) => Ok(None),
+            Err(AppendRefusalReason::GateAnswersChanged | AppendRefusalReason::RuleExists) => {
+                Ok(None)
+            }
+            Err(AppendRefusalReason::RulesFull) => Err(Rejection::RulesFull(RULES_MAX).into()),
             Err(AppendRefusalReason::GateClosed(status, by)) => Err(match status {
                 GateStatus::Expired => Rejection::GateExpired(gate),
                 GateStatus::Open | GateStatus::Answered | GateStatus::Withdrawn => {
@@ -144,6 +150,22 @@ impl Longhaul {
             Err(AppendRefusalReason::GateNotFound) => Err(Error::GateNotFound(gate)),
             Err(_) => Err(Error::Contention(run)),
         }
+    }
+
+    /// Returns whether an active rule exists that an answer would add.
+    async fn has_active_rule(
+        &self,
+        gate: &GateRow,
+        answer: &Answer,
+        agent: AgentName,
+    ) -> Result<bool, Error> {
+        let (Some(scope), Some(pattern)) =
+            (rule_scope(gate, answer, agent), gate.spec.pattern.clone())
+        else {
+            return Ok(false);
+        };
+        let active = self.services.records.active_rules(vec![scope], vec![pattern]).await?;
+        Ok(!active.is_empty())
     }
 
     /// Returns the outcome of the answer that the run's journal contains at this sequence number.

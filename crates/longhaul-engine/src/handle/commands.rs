@@ -207,6 +207,9 @@ fn error_for_refused_append(
         | AppendRefusalReason::GateAnswersChanged
         | AppendRefusalReason::GateNotFound
         | AppendRefusalReason::GateExists
+        | AppendRefusalReason::RuleExists
+        | AppendRefusalReason::RulesFull
+        | AppendRefusalReason::RuleInactive
         | AppendRefusalReason::TimerConsumed
         | AppendRefusalReason::NotAllowedForOutsider(_)) => {
             Error::Internal { run, reason: format!("the store refused the append: {other:?}") }

@@ -2,11 +2,13 @@
 //! model reads.
 
 use longhaul_core::event::Event;
+use longhaul_core::id::RuleId;
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
 use longhaul_core::policy::gate::GateRuleAction::{Allow, Ask, Deny};
 use longhaul_core::policy::gate::{
     AnswerScope, ApprovalRequirement, GateDecision, GateRule, GateRuleAction, GateTimeoutAction,
 };
+use longhaul_core::policy::rule::RuleFilter;
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Millis;
 use longhaul_engine::Task;
@@ -251,6 +253,39 @@ async fn an_approval_for_the_run_covers_only_the_same_rule() {
     let journal = engine.ended(run).await;
     assert_eq!(count(&journal, "gate.raised"), 2);
     assert_eq!(effects.count("send ends"), 3);
+}
+
+#[tokio::test]
+async fn an_approval_for_the_agent_lasts_until_it_is_revoked() {
+    let effects = EffectLog::default();
+    let mut plan = engine_sending(&effects, vec![rule(None, ask())]);
+    let send = || FakeReply::call("send", json!({ "text": "hi" }));
+    plan.replies = vec![send(), FakeReply::Text("done"), send(), FakeReply::Text("done"), send()];
+    let engine = plan.start();
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
+    let mut yes = answer(&gate, GateDecision::Approve);
+    yes.scope = AnswerScope::Agent;
+    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    engine.ended(run).await;
+    let journal = engine.ended(engine.submit().await).await;
+    assert_eq!((count(&journal, "gate.raised"), count(&journal, "rule.used")), (0, 1));
+    let filter = || RuleFilter { limit: 9, ..RuleFilter::default() };
+    let [row] = &engine.longhaul.list_rules(filter()).await.unwrap()[..] else {
+        panic!("one rule");
+    };
+    assert_eq!((row.used, row.run, row.gate), (1, run, gate.spec.id));
+    let revoked = engine.longhaul.revoke_rule(row.rule, "cli:bob").await.unwrap();
+    assert_eq!(revoked.revoked.map(|revoked| revoked.by).as_deref(), Some("cli:bob"));
+    let error = engine.longhaul.revoke_rule(row.rule, "cli:sam").await.unwrap_err();
+    assert_eq!(error.code(), "rule_revoked");
+    assert!(error.to_string().contains("already revoked by cli:bob at "), "{error}");
+    let unknown = RuleId::from_bits(7);
+    let error = engine.longhaul.revoke_rule(unknown, "cli:sam").await.unwrap_err();
+    assert_eq!(error.code(), "no_rule");
+    assert_eq!(engine.longhaul.list_rules(filter()).await.unwrap(), []);
+    let run = engine.submit().await;
+    assert_eq!(engine.gate(run).await.spec.pattern, gate.spec.pattern, "it asks again");
 }
 
 #[tokio::test]

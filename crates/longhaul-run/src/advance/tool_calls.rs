@@ -20,7 +20,7 @@ use crate::advance::call_events::record_call_result;
 use crate::advance::call_order::may_start_call_after;
 use crate::advance::children::{is_child_call, startable_child_calls};
 use crate::advance::finish;
-use crate::advance::gates::{evaluate_call_rules, raise_in_doubt_gate};
+use crate::advance::gates::{evaluate_call_rules, raise_in_doubt_gate, record_used_rules};
 use crate::advance::park::{block_run_at_gate, park_run, park_run_with_timer};
 use crate::advance::steer::answer_question_with_steer;
 use crate::decision::DecisionBuilder;
@@ -248,6 +248,15 @@ fn start_ready_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection
     while decision.control.has_active_time()
         && let Some((call, attempt)) = next_ready_call(&decision.control)
     {
+        let has_approvals = !decision.control.approvals.is_empty();
+        let unasked = |other: &TrackedToolCall| {
+            (has_approvals || !other.classification.approvals.is_empty())
+                && other.id == call
+                && other.state == ToolCallState::Unevaluated
+        };
+        for call in clone_matching_calls(decision, unasked) {
+            record_used_rules(decision, &call)?;
+        }
         let started = ToolStarted { call, attempt, until: None, child: None };
         decision.record_event(Event::ToolStarted(started))?;
     }

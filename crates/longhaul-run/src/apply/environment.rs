@@ -8,7 +8,8 @@ use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
 use longhaul_core::message::Message;
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::policy::gate::{GateKind, GateSpec};
+use longhaul_core::policy::gate::{AnswerScope, GateKind, GateSpec};
+use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::status::{RunError, RunOutcome, RunOutput};
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
@@ -133,13 +134,18 @@ impl ControlState {
         self.warned.clear();
     }
 
+    /// Remembers an approval for this run. An approval for the agent or the project is read from the
+    /// store with each reply, because it can be revoked without an event in this journal.
     pub(super) fn apply_rule_added(&mut self, data: &RuleAdded) -> ApplyResult {
-        self.approvals.push((data.rule, data.pattern.clone()));
+        let RuleAdded { rule, scope, pattern, by } = data.clone();
+        if scope == AnswerScope::Run {
+            self.approvals.push(RememberedApproval { rule, scope, pattern, by });
+        }
         NO_MESSAGES
     }
 
     pub(super) fn apply_rule_revoked(&mut self, data: &RuleRevoked) -> ApplyResult {
-        self.approvals.retain(|(rule, _)| *rule != data.rule);
+        self.approvals.retain(|approval| approval.rule != data.rule);
         NO_MESSAGES
     }
 

@@ -89,6 +89,8 @@ fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin)
     });
     // The world has changed since they were computed.
     call.classification.facts = None;
+    // These approvals may have been revoked since the failed run read them.
+    call.classification.approvals.clear();
     let ask = |can_verify, reason| ToolCallState::InDoubt {
         policy: InDoubtPolicy::Ask,
         can_verify,

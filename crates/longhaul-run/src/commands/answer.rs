@@ -4,14 +4,15 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_core::change::{ApprovalRuleRow, Batch, Change, GateTransition, GateUpdate};
+use longhaul_core::change::{Batch, Change, GateTransition, GateUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::RuleAdded;
 use longhaul_core::event::gate::{GateAnswer, GateEdit};
-use longhaul_core::id::RuleId;
+use longhaul_core::id::{AgentName, RuleId};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateSpec, GateStatus, RecordedAnswer,
 };
+use longhaul_core::policy::rule::{ApprovalRuleRow, RuleScope};
 use longhaul_core::raw::{Hash, RawJson};
 
 use crate::context::DecideContext;
@@ -21,10 +22,11 @@ use crate::policy::question::check_question_answer;
 use crate::rejection::Rejection;
 
 /// Decides the effect of an answer to a gate: it is recorded as one of several votes, or it closes
-/// the gate.
+/// the gate. `rule` is the scope of the rule that an approval adds. `None` means that it adds none.
 pub(super) fn decide_gate_answer(
     gate: &GateRow,
     answer: Answer,
+    rule: Option<RuleScope>,
     ctx: DecideContext,
 ) -> Result<Batch, Rejection> {
     check_gate_open(gate, &ctx)?;
@@ -48,8 +50,21 @@ pub(super) fn decide_gate_answer(
     }
     let settled = answer_with_approved_edit(gate, answer.clone());
     let mut batch = close(Event::GateAnswered, GateTransition::Answered, settled);
-    if is_approval_for_run(gate, &answer) {
-        add_approval_rule(gate, &answer, &ctx, &mut batch)?;
+    if let (Some(scope), Some(pattern)) = (rule, gate.spec.pattern.clone()) {
+        let rule = RuleId::derive(gate.spec.id.bits(), scope.answer_scope().as_str(), ctx.now);
+        let row = ApprovalRuleRow {
+            rule,
+            scope,
+            pattern,
+            by: answer.by,
+            at: ctx.now,
+            run: gate.run,
+            gate: gate.spec.id,
+            used: 0,
+            last_used: None,
+            revoked: None,
+        };
+        add_approval_rule(row, &mut batch);
     }
     Ok(batch)
 }
@@ -163,16 +178,36 @@ fn check_answer_permission(gate: &GateRow, answer: &Answer) -> Result<(), Reject
     if agrees && own && gate.spec.approvers.not_submitter {
         return Err(Rejection::SelfApproval);
     }
-    // Only an approval without changes can apply to later calls.
-    let is_offered = gate.spec.pattern.is_some() && answer.decision == GateDecision::Approve;
-    if answer.scope == AnswerScope::Run && !is_offered {
-        return Err(Rejection::ScopeNotOffered);
-    }
+    check_scope_offered(&gate.spec, answer)?;
     let edits = matches!(answer.decision, GateDecision::Edit(_));
     if agrees && !edits && current_approvers(gate).contains(answer.by.as_str()) {
         return Err(Rejection::AlreadyVoted(answer.by.clone()));
     }
     Ok(())
+}
+
+/// Checks that the gate offers the scope of an answer. Only an approval without changes can apply to
+/// later calls.
+fn check_scope_offered(gate: &GateSpec, answer: &Answer) -> Result<(), Rejection> {
+    let reason = if answer.scope == AnswerScope::Once {
+        return Ok(());
+    } else if answer.decision != GateDecision::Approve {
+        "only an approval without changes can apply to later calls"
+    } else if gate.pattern.is_none() {
+        "every call needs its own approval here"
+    } else if answer.scope > gate.approvers.widest_scope() {
+        "the rule needs several approvers or others than the submitter, in each run"
+    } else {
+        return Ok(());
+    };
+    let offered = match answer.decision {
+        GateDecision::Approve => gate.scopes(),
+        GateDecision::Edit(_)
+        | GateDecision::Reject
+        | GateDecision::Answer(_)
+        | GateDecision::Complete => vec![AnswerScope::Once],
+    };
+    Err(Rejection::ScopeNotOffered { scope: answer.scope, offered, reason })
 }
 
 /// Returns the people who have approved the gate's current content. An edit restarts the count.
@@ -182,13 +217,18 @@ fn current_approvers(gate: &GateRow) -> BTreeSet<&str> {
     gate.answers[from..].iter().map(|given| given.answer.by.as_str()).collect()
 }
 
-/// Returns whether the approval applies to the whole run. If several approvals are needed, each of
-/// them must have this scope.
-fn is_approval_for_run(gate: &GateRow, answer: &Answer) -> bool {
-    let earlier = gate.answers.iter().map(|given| given.answer.scope);
-    answer.decision == GateDecision::Approve
-        && answer.scope == AnswerScope::Run
-        && earlier.into_iter().all(|scope| scope == AnswerScope::Run)
+/// Returns the scope of the rule that an answer adds if it closes its gate: the narrowest scope of all
+/// votes. `None` means that the answer adds no rule.
+pub fn rule_scope(gate: &GateRow, answer: &Answer, agent: AgentName) -> Option<RuleScope> {
+    let votes = gate.answers.iter().map(|given| given.answer.scope);
+    let narrowest = votes.fold(answer.scope, AnswerScope::min);
+    match narrowest {
+        _ if answer.decision != GateDecision::Approve => None,
+        AnswerScope::Once => None,
+        AnswerScope::Run => Some(RuleScope::Run(gate.run)),
+        AnswerScope::Agent => Some(RuleScope::Agent(agent)),
+        AnswerScope::Project => Some(RuleScope::Project),
+    }
 }
 
 /// Returns whether this answer closes the gate. One rejection is enough to close it.
@@ -210,21 +250,14 @@ fn answer_with_approved_edit(gate: &GateRow, mut answer: Answer) -> Answer {
     answer
 }
 
-fn add_approval_rule(
-    gate: &GateRow,
-    answer: &Answer,
-    ctx: &DecideContext,
-    batch: &mut Batch,
-) -> Result<(), Rejection> {
-    let GateSpec { id, pattern, .. } = &gate.spec;
-    let Some(pattern) = pattern.clone() else {
-        return Err(Rejection::ScopeNotOffered);
+fn add_approval_rule(row: ApprovalRuleRow, batch: &mut Batch) {
+    let added = RuleAdded {
+        rule: row.rule,
+        pattern: row.pattern.clone(),
+        by: row.by.clone(),
+        scope: row.scope.answer_scope(),
     };
-    let rule = RuleId::derive(id.bits(), "for this run", ctx.now);
-    let by = answer.by.clone();
-    let row = ApprovalRuleRow { rule, pattern: pattern.clone(), by: by.clone(), active: true };
     // The rule precedes the answer, so that a run woken by the answer already has the rule.
-    batch.events.insert(0, Event::RuleAdded(RuleAdded { rule, pattern, by }));
-    batch.changes.push(Change::PutRule(row));
-    Ok(())
+    batch.events.insert(0, Event::RuleAdded(added));
+    batch.changes.push(Change::AddRule(Box::new(row)));
 }

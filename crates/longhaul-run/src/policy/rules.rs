@@ -2,10 +2,15 @@
 //!
 //! Rules on shell commands are not a security boundary; the sandbox is.
 
+use std::iter::repeat;
+
 use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::effect::InDoubtPolicy;
-use longhaul_core::policy::gate::{GateRule, GateRuleAction, GateTimeoutAction, RulePattern};
+use longhaul_core::policy::gate::{
+    AnswerScope, GateRule, GateRuleAction, GateTimeoutAction, RulePattern,
+};
+use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::time::Millis;
 use wildmatch::WildMatch;
 
@@ -14,8 +19,8 @@ use crate::state::control::ControlState;
 /// Result of evaluating the approval rules for a tool call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PolicyDecision {
-    /// The tool call may start.
-    Allow,
+    /// The tool call may start, because of these remembered approvals, if there are any.
+    Allow(Vec<RememberedApproval>),
     /// The tool call is denied, with this reason for the model.
     Deny(String),
     /// The tool call needs an approval according to this rule.
@@ -38,24 +43,27 @@ pub(crate) fn evaluate_approval_rules(
     let subjects = call.subjects.iter().map(String::as_str);
     let whole = call.subjects.is_empty().then_some("");
     let mut ask_rules: Vec<&GateRule> = Vec::new();
-    for rule in
-        subjects.chain(whole).filter_map(|subject| first_matching_rule(rules, call, subject))
-    {
+    let mut approvals: Vec<RememberedApproval> = Vec::new();
+    let matching =
+        subjects.chain(whole).filter_map(|subject| first_matching_rule(rules, call, subject));
+    let all = rules.iter().filter(|rule| call.opaque && asks_about_tool(rule, call));
+    for (rule, is_visible) in matching.zip(repeat(true)).chain(all.zip(repeat(false))) {
         match &rule.action {
             GateRuleAction::Allow => {}
             GateRuleAction::Deny(why) => return PolicyDecision::Deny(why.clone()),
-            GateRuleAction::Ask(_) if is_rule_approved_for_run(control, rule) => {}
-            GateRuleAction::Ask(_) => ask_rules.push(rule),
+            // Every asking rule may apply to the hidden part of an opaque call. An approval covers
+            // that part only if its rule applies to every call of the tool.
+            GateRuleAction::Ask(_) => match find_approval(control, rule, call) {
+                Some(approval) if is_visible || rule.subject.is_none() => {
+                    add_missing(&mut approvals, std::slice::from_ref(approval));
+                }
+                Some(_) | None => ask_rules.push(rule),
+            },
         }
-    }
-    if call.opaque {
-        ask_rules.extend(
-            rules.iter().filter(|rule| rule_asks_if_call_is_uninspectable(control, rule, call)),
-        );
     }
     let mut ask_rules = ask_rules.into_iter();
     match ask_rules.next().cloned() {
-        None => PolicyDecision::Allow,
+        None => PolicyDecision::Allow(approvals),
         Some(first) => PolicyDecision::Ask(Box::new(ask_rules.fold(first, merge_strictest_rules))),
     }
 }
@@ -106,16 +114,9 @@ fn opaque_call_denial_reason(rules: &[GateRule], call: &ToolCallClassification) 
     None
 }
 
-/// Returns whether this rule asks about an opaque call (one with a part that can't be inspected). A
-/// person's approval for the whole run covers only visible calls, so it counts only if the rule
-/// applies to every call of the tool.
-fn rule_asks_if_call_is_uninspectable(
-    control: &ControlState,
-    rule: &GateRule,
-    call: &ToolCallClassification,
-) -> bool {
-    let allowed = rule.subject.is_none() && is_rule_approved_for_run(control, rule);
-    matches!(rule.action, GateRuleAction::Ask(_)) && rule_matches_tool(rule, call) && !allowed
+/// Returns whether this rule asks about calls of the same tool.
+fn asks_about_tool(rule: &GateRule, call: &ToolCallClassification) -> bool {
+    matches!(rule.action, GateRuleAction::Ask(_)) && rule_matches_tool(rule, call)
 }
 
 /// Returns the first rule, changed to the strictest conditions of both rules.
@@ -161,9 +162,36 @@ fn first_matching_rule<'a>(
     })
 }
 
-/// Returns whether a person has approved all calls that match this rule for the rest of the run.
-fn is_rule_approved_for_run(control: &ControlState, rule: &GateRule) -> bool {
-    !rule.always && control.approvals.iter().any(|(_, pattern)| *pattern == rule_pattern(rule))
+/// Returns the approval of all calls that match this rule, which a person has given for the run, the
+/// agent or the project. The patterns must be equal: a rule that has changed since asks again.
+fn find_approval<'a>(
+    control: &'a ControlState,
+    rule: &GateRule,
+    call: &'a ToolCallClassification,
+) -> Option<&'a RememberedApproval> {
+    let widest = widest_scope(rule);
+    let mut approvals = control.approvals.iter().chain(&call.approvals);
+    approvals.find(|approval| approval.scope <= widest && approval.pattern == rule_pattern(rule))
+}
+
+/// Returns the widest scope of an approval that this rule accepts.
+const fn widest_scope(rule: &GateRule) -> AnswerScope {
+    match rule.always {
+        true => AnswerScope::Once,
+        false => rule.approvers.widest_scope(),
+    }
+}
+
+/// Returns the patterns of the rules that ask about the tool of this call and that accept approvals
+/// of the agent or the project.
+pub fn shared_approval_patterns(
+    policy: &RunPolicy,
+    call: &ToolCallClassification,
+) -> Vec<RulePattern> {
+    let rules = policy.rules.iter();
+    let shared =
+        rules.filter(|rule| widest_scope(rule) > AnswerScope::Run && asks_about_tool(rule, call));
+    shared.map(rule_pattern).collect()
 }
 
 /// Returns the tool pattern and the subject pattern of a rule.

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use longhaul_core::event::gate::GateAnswer;
 use longhaul_core::event::run::{CancelCause, CompactionModel, CompactionPolicy};
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::id::{AgentName, CallId, Epoch, GateId, RuleId, RunId, SteerId, TimerId};
+use longhaul_core::id::{AgentName, CallId, Epoch, GateId, RunId, SteerId, TimerId};
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::{Budget, BudgetCap};
-use longhaul_core::policy::gate::{GateSpec, RulePattern};
+use longhaul_core::policy::gate::GateSpec;
+use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunError, WaitReason};
 use longhaul_core::task::TaskSpec;
@@ -90,7 +91,8 @@ pub struct ControlState {
     /// Votes with a note or a payload on the open gates, for the model.
     #[serde(default)]
     pub(crate) votes: Vec<GateAnswer>,
-    pub(crate) approvals: Vec<(RuleId, RulePattern)>,
+    /// Approvals that a person has given for the rest of the run.
+    pub(crate) approvals: Vec<RememberedApproval>,
     pub totals: UsageTotals,
     /// Estimated size of the conversation in bytes, from which the budget to hold for a model call
     /// is computed.

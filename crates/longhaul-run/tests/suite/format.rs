@@ -15,8 +15,9 @@ const SCRIPTS: &[&str] = &[
     "steer before_next_tool; resteer after_batch; claim; see; \
      call read/pure {\"path\": \"a/b\\u00e9\", \"size\": 1.50} + nonsense/bad; done t1.1 ok; \
      steer after_batch; unsteer; say Done.",
-    "claim; see; call shell/once {\"command\": \"rm x\"}; tick 60; yes run; revoke; claim; go; \
-     kill t1.1; cancel enough; say Late.",
+    "claim; see; call shell/once {\"command\": \"rm x\"}; tick 60; yes run; claim; go; \
+     done t1.1 ok; call shell/once {\"command\": \"rm y\"}; revoke; kill t2.1; \
+     cancel enough; say Late.",
     "claim; see; call send/once?; crash; claim; go; found t1.1 unknown; surface t1.1 sent; \
      claim; go; steer interrupt; halt Half; err context_overflow; sum 1; err rate_limit 40; \
      fire; claim; go; err server; fire; claim; go; err server; fire; claim; go; err server; \

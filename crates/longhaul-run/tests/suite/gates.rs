@@ -101,7 +101,7 @@ fn an_approval_for_the_run_lasts_until_it_is_revoked() {
         claim           => run.claimed
         go              => tool.started(t1.1)
         done t1.1 ok    => tool.completed(t1.1) turn.started
-        call shell/once => turn.completed tool.started(t2.1)
+        call shell/once => turn.completed rule.used(run t2.1) tool.started(t2.1)
         revoke          => rule.revoked
         done t2.1 ok    => tool.completed(t2.1) turn.started
         call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
@@ -116,6 +116,78 @@ fn an_approval_for_the_run_lasts_until_it_is_revoked() {
         call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
         yes run         => !scope_not_offered
         yes             => gate.answered | running
+    "#,
+    );
+}
+
+#[test]
+fn an_approval_for_the_agent_or_project_lasts_until_it_is_revoked() {
+    for scope in ["agent", "project"] {
+        let script = r#"
+        claim           => run.claimed | running
+        see             => run.prepared turn.started
+        call shell/once + shell/once => turn.completed gate.raised(approval) gate.raised(approval) run.waiting(approval) | waiting approval
+        no SCOPE        => !scope_not_offered
+        yes SCOPE       => rule.added(SCOPE) gate.answered | running
+        yes SCOPE       => gate.answered
+        claim           => run.claimed
+        go              => tool.started(t1.1)
+        done t1.1 ok    => tool.completed(t1.1) tool.started(t1.2)
+        done t1.2 ok    => tool.completed(t1.2) turn.started
+        call shell/once + notes/once => turn.completed rule.used(SCOPE t2.1) tool.started(t2.1)
+        crash           =>
+        claim           => run.claimed
+        go              => run.recovered tool.in_doubt(t2.1) gate.raised(indoubt) run.waiting(question) | waiting question
+        complete        => gate.answered | running
+        claim           => run.claimed
+        go              => tool.completed(t2.1) tool.started(t2.2)
+        revoke          => -
+        done t2.2 ok    => tool.completed(t2.2) turn.started
+        call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+        "#;
+        let played = check(with_rule(ask_rule()), &script.replace("SCOPE", scope));
+        assert_eq!(played.rows.rules.len(), 1, "{:?}", played.rows.rules);
+        assert_eq!(played.rows.rules[0].used, 1, "only calls that nobody was asked about");
+    }
+}
+
+#[test]
+fn a_wide_scope_is_offered_only_if_one_person_may_decide() {
+    let approvers = |count, not_submitter| ApprovalRequirement { count, not_submitter };
+    for (rule, offered) in [
+        (ask_rule(), "once run agent project"),
+        (GateRule { always: true, ..ask_rule() }, "once"),
+        (GateRule { approvers: approvers(2, false), ..ask_rule() }, "once run"),
+        (GateRule { approvers: approvers(1, true), ..ask_rule() }, "once run"),
+    ] {
+        let mut asked = check(
+            with_rule(rule),
+            "claim           => run.claimed | running
+             see             => run.prepared turn.started
+             call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval",
+        );
+        let scopes = asked.rows.gates[0].spec.scopes();
+        let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+        assert_eq!(scopes.join(" "), offered);
+        for scope in ["run", "agent", "project"].iter().filter(|scope| !scopes.contains(scope)) {
+            assert_eq!(asked.play(&format!("yes {scope}")), "!scope_not_offered");
+        }
+    }
+}
+
+#[test]
+fn the_narrowest_scope_of_all_votes_counts() {
+    let two = ApprovalRequirement { count: 2, not_submitter: false };
+    check(
+        with_rule(GateRule { approvers: two, ..ask_rule() }),
+        r#"
+        claim               => run.claimed | running
+        see                 => run.prepared turn.started
+        call shell/once + shell/once => turn.completed gate.raised(approval) gate.raised(approval) run.waiting(approval) | waiting approval
+        yes run             => gate.voted
+        yes by cli:bob      => gate.answered | running
+        yes run             => gate.voted
+        yes run by cli:bob  => rule.added gate.answered
     "#,
     );
 }

@@ -141,13 +141,17 @@ CREATE TABLE gate (
 CREATE INDEX gate_run ON gate (run, status);
 CREATE INDEX gate_open ON gate (id) WHERE status = 0;
 
--- Approvals that a run remembers.
+-- Approvals that are remembered for a run, an agent or the project.
 CREATE TABLE rule (
-  run  BLOB NOT NULL,
-  rule BLOB NOT NULL,
-  data TEXT NOT NULL
+  rule    BLOB NOT NULL PRIMARY KEY,
+  run     BLOB NOT NULL,       -- in which the approval was given; it may have been pruned
+  scope   TEXT NOT NULL,       -- run:ID, agent:NAME or project
+  pattern TEXT NOT NULL,
+  revoked INTEGER NOT NULL,
+  data    TEXT NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX rule_run ON rule (run, rule);
+CREATE UNIQUE INDEX rule_active ON rule (scope, pattern) WHERE revoked = 0;
+CREATE INDEX rule_run ON rule (run);
 
 CREATE TABLE timer (
   fire_at INTEGER NOT NULL,

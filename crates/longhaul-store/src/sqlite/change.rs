@@ -1,8 +1,9 @@
 //! Applies changes to rows outside the journal. The state machine decides which changes go with an
 //! event.
 
-use longhaul_core::change::{ApprovalRuleRow, Change, OutboxRow, SandboxRow, SandboxState};
+use longhaul_core::change::{Change, OutboxRow, SandboxRow, SandboxState};
 use longhaul_core::id::{RunId, Seq};
+use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::request::IdempotentRequestEffect;
 use rusqlite::{Result, params};
 
@@ -11,7 +12,7 @@ use crate::sqlite::error::RowChangeError;
 use crate::sqlite::new_run::{RunOrigin, create_run, save_key_of_added_task};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{
-    blob, budget, gate, head, idempotency, records, slot, spend, steer, timer, usage,
+    blob, budget, gate, head, idempotency, records, rule, slot, spend, steer, timer, usage,
 };
 
 /// The batch of events that a row change belongs to.
@@ -61,7 +62,12 @@ pub(crate) fn apply_row_change(
         }
         Change::SetSandbox(row) => Ok(upsert_sandbox(tx, row)?),
         Change::PutDefinition(content) => Ok(blob::put_agent_definition(tx, content)?),
-        Change::PutRule(row) => Ok(upsert_approval_rule(tx, run, row)?),
+        Change::AddRule(row) => rule::add_rule(tx, row),
+        Change::UseRule(used) => Ok(rule::use_rule(tx, *used)?),
+        Change::RevokeRule { rule, by } => match rule::revoke_rule(tx, *rule, by)? {
+            true => Ok(()),
+            false => Err(RowChangeError::Refused(AppendRefusalReason::RuleInactive)),
+        },
         Change::MarkRequestApplied(key) => {
             let seq = subject.last_seq;
             idempotency::set_request_effect_once(
@@ -100,12 +106,4 @@ const fn holds_slot(state: SandboxState) -> bool {
         | SandboxState::Stopping => true,
         SandboxState::Stopped | SandboxState::Deleted | SandboxState::Lost => false,
     }
-}
-
-fn upsert_approval_rule(tx: &Tx<'_>, run: RunId, row: &ApprovalRuleRow) -> Result<()> {
-    tx.exec(
-        "INSERT INTO rule (run, rule, data) VALUES (?1, ?2, ?3)
-         ON CONFLICT (run, rule) DO UPDATE SET data = excluded.data",
-        params![run.bytes(), row.rule.bytes(), to_json(row)?],
-    )
 }

@@ -37,7 +37,7 @@ const DELETE_RUN_ROWS: &[&str] = &[
     "DELETE FROM blob_ref WHERE run = ?1",
     "DELETE FROM gate_link WHERE gate IN (SELECT id FROM gate WHERE run = ?1)",
     "DELETE FROM gate WHERE run = ?1",
-    "DELETE FROM rule WHERE run = ?1",
+    "DELETE FROM rule WHERE run = ?1 AND scope >= 'run:'",
     "DELETE FROM timer WHERE run = ?1",
     "DELETE FROM steer WHERE run = ?1",
     "DELETE FROM sandbox_slot_wait WHERE run = ?1",

@@ -21,6 +21,7 @@ use crate::sqlite::lane::{SELECT_LANES, SELECT_NEXT_IN_LANE, SELECT_PREVIOUS_IN_
 use crate::sqlite::note::{SEARCH_NOTES, SELECT_NOTES};
 use crate::sqlite::prune::SELECT_EXPIRED_RUNS;
 use crate::sqlite::records::SELECT_DUE_OUTBOX;
+use crate::sqlite::rule::{COUNT_SHARED_RULES, SELECT_ACTIVE_RULE, SELECT_RULES};
 use crate::sqlite::run_row::{SELECT_BATCH_RUNS, select_run_rows};
 use crate::sqlite::schedule::select_due_schedules;
 use crate::sqlite::timer::SELECT_DUE_TIMERS;
@@ -128,6 +129,17 @@ fn notes_are_searched_and_listed_by_index() {
     check_query_plan(SEARCH_NOTES, &[search, row, "USE TEMP B-TREE FOR ORDER BY"]);
     let order = "SEARCH note USING INDEX note_order (resource=? AND number<?)";
     check_query_plan(SELECT_NOTES, &[order]);
+}
+
+#[test]
+fn active_rules_are_found_by_scope_and_pattern() {
+    let one = "SEARCH rule USING INDEX rule_active (scope=? AND pattern=?)";
+    check_query_plan(SELECT_ACTIVE_RULE, &[one]);
+    let shared = "SEARCH rule USING COVERING INDEX rule_active (scope<?)";
+    check_query_plan(COUNT_SHARED_RULES, &[shared]);
+    let walk = "SEARCH r USING INDEX sqlite_autoindex_rule_1 (rule<?)";
+    let head = "SEARCH h USING PRIMARY KEY (run=?) LEFT-JOIN";
+    check_query_plan(SELECT_RULES, &[walk, head]);
 }
 
 #[test]

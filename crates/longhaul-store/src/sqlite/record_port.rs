@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use longhaul_core::change::{ApprovalRuleRow, LateToolResult, SandboxRow, SteerRow};
+use longhaul_core::change::{LateToolResult, SandboxRow, SteerRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
-    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
+    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
+use longhaul_core::policy::gate::RulePattern;
+use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
 use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
@@ -23,8 +25,8 @@ use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::handle::SqliteStore;
 use crate::sqlite::lock::store_has_driver;
 use crate::sqlite::{
-    blob, budget, global_log, heartbeat, inbox, lane, note, records, repair, run_row, spend, steer,
-    timer, usage,
+    blob, budget, global_log, heartbeat, inbox, lane, note, records, repair, rule, run_row, spend,
+    steer, timer, usage,
 };
 
 #[async_trait]
@@ -130,8 +132,21 @@ impl RecordStore for SqliteStore {
         self.run_query(move |tx| steer::list_steers(tx, run)).await
     }
 
-    async fn approval_rules(&self, run: RunId) -> Result<Vec<ApprovalRuleRow>, StoreError> {
-        self.run_query(move |tx| records::list_rules(tx, run)).await
+    async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, StoreError> {
+        self.query_with_current_schema(move |tx| rule::list_rules(tx, &filter)).await
+    }
+
+    async fn active_rules(
+        &self,
+        scopes: Vec<RuleScope>,
+        patterns: Vec<RulePattern>,
+    ) -> Result<Vec<ApprovalRuleRow>, StoreError> {
+        self.run_query(move |tx| rule::active_rules(tx, &scopes, &patterns)).await
+    }
+
+    async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<bool, StoreError> {
+        let by = by.to_owned();
+        self.run_command_no_notify(move |tx| rule::revoke_rule(tx, rule, &by)).await
     }
 
     async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError> {

@@ -1,7 +1,7 @@
-//! Queries for small tables: threads, rules, sandboxes, late results, the outbox, blocked providers
+//! Queries for small tables: threads, sandboxes, late results, the outbox, blocked providers
 //! and checkpoints.
 
-use longhaul_core::change::{ApprovalRuleRow, LateToolResult, OutboxRow, SandboxRow};
+use longhaul_core::change::{LateToolResult, OutboxRow, SandboxRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{RunId, Seq, ThreadKey};
 use longhaul_core::message::Message;
@@ -50,12 +50,6 @@ pub(crate) fn extend_thread(tx: &Tx<'_>, thread: &ThreadKey, messages: &[Message
 /// Deletes all messages of a thread.
 pub(crate) fn clear_thread(tx: &Tx<'_>, thread: &ThreadKey) -> Result<()> {
     tx.exec("DELETE FROM thread WHERE thread = ?1", params![thread.as_str()])
-}
-
-/// Lists the approvals of a run that a person asked to remember.
-pub(crate) fn list_rules(tx: &Tx<'_>, run: RunId) -> Result<Vec<ApprovalRuleRow>> {
-    let sql = "SELECT data FROM rule WHERE run = ?1 ORDER BY rule";
-    tx.query_all(sql, params![run.bytes()], |row| get_json(row, 0))
 }
 
 /// Lists the sandboxes of a run.

@@ -47,6 +47,7 @@ pub mod records;
 pub mod repair;
 pub mod request_effect;
 mod rounds;
+pub mod rule;
 pub mod sandbox_slot;
 pub mod sandbox_slot_race;
 pub mod schedule;
@@ -212,7 +213,6 @@ macro_rules! each_store_check {
             records {
                 thread_messages_keep_their_order
                 blobs_are_found_by_hash
-                rules_are_stored
                 sandboxes_are_stored
                 late_results_are_stored
                 a_worker_lists_its_claimed_runs
@@ -220,6 +220,13 @@ macro_rules! each_store_check {
                 providers_are_blocked_until_a_time
                 checkpoints_belong_to_a_build
                 the_store_has_its_own_time
+            }
+            rule {
+                a_rule_is_added_once_per_scope_and_pattern
+                a_rule_is_used_and_revoked
+                active_rules_are_listed_in_pages
+                shared_rules_are_bounded
+                shared_rules_outlive_their_run
             }
             schedule {
                 a_schedule_is_stored_once

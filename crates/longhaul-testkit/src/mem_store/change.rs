@@ -1,6 +1,6 @@
 //! Applies the individual changes of a batch.
 
-use longhaul_core::change::{ApprovalRuleRow, Change, OutboxRow, SandboxRow, UsageRow};
+use longhaul_core::change::{Change, OutboxRow, SandboxRow, UsageRow};
 use longhaul_core::id::{RunId, ThreadKey};
 use longhaul_core::message::Message;
 
@@ -40,7 +40,9 @@ impl Tx<'_> {
                 self.tables.definitions.insert(blob.hash(), blob.content)
             }
             Change::SetSandbox(row) => self.set_sandbox(row),
-            Change::PutRule(row) => self.put_rule(run, row),
+            Change::AddRule(row) => return self.add_rule(*row),
+            Change::UseRule(rule) => self.use_rule(rule),
+            Change::RevokeRule { rule, by } => return self.revoke_rule(rule, &by),
             Change::SaveCheckpoint(state) => self.tables.checkpoints.insert(run, state),
             Change::SaveSubmitKey(key) => return self.save_key_of_added_task(run, key),
             // Stored by `append`, which knows the sequence number of the last event.
@@ -88,9 +90,5 @@ impl Tx<'_> {
 
     fn set_sandbox(&mut self, row: SandboxRow) {
         self.tables.sandboxes.insert(row.sandbox, row);
-    }
-
-    fn put_rule(&mut self, run: RunId, row: ApprovalRuleRow) {
-        self.tables.rules.insert((run, row.rule), row);
     }
 }

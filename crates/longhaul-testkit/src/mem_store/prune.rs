@@ -89,7 +89,7 @@ impl Tx<'_> {
         }
         tables.blob_refs.remove_where(|(owner, _), ()| *owner == run);
         tables.steers.remove_where(|(owner, _), _| *owner == run);
-        tables.rules.remove_where(|(owner, _), _| *owner == run);
+        tables.rules.remove_where(|_, rule| rule.scope.run() == Some(run));
         tables.late_results.remove_where(|(owner, _), _| *owner == run);
         tables.gates.remove_where(|_, gate| gate.run == run);
         let gates = &tables.gates;

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_core::change::{
-    ApprovalRuleRow, LateToolResult, OutboxRow, SandboxRow, SteerRow, TimerKind, UsageRow,
-};
+use longhaul_core::change::{LateToolResult, OutboxRow, SandboxRow, SteerRow, TimerKind, UsageRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     Epoch, GateId, InboxName, LaneKey, ResourceKey, RuleId, RunId, SandboxId, ScheduleName, Seq,
@@ -13,6 +11,7 @@ use longhaul_core::id::{
 use longhaul_core::message::Message;
 use longhaul_core::note::Note;
 use longhaul_core::policy::gate::GateRow;
+use longhaul_core::policy::rule::ApprovalRuleRow;
 use longhaul_core::policy::spend_cap::{CapKey, CapWaitRow, SpendRow};
 use longhaul_core::port::auth::{
     GateLinkRow, IdempotencyKey, KeyRow, StoredResponse, TokenKind, TokenRow,
@@ -80,7 +79,7 @@ tables! {
     blob_refs: (RunId, Hash) => (),
     definitions: Hash => Arc<[u8]>,
     sandboxes: SandboxId => SandboxRow,
-    rules: (RunId, RuleId) => ApprovalRuleRow,
+    rules: RuleId => ApprovalRuleRow,
     idempotency_keys: (String, String) => IdempotentOpen,
     workers: WorkerId => Worker,
     late_results: (RunId, u64) => LateToolResult,

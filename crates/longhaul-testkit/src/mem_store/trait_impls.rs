@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use longhaul_core::change::{ApprovalRuleRow, LateToolResult, SandboxRow, SteerRow};
+use longhaul_core::change::{LateToolResult, SandboxRow, SteerRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     BatchId, InboxName, KeyName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey,
@@ -10,7 +10,8 @@ use longhaul_core::id::{
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
-use longhaul_core::policy::gate::GateRow;
+use longhaul_core::policy::gate::{GateRow, RulePattern};
+use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
 use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
 use longhaul_core::port::auth::{
     AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotentRequestState, KeyRow,
@@ -166,9 +167,20 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.steers_of(run).map(|(_, row)| row.clone()).collect()))
     }
 
-    async fn approval_rules(&self, run: RunId) -> StoreResult<Vec<ApprovalRuleRow>> {
-        let all = (run, RuleId::from_bits(0))..=(run, RuleId::from_bits(u128::MAX));
-        Ok(self.read_tx(|tx| tx.tables.rules.range(all).map(|(_, row)| row.clone()).collect()))
+    async fn list_rules(&self, filter: RuleFilter) -> StoreResult<Vec<ApprovalRuleRow>> {
+        Ok(self.read_tx(|tx| tx.tables.rules_matching(&filter)))
+    }
+
+    async fn active_rules(
+        &self,
+        scopes: Vec<RuleScope>,
+        patterns: Vec<RulePattern>,
+    ) -> StoreResult<Vec<ApprovalRuleRow>> {
+        Ok(self.read_tx(|tx| tx.tables.active_rules(&scopes, &patterns)))
+    }
+
+    async fn revoke_rule(&self, rule: RuleId, by: &str) -> StoreResult<bool> {
+        self.write_tx(|tx| Ok(tx.revoke_rule(rule, by).is_ok()))
     }
 
     async fn sandboxes(&self, run: RunId) -> StoreResult<Vec<SandboxRow>> {

@@ -8,12 +8,14 @@ mod children;
 mod lanes;
 mod lost_results;
 mod order;
+mod rules;
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::RunId;
 
 pub use crate::sim::check::caps::check_caps;
 pub use crate::sim::check::lost_results::check_lost_results;
+pub use crate::sim::check::rules::check_rules;
 
 use crate::sim::SimError;
 use crate::sim::external_world::{ModelCall, ToolEffect};

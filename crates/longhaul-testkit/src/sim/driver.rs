@@ -13,6 +13,7 @@ use longhaul_core::event::turn::PerceptionUpdate;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{CallId, Epoch, RunId, Seq, WorkerId};
 use longhaul_core::message::{Message, Part};
+use longhaul_core::policy::rule::RuleScope;
 use longhaul_core::policy::spend_cap::SpendCap;
 use longhaul_core::port::auth::AuthStore;
 use longhaul_core::port::model::ModelRequest;
@@ -30,7 +31,9 @@ use longhaul_run::input::{
     InterruptedReply, ModelReply, PerceptionRefresh, ToolCallResult, ToolCallStatus,
 };
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
-use longhaul_run::{DecideContext, EngineStep, Run, RunInput, decide, next_engine_step};
+use longhaul_run::{
+    DecideContext, EngineStep, Run, RunInput, decide, next_engine_step, shared_approval_patterns,
+};
 
 use crate::sim::SimError;
 use crate::sim::caps::current_caps;
@@ -139,6 +142,7 @@ impl ReferenceDriver {
                     self.catch_up().await?;
                 }
                 self.receive_reply(&request);
+                self.add_shared_approvals().await?;
                 Ok(DriveProgress::Continue)
             }
             DriverStage::RunningTools(todo, done) => {
@@ -238,6 +242,23 @@ impl ReferenceDriver {
             }
         };
         self.stage = DriverStage::Committing(input);
+    }
+
+    /// Adds the approvals of the agent and the project to the calls of a reply.
+    async fn add_shared_approvals(&mut self) -> Result<(), SimError> {
+        let (Some(run), DriverStage::Committing(RunInput::ModelReplied(reply))) =
+            (&self.run, &mut self.stage)
+        else {
+            return Ok(());
+        };
+        let task = run.task();
+        for call in &mut reply.calls {
+            let scopes = vec![RuleScope::Agent(task.agent.clone()), RuleScope::Project];
+            let patterns = shared_approval_patterns(&task.policy, call);
+            let active = self.services.records.active_rules(scopes, patterns).await?;
+            call.approvals = active.into_iter().map(Into::into).collect();
+        }
+        Ok(())
     }
 
     /// Executes one tool call, or commits the results so far.

@@ -11,6 +11,7 @@ use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateSpec, GateStatus,
 };
+use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter};
 use longhaul_core::policy::spend_cap::{CapLimitChange, CapPeriod, SpendRow};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::{
@@ -21,12 +22,15 @@ use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
-use longhaul_run::commands::{RunCommand, RunSnapshot, current_gate_digest, decide_command};
+use longhaul_run::commands::{
+    RunCommand, RunSnapshot, current_gate_digest, decide_command, rule_scope,
+};
 use longhaul_run::retry::{RetryPoint, retry_failed_run};
 use longhaul_run::{DecideContext, Run, RunInput, decide};
 
 use crate::sim::SimError;
 use crate::sim::driver::SimServices;
+use crate::sim::scenario;
 
 /// Sends a command to a run.
 pub async fn send_command(
@@ -120,18 +124,46 @@ pub async fn answer(
         (GateKind::Question | GateKind::Blocked, _) => GateDecision::Answer("left".into()),
         (GateKind::Signal, _) => GateDecision::Complete,
     };
-    let for_run =
-        variant % 8 == 5 && gate.spec.pattern.is_some() && decision == GateDecision::Approve;
+    // Some of these scopes are not offered, so that the answer is rejected.
+    let scope = match (&decision, variant) {
+        (GateDecision::Approve, 5) => AnswerScope::Run,
+        (GateDecision::Approve, 13) => AnswerScope::Agent,
+        (GateDecision::Approve, 21) => AnswerScope::Project,
+        _ => AnswerScope::Once,
+    };
     let answer = Answer {
         by: format!("person {}", variant % 3),
-        scope: if for_run { AnswerScope::Run } else { AnswerScope::Once },
+        scope,
         note: variant.is_multiple_of(4).then(|| "not like this".to_owned()),
         payload: None,
         digest: current_gate_digest(gate),
         decision,
     };
-    send_command(services, gate.run, RunCommand::Answer { gate: Box::new(gate.clone()), answer })
-        .await
+    let agent = scenario::agent()?;
+    let pattern = gate.spec.pattern.clone().into_iter().collect();
+    let added = rule_scope(gate, &answer, agent.clone()).into_iter().collect();
+    let has_rule = !services.records.active_rules(added, pattern).await?.is_empty();
+    let gate = Box::new(gate.clone());
+    send_command(services, gate.run, RunCommand::Answer { gate, answer, agent, has_rule }).await
+}
+
+/// Revokes the newest active rule.
+pub async fn revoke_rule(services: &SimServices) -> Result<(), SimError> {
+    let filter = RuleFilter { limit: 1, ..RuleFilter::default() };
+    let newest = services.records.list_rules(filter).await?.into_iter().next();
+    let Some(ApprovalRuleRow { rule, scope, .. }) = newest else {
+        return Ok(());
+    };
+    let by = "anna".to_owned();
+    match scope.run() {
+        Some(run) => {
+            send_command(services, run, RunCommand::RevokeRule { rule, by }).await?;
+        }
+        None => {
+            services.records.revoke_rule(rule, &by).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Raises the caps at which runs wait and whose window does not end within this time. Returns

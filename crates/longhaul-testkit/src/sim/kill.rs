@@ -8,7 +8,7 @@ use longhaul_core::time::Millis;
 use crate::conformance::harness::Harness;
 use crate::ids::SeededIds;
 use crate::sim::SimError;
-use crate::sim::check::{SimHistory, check, check_lost_results};
+use crate::sim::check::{SimHistory, check, check_lost_results, check_rules};
 use crate::sim::cluster::{Cluster, TTL};
 use crate::sim::driver::SimServices;
 use crate::sim::driver_factory::DriverFactory;
@@ -93,6 +93,7 @@ pub async fn run_scenario_with(
     };
     check(&history)?;
     check_lost_results(&services, &history.journals).await?;
+    check_rules(&services, &history).await?;
     let outcome = folded.outcome().cloned().ok_or("the run never ended")?;
     Ok(ScenarioResult {
         journal,

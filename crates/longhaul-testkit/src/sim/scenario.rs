@@ -34,10 +34,14 @@ pub fn inbox() -> Result<InboxName, IdError> {
     InboxName::new("default")
 }
 
+/// Returns the agent of all simulated runs.
+pub fn agent() -> Result<AgentName, IdError> {
+    AgentName::new("simulated")
+}
+
 /// Builds the task of a script with this policy.
 pub fn task(run: RunId, script: &Script, policy: RunPolicy) -> Result<TaskSpec, IdError> {
-    let agent = AgentName::new("simulated")?;
-    let mut task = TaskSpec::new(run, agent, RawJson::from_serialize(script), inbox()?);
+    let mut task = TaskSpec::new(run, agent()?, RawJson::from_serialize(script), inbox()?);
     task.policy = policy;
     task.submitter = Some("sim".into());
     Ok(task)

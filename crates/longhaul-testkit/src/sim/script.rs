@@ -133,6 +133,7 @@ pub fn classify(call: &ToolCall) -> ToolCallClassification {
         in_doubt,
         may_outlive_worker: false,
         facts: None,
+        approvals: Vec::new(),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::ids::SeededIds;
 use crate::mem_store::{BrokenRule, MemStore};
 use crate::sim::SimError;
 use crate::sim::caps::random_caps;
-use crate::sim::check::{SimHistory, check, check_caps, check_lost_results};
+use crate::sim::check::{SimHistory, check, check_caps, check_lost_results, check_rules};
 use crate::sim::children::started_children;
 use crate::sim::cluster::Cluster;
 use crate::sim::driver::SimServices;
@@ -101,11 +101,13 @@ pub async fn run_seed_with(
         .ok_or_else(|| format!("repaired inconsistent rows: {repairs:?}").into());
     let debts = check_lost_results(&simulation.cluster.services, &history.journals).await;
     let caps = check_caps(&simulation.cluster.services, &history).await;
+    let rules = check_rules(&simulation.cluster.services, &history).await;
     peace
         .and(clean)
         .and_then(|()| check(&history))
         .and(debts)
         .and(caps)
+        .and(rules)
         .map_err(|error| format!("{error}\n{}", history.timeline()))?;
     let events = history.journals.iter().map(|(_, entries)| entries.len()).sum();
     Ok(SimResult { runs: history.journals.len(), events, crashes: simulation.crashes })
@@ -223,6 +225,7 @@ impl Simulation {
             }
             17 => drop(external_actors::raise_caps(&services, Millis::ZERO).await?),
             18..20 => external_actors::raise_signal_gate(&services, run, self.ids.gate()).await?,
+            20 => external_actors::revoke_rule(&services).await?,
             _ => {}
         }
         Ok(())

@@ -225,7 +225,12 @@ impl SingleRun {
                 submitter: None,
                 answers: Vec::new(),
             });
-            return self.apply_input(RunInput::Command(RunCommand::Answer { gate, answer }));
+            return self.apply_input(RunInput::Command(RunCommand::Answer {
+                gate,
+                answer,
+                agent: self.run.task().agent.clone(),
+                has_rule: false,
+            }));
         }
         let rest = self.run.control().idle.clone();
         if let Some(IdleReason::Parked { wait, timer: Some(timer) }) = &rest {

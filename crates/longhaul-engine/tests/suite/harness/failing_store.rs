@@ -5,14 +5,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use longhaul_core::change::{ApprovalRuleRow, LateToolResult, SandboxRow, SteerRow};
+use longhaul_core::change::{LateToolResult, SandboxRow, SteerRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
-    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
+    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
-use longhaul_core::policy::gate::GateRow;
+use longhaul_core::policy::gate::{GateRow, RulePattern};
+use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
 use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
@@ -337,8 +338,20 @@ impl RecordStore for FailingStore {
         self.inner.queued_steers(run).await
     }
 
-    async fn approval_rules(&self, run: RunId) -> Result<Vec<ApprovalRuleRow>, StoreError> {
-        self.inner.approval_rules(run).await
+    async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, StoreError> {
+        self.inner.list_rules(filter).await
+    }
+
+    async fn active_rules(
+        &self,
+        scopes: Vec<RuleScope>,
+        patterns: Vec<RulePattern>,
+    ) -> Result<Vec<ApprovalRuleRow>, StoreError> {
+        self.inner.active_rules(scopes, patterns).await
+    }
+
+    async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<bool, StoreError> {
+        self.inner.revoke_rule(rule, by).await
     }
 
     async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError> {

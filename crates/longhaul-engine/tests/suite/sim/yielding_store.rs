@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use longhaul_core::change::{ApprovalRuleRow, LateToolResult, SandboxRow, SteerRow};
+use longhaul_core::change::{LateToolResult, SandboxRow, SteerRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
-    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
+    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
-use longhaul_core::policy::gate::GateRow;
+use longhaul_core::policy::gate::{GateRow, RulePattern};
+use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
 use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
@@ -209,8 +210,20 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.queued_steers(run)).await
     }
 
-    async fn approval_rules(&self, run: RunId) -> Result<Vec<ApprovalRuleRow>, StoreError> {
-        yield_around(self.records.approval_rules(run)).await
+    async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, StoreError> {
+        yield_around(self.records.list_rules(filter)).await
+    }
+
+    async fn active_rules(
+        &self,
+        scopes: Vec<RuleScope>,
+        patterns: Vec<RulePattern>,
+    ) -> Result<Vec<ApprovalRuleRow>, StoreError> {
+        yield_around(self.records.active_rules(scopes, patterns)).await
+    }
+
+    async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<bool, StoreError> {
+        yield_around(self.records.revoke_rule(rule, by)).await
     }
 
     async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError> {

@@ -88,8 +88,13 @@ impl TestRun {
         }
     }
 
-    /// Returns the input of a driver that has executed the next step.
+    /// Returns the input of a driver that has executed the next step, with the approvals of the agent
+    /// and the project that cover its calls.
     fn next_input(&self, pick: usize) -> RunInput {
+        self.with_shared_approvals(self.next_plain_input(pick))
+    }
+
+    fn next_plain_input(&self, pick: usize) -> RunInput {
         let stops = self.run.is_cancelling();
         match next_engine_step(&self.run, self.now) {
             EngineStep::Prepare if pick == 1 => RunInput::MissingDependency("set a key".into()),

@@ -190,6 +190,7 @@ fn parse_call(call: &str, index: usize) -> (ToolCall, ToolCallClassification) {
         facts: (!undo.is_empty()).then(|| {
             Box::new(EffectFacts { undo: Some(undo.to_owned()), ..EffectFacts::default() })
         }),
+        approvals: Vec::new(),
     };
     let call = ToolCall { id: format!("call_{index}"), name: name.into(), input, extra: None };
     (call, classification)

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::change::{
-    ApprovalRuleRow, Change, GateTransition, RunSchedulingUpdate, SteerRow, SteerStatus,
-    TimerDueTime, TimerKind, TimerUpdate,
+    Change, GateTransition, RunSchedulingUpdate, SteerRow, SteerStatus, TimerDueTime, TimerKind,
+    TimerUpdate,
 };
 use longhaul_core::event::{Event, WakeTarget};
-use longhaul_core::id::{RunId, TimerId};
+use longhaul_core::id::{RuleId, RunId, TimerId};
 use longhaul_core::policy::gate::{GateRow, GateStatus, RecordedAnswer};
+use longhaul_core::policy::rule::{ApprovalRuleRow, RuleRevocation};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Millis, Timestamp};
@@ -177,10 +178,11 @@ impl Rows {
                 used.turns += row.turns;
                 used.active = used.active.plus(row.active);
             }
-            Change::PutRule(row) => {
-                self.rules.retain(|known| known.rule != row.rule);
-                self.rules.push(row);
+            Change::AddRule(row) => self.rules.push(*row),
+            Change::UseRule(rule) => {
+                self.rules.iter_mut().find(|known| known.rule == rule).unwrap().used += 1;
             }
+            Change::RevokeRule { rule, by } => return self.revoke_rule(rule, by, now),
             Change::SetCap(raise) => {
                 let cap = &mut self.account.cap;
                 cap.micro_usd = raise.micro_usd.or(cap.micro_usd);
@@ -197,6 +199,23 @@ impl Rows {
     fn add_child(&mut self, child: RunId) {
         assert!(!self.children.contains(&child), "a run is created only once");
         self.children.push(child);
+    }
+
+    /// Returns the rules that nobody has revoked.
+    pub(crate) fn active_rules(&self) -> impl Iterator<Item = &ApprovalRuleRow> {
+        self.rules.iter().filter(|rule| rule.revoked.is_none())
+    }
+
+    pub(crate) fn revoke_rule(
+        &mut self,
+        rule: RuleId,
+        by: String,
+        at: Timestamp,
+    ) -> Result<(), RowConflict> {
+        let mut rules = self.rules.iter_mut();
+        let active = rules.find(|known| known.rule == rule && known.revoked.is_none());
+        active.ok_or(RowConflict::Row("rule revoked"))?.revoked = Some(RuleRevocation { by, at });
+        Ok(())
     }
 
     fn gate_index(&self, gate: longhaul_core::id::GateId) -> Option<usize> {

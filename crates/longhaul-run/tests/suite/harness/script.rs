@@ -17,9 +17,9 @@ use longhaul_core::policy::gate::{
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
-use longhaul_run::RunInput;
-use longhaul_run::commands::RunCommand;
+use longhaul_run::commands::{RunCommand, rule_scope};
 use longhaul_run::input::ToolCallStatus;
+use longhaul_run::{RunInput, shared_approval_patterns};
 
 use super::children::replace_child_names;
 use super::inputs;
@@ -83,7 +83,7 @@ impl TestRun {
 
     /// Returns the input for a line. `None` means that there is nothing it could apply to.
     pub(crate) fn input(&mut self, verb: &str, rest: &str) -> Option<RunInput> {
-        let children = match verb {
+        let input = match verb {
             "spawn" => {
                 let (calls, background) = match rest.strip_suffix(" background") {
                     Some(calls) => (calls, true),
@@ -94,7 +94,23 @@ impl TestRun {
             "unspawn" => Some(self.prepared_children(["t1.1"].into_iter(), (false, Some(rest)))),
             _ => driver(verb, rest),
         };
-        children.or_else(|| self.outsider(verb, rest).map(RunInput::Command))
+        match input {
+            Some(input) => Some(self.with_shared_approvals(input)),
+            None => self.outsider(verb, rest).map(RunInput::Command),
+        }
+    }
+
+    /// Adds the approvals of the agent and the project to the calls of a reply, as the engine does.
+    pub(crate) fn with_shared_approvals(&self, mut input: RunInput) -> RunInput {
+        if let RunInput::ModelReplied(reply) = &mut input {
+            for call in &mut reply.calls {
+                let patterns = shared_approval_patterns(&self.run.task().policy, call);
+                let rules = self.rows.active_rules().filter(|rule| rule.scope.run().is_none());
+                let rules = rules.filter(|rule| patterns.contains(&rule.pattern));
+                call.approvals = rules.cloned().map(Into::into).collect();
+            }
+        }
+        input
     }
 
     fn outsider(&mut self, verb: &str, rest: &str) -> Option<RunCommand> {
@@ -140,10 +156,16 @@ impl TestRun {
             "pause" => RunCommand::Pause { by: by() },
             "resume" => RunCommand::Resume { by: by(), raise: raise(rest) },
             "raise" => RunCommand::RaiseBudget { raise: raise(rest).unwrap_or_default(), by: by() },
-            "revoke" => RunCommand::RevokeRule {
-                rule: self.rows.rules.iter().find(|rule| rule.active)?.clone(),
-                by: by(),
-            },
+            "revoke" => {
+                let mut rows: Vec<_> = self.rows.active_rules().cloned().collect();
+                rows.sort_by_key(|row| row.scope.run().is_none());
+                let row = rows.into_iter().next()?;
+                if row.scope.run().is_none() {
+                    self.rows.revoke_rule(row.rule, by(), self.now).unwrap();
+                    return None;
+                }
+                RunCommand::RevokeRule { rule: row.rule, by: by() }
+            }
             "surface" => {
                 let (call, text) = rest.split_once(' ').unwrap_or((rest, "it worked"));
                 RunCommand::SurfaceResult(LateToolResultEvent {
@@ -156,7 +178,7 @@ impl TestRun {
         })
     }
 
-    /// Parses `yes`, `yes run`, `yes by bob`, `no`, `no NOTE`, `edit JSON` and `answer TEXT`. The
+    /// Parses `yes`, `yes run` (or another scope), `yes by bob`, `no`, `no NOTE`, `edit JSON` and `answer TEXT`. The
     /// answer goes to the oldest open gate, or to gate 2 with `yes @2`. `blind` sends no digest,
     /// `stale` a wrong one, `yes note TEXT` adds a note, and `yes data JSON`
     /// adds a payload.
@@ -186,9 +208,10 @@ impl TestRun {
             "answer" => GateDecision::Answer(rest.into()),
             _ => GateDecision::Complete,
         };
+        let scope = AnswerScope::ALL.into_iter().find(|scope| scope.as_str() == rest);
         let note = match (verb, rest.strip_prefix("note ")) {
             (_, Some(text)) => Some(text.to_owned()),
-            ("no", None) if !rest.is_empty() && rest != "run" => Some(rest.to_owned()),
+            ("no", None) if !rest.is_empty() && scope.is_none() => Some(rest.to_owned()),
             _ => None,
         };
         let digest = match rest {
@@ -199,12 +222,17 @@ impl TestRun {
         let answer = Answer {
             decision,
             by: by.into(),
-            scope: if rest == "run" { AnswerScope::Run } else { AnswerScope::Once },
+            scope: scope.unwrap_or_default(),
             note,
             payload,
             digest,
         };
-        Some(RunCommand::Answer { gate: Box::new(gate.clone()), answer })
+        let agent = self.run.task().agent.clone();
+        let scope = rule_scope(gate, &answer, agent.clone());
+        let has_rule = self.rows.active_rules().any(|rule| {
+            Some(&rule.scope) == scope.as_ref() && Some(&rule.pattern) == gate.spec.pattern.as_ref()
+        });
+        Some(RunCommand::Answer { gate: Box::new(gate.clone()), answer, agent, has_rule })
     }
 
     /// Advances the time and fires all due timers in order.

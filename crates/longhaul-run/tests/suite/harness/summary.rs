@@ -2,6 +2,7 @@
 
 use longhaul_core::event::Event;
 use longhaul_core::message::{Message, Part};
+use longhaul_core::policy::gate::AnswerScope;
 use longhaul_core::status::RunOutcome;
 use longhaul_run::state::control::IdleReason;
 use longhaul_run::{EngineStep, next_engine_step};
@@ -33,6 +34,8 @@ pub(crate) fn summarize(event: &Event) -> String {
         Event::ToolInDoubt(data) => data.call.to_string(),
         Event::ToolVerified(data) => data.call.to_string(),
         Event::ToolSurfaced(data) => data.call.to_string(),
+        Event::RuleAdded(data) if data.scope != AnswerScope::Run => data.scope.as_str().to_owned(),
+        Event::RuleUsed(data) => format!("{} {}", data.scope.as_str(), data.call),
         Event::GateRaised(data) => format!("{:?}", data.gate.kind).to_lowercase(),
         Event::GateReminded(data) => data.to.clone().unwrap_or_default(),
         Event::GateExpired(data) => format!("{:?}", data.on_timeout).to_lowercase(),

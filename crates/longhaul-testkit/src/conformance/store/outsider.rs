@@ -1,7 +1,7 @@
 //! Appends of outsiders: which events are accepted, and which runs they wake. Gates and timers
 //! are in their own modules.
 
-use longhaul_core::change::{ApprovalRuleRow, Blob, Change};
+use longhaul_core::change::{Blob, Change};
 use longhaul_core::event::environment::{
     BudgetRaised, ChildEnded, RuleAdded, SandboxEvent, TimerFired,
 };
@@ -11,13 +11,13 @@ use longhaul_core::event::tool::{LateToolResultEvent, ToolOutput};
 use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::id::{CallId, Epoch, Seq};
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::policy::gate::RulePattern;
+use longhaul_core::policy::gate::{AnswerScope, RulePattern};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
 use longhaul_core::status::{RunOutcome, Status};
 
 use crate::conformance::store::batches::{
-    BatchExt as _, approval, cancel_requested, change_batch, end_batch, events_batch, gate_spec,
-    park_batch, pause_batch, progress, raise_gate_batch, release_batch, resumed, run_request,
+    approval, cancel_requested, change_batch, end_batch, events_batch, gate_spec, park_batch,
+    pause_batch, progress, raise_gate_batch, release_batch, resumed, run_request,
 };
 use crate::conformance::store::fixture::{StoreFixture, assert_appended, refused};
 
@@ -100,6 +100,7 @@ pub async fn the_strongest_wake_of_a_batch_counts(world: StoreFixture) {
             rule: world.ids.rule(),
             pattern: pattern(),
             by: "cli:anna".to_owned(),
+            scope: AnswerScope::Run,
         })
     };
     for batch in [
@@ -119,23 +120,18 @@ pub async fn changes_without_events_do_not_move_the_head(world: StoreFixture) {
     let mut held = world.open_and_claim(|_| {}).await;
     held.park("child").await;
     let before = world.row(held.run).await;
-    let rule = ApprovalRuleRow {
-        rule: world.ids.rule(),
-        pattern: pattern(),
-        by: "cli:anna".to_owned(),
-        active: true,
+    let put = async |text: &str| {
+        let blob = Blob::new(text.as_bytes().to_vec());
+        let change = change_batch(Change::PutBlob(blob.clone()));
+        let appended = world.append_outside(held.run, change).await;
+        let kept = world.harness.records.blob(blob.hash()).await.expect("blob");
+        assert_eq!(kept.as_deref(), Some(text.as_bytes()));
+        appended
     };
-    let batch = || change_batch(Change::PutRule(rule.clone()));
-    assert_appended_at(&world.append_outside(held.run, batch()).await, held.last);
+    assert_appended_at(&put("early").await, held.last);
     assert_eq!(world.row(held.run).await, before);
-    let rules = world.harness.records.approval_rules(held.run).await.expect("rules");
-    assert_eq!(rules, std::slice::from_ref(&rule));
     assert_appended(&world.append_as_closer(held.run, held.last, end_batch()).await);
-    let blob = Blob::new(b"late".to_vec());
-    let late = batch().with_change(Change::PutBlob(blob.clone()));
-    assert_appended(&world.append_outside(held.run, late).await);
-    let kept = world.harness.records.blob(blob.hash()).await.expect("blob");
-    assert_eq!(kept.as_deref(), Some(&b"late"[..]));
+    assert_appended(&put("late").await);
     world.assert_status(held.run, Status::Completed, "").await;
 }
 
@@ -164,7 +160,12 @@ fn outsider_events(world: &StoreFixture) -> Vec<Event> {
         output: ToolOutput::text("found"),
     };
     let raised = BudgetRaised { raise: BudgetRaise::default(), by: by() };
-    let rule = RuleAdded { rule: world.ids.rule(), pattern: pattern(), by: by() };
+    let rule = RuleAdded {
+        rule: world.ids.rule(),
+        pattern: pattern(),
+        by: by(),
+        scope: AnswerScope::Project,
+    };
     let sandbox = SandboxEvent {
         sandbox: world.ids.sandbox(),
         provider: "local".to_owned(),

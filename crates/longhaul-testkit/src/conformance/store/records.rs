@@ -1,14 +1,12 @@
-//! Other records: threads, definitions, rules, sandboxes, late results, outbox, blocked
+//! Other records: threads, definitions, sandboxes, late results, outbox, blocked
 //! providers and checkpoints. Budgets and sandbox slots are in their own modules.
 
 use longhaul_core::change::{
-    ApprovalRuleRow, Blob, Change, LateToolResult, NewThreadMessages, OutboxRow, SandboxRow,
-    SandboxState,
+    Blob, Change, LateToolResult, NewThreadMessages, OutboxRow, SandboxRow, SandboxState,
 };
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{CallId, Seq, ThreadKey};
 use longhaul_core::message::Message;
-use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::port::records::OutboxItem;
 use longhaul_core::time::{Clock, Millis};
 
@@ -67,25 +65,6 @@ pub async fn blobs_are_found_by_hash(world: StoreFixture) {
     assert_eq!(records.agent_definition(blob.hash()).await.expect("definition"), None);
     let nothing = Blob::new(b"nothing".to_vec());
     assert_eq!(records.blob(nothing.hash()).await.expect("blob"), None);
-}
-
-/// A rule belongs to one run and can be revoked.
-pub async fn rules_are_stored(world: StoreFixture) {
-    let [one, two] = [open_run(&world).await, open_run(&world).await];
-    let rule = |active| ApprovalRuleRow {
-        rule: longhaul_core::id::RuleId::from_bits(7),
-        pattern: RulePattern { tool: "shell".to_owned(), subject: Some("ls *".to_owned()) },
-        by: "cli:anna".to_owned(),
-        active,
-    };
-    for active in [true, false] {
-        assert_appended(
-            &world.append_outside(one, change_batch(Change::PutRule(rule(active)))).await,
-        );
-        let rules = world.harness.records.approval_rules(one).await.expect("rules");
-        assert_eq!(rules, [rule(active)]);
-    }
-    assert_eq!(world.harness.records.approval_rules(two).await.expect("rules"), []);
 }
 
 /// Sandbox rows are created and updated.

@@ -1,0 +1,56 @@
+//! Remembered approvals (rules that people add with the scope of an answer) in responses.
+
+use longhaul_core::id::{GateId, RuleId, RunId};
+use longhaul_core::policy::gate::{AnswerScope, RulePattern};
+use longhaul_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::gate::RulePatternView;
+use crate::schema;
+
+/// An approval that is remembered: similar calls need no new approval.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Rule)]
+pub struct RuleView {
+    /// Id of the rule.
+    #[schema(schema_with = schema::rule_id_schema)]
+    pub id: RuleId,
+    /// Whether the rule applies to one run, to all runs of an agent, or to all runs of the project.
+    #[schema(schema_with = schema::answer_scope_schema)]
+    pub scope: AnswerScope,
+    /// Agent to whose runs the rule applies. `None` if the scope is not `agent`.
+    pub agent: Option<String>,
+    /// Pattern of the calls that the rule allows. It equals that of the agent's rule that asked.
+    #[schema(value_type = RulePatternView)]
+    pub pattern: RulePattern,
+    /// Name of the person who gave the approval.
+    pub by: String,
+    /// Time at which the approval was given.
+    #[schema(schema_with = schema::timestamp_schema)]
+    pub at: Timestamp,
+    /// Run in which the approval was given. With the scope `run`, the rule applies to it.
+    #[schema(schema_with = schema::run_id_schema)]
+    pub run: RunId,
+    /// Gate that was approved.
+    #[schema(schema_with = schema::gate_id_schema)]
+    pub gate: GateId,
+    /// Number of calls that went ahead because of the rule.
+    pub used: u64,
+    /// Time of the last of these calls. `None` means that there was none.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_used_at: Option<Timestamp>,
+    /// Who revoked the rule, and when. `None` means that nobody has.
+    pub revoked: Option<RevocationView>,
+}
+
+/// Who revoked a rule, and when.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Revocation)]
+pub struct RevocationView {
+    /// Name of the person who revoked the rule.
+    pub by: String,
+    /// Time at which the rule was revoked.
+    #[schema(schema_with = schema::timestamp_schema)]
+    pub at: Timestamp,
+}

@@ -1,0 +1,151 @@
+//! `longhaul rules`: lists and revokes approvals that are remembered for a run, an agent or the
+//! project.
+
+use clap::{Args, Subcommand};
+use longhaul_api::rule::RuleView;
+use longhaul_core::id::RuleId;
+use longhaul_core::policy::gate::{AnswerScope, RulePattern};
+use longhaul_core::policy::rule::RuleFilter;
+
+use crate::client::connect::{connect_run_client, try_connect_run_client};
+use crate::event_printer::format_date_time;
+use crate::style::Tone;
+use crate::table::{self, TableCell};
+use crate::{output, runtime, sanitize};
+
+/// Maximum number of rules that are listed.
+const ROWS_MAX: usize = 10_000;
+
+const EXAMPLES: &str = "Examples:
+  longhaul approve gate_01k3rzc --for agent      adds a rule: the agent does not ask again
+  longhaul rules                                 who allowed what, and how often it was used
+  longhaul rules --all                           also revoked rules and rules of ended runs
+  longhaul rules rm rule_01k3s0yq8w7v2m4n6p8r0t2v4x";
+
+/// Arguments of `longhaul rules`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct RulesCommand {
+    #[command(subcommand)]
+    command: Option<RulesSubcommand>,
+    #[command(flatten)]
+    list: ListRulesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum RulesSubcommand {
+    /// Lists the remembered approvals, newest first
+    #[command(after_help = EXAMPLES)]
+    Ls(ListRulesCommand),
+    /// Revokes a remembered approval: later calls ask again
+    #[command(after_help = EXAMPLES, visible_alias = "revoke")]
+    Rm(RevokeRuleCommand),
+}
+
+#[derive(Debug, Args)]
+struct ListRulesCommand {
+    /// Also list revoked rules and rules of ended runs
+    #[arg(long)]
+    all: bool,
+    /// Print the rules as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct RevokeRuleCommand {
+    /// Id of the rule, as `longhaul rules` lists it
+    rule: RuleId,
+    /// Print the revoked rule as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl RulesCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        match &self.command {
+            None => self.list.run(),
+            Some(RulesSubcommand::Ls(list)) => list.run(),
+            Some(RulesSubcommand::Rm(revoke)) => revoke.run(),
+        }
+    }
+}
+
+impl ListRulesCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let filter =
+            RuleFilter { include_inactive: self.all, limit: ROWS_MAX, ..RuleFilter::default() };
+        let rules = match try_connect_run_client()? {
+            Some(client) => runtime::build_current_thread()?.block_on(client.list_rules(filter))?,
+            None => Vec::new(),
+        };
+        if self.json {
+            return output::print_json_list(&rules);
+        }
+        if rules.is_empty() {
+            output::eprint_line("No approval is remembered.   longhaul approve GATE --for agent");
+            return Ok(());
+        }
+        let head = ["RULE", "FOR", "ALLOWS", "BY", "WHEN", "USED", "LAST USED"];
+        table::print_table(&head, rules.iter().map(rule_row))
+    }
+}
+
+impl RevokeRuleCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let client = connect_run_client()?;
+        let rule = runtime::build_current_thread()?.block_on(client.revoke_rule(self.rule))?;
+        if self.json {
+            return output::print_json(&rule);
+        }
+        let allowed = pattern_text(&rule.pattern);
+        output::print_text(&format!("Revoked: {allowed} asks again   {}", rule.id))
+    }
+}
+
+fn rule_row(rule: &RuleView) -> Vec<TableCell> {
+    let used = rule.used.to_string();
+    let last = match (&rule.revoked, rule.last_used_at) {
+        (Some(revoked), _) => {
+            format!("revoked by {}, {}", revoked.by, format_date_time(revoked.at))
+        }
+        (None, Some(at)) => format_date_time(at),
+        (None, None) => "-".to_owned(),
+    };
+    vec![
+        TableCell::new(rule.id.to_string()).with_tone(Tone::Dim),
+        TableCell::new(scope_text(rule)),
+        TableCell::new(pattern_text(&rule.pattern)),
+        TableCell::new(&rule.by),
+        TableCell::new(format_date_time(rule.at)),
+        TableCell::new(used),
+        TableCell::new(last),
+    ]
+}
+
+fn scope_text(rule: &RuleView) -> String {
+    match (rule.scope, &rule.agent) {
+        (AnswerScope::Agent, Some(agent)) => format!("agent {agent}"),
+        (AnswerScope::Run | AnswerScope::Once, _) => rule.run.to_string(),
+        (AnswerScope::Agent | AnswerScope::Project, _) => "project".to_owned(),
+    }
+}
+
+/// Returns the calls that a pattern covers: the tool, and the text that its subject must match.
+pub(crate) fn pattern_text(pattern: &RulePattern) -> String {
+    let text = match &pattern.subject {
+        Some(subject) => format!("{} `{subject}`", pattern.tool),
+        None => format!("{} (every call)", pattern.tool),
+    };
+    sanitize::sanitize_line(&text)
+}
+
+/// Returns the calls to which an approval with this scope applies, such as `for this run`.
+pub(crate) const fn scope_phrase(scope: AnswerScope) -> &'static str {
+    match scope {
+        AnswerScope::Once => "once",
+        AnswerScope::Run => "for this run",
+        AnswerScope::Agent => "for this agent",
+        AnswerScope::Project => "for the project",
+    }
+}

@@ -1,0 +1,120 @@
+//! Remembered approvals: rules that people add with the scope of an answer, so that similar calls
+//! need no new approval.
+//!
+//! Invariant: a rule covers exactly the pattern of the approval rule that raised the gate, never
+//! more.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AgentName, GateId, RuleId, RunId};
+use crate::policy::gate::{AnswerScope, RulePattern};
+use crate::time::Timestamp;
+
+/// Maximum number of active rules of a store that apply to more than one run.
+pub const RULES_MAX: usize = 1_000;
+
+/// Runs to which a remembered approval applies.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleScope {
+    /// The rule applies to this run.
+    Run(RunId),
+    /// The rule applies to all runs of the agent with this name.
+    Agent(AgentName),
+    /// The rule applies to all runs of the project.
+    Project,
+}
+
+impl RuleScope {
+    /// Returns the scope of the answer that adds such a rule.
+    pub const fn answer_scope(&self) -> AnswerScope {
+        match self {
+            Self::Run(_) => AnswerScope::Run,
+            Self::Agent(_) => AnswerScope::Agent,
+            Self::Project => AnswerScope::Project,
+        }
+    }
+
+    /// Returns the run to which the rule is limited. `None` means that it applies to many runs.
+    pub const fn run(&self) -> Option<RunId> {
+        match self {
+            Self::Run(run) => Some(*run),
+            Self::Agent(_) | Self::Project => None,
+        }
+    }
+
+    /// Returns the agent to which the rule is limited. `None` means that it names no agent.
+    pub const fn agent(&self) -> Option<&AgentName> {
+        match self {
+            Self::Agent(agent) => Some(agent),
+            Self::Run(_) | Self::Project => None,
+        }
+    }
+}
+
+/// Stored row of a remembered approval. Later calls that match its pattern need no new approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalRuleRow {
+    /// Id of the remembered approval.
+    pub rule: RuleId,
+    /// Runs to which the approval applies.
+    pub scope: RuleScope,
+    /// Pattern of the calls that are approved.
+    pub pattern: RulePattern,
+    /// Principal that gave the approval.
+    pub by: String,
+    /// Time at which the approval was given.
+    pub at: Timestamp,
+    /// Run in which the approval was given. It may have been deleted since.
+    pub run: RunId,
+    /// Gate that the approval answered. It may have been deleted since.
+    pub gate: GateId,
+    /// Number of calls that went ahead because of the approval.
+    pub used: u64,
+    /// Time at which the last of these calls started. `None` means that there was none.
+    pub last_used: Option<Timestamp>,
+    /// Who revoked the approval, and when. `None` means that it is active.
+    pub revoked: Option<RuleRevocation>,
+}
+
+/// Who revoked a remembered approval, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleRevocation {
+    /// Principal that revoked the approval.
+    pub by: String,
+    /// Time at which the approval was revoked.
+    pub at: Timestamp,
+}
+
+/// A remembered approval that covers a tool call. It is journaled with the call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RememberedApproval {
+    /// Id of the remembered approval.
+    pub rule: RuleId,
+    /// Whether the approval applies to the run, the agent or the project.
+    pub scope: AnswerScope,
+    /// Pattern of the calls that are approved.
+    pub pattern: RulePattern,
+    /// Principal that gave the approval.
+    pub by: String,
+}
+
+impl From<ApprovalRuleRow> for RememberedApproval {
+    fn from(row: ApprovalRuleRow) -> Self {
+        let scope = row.scope.answer_scope();
+        Self { rule: row.rule, scope, pattern: row.pattern, by: row.by }
+    }
+}
+
+/// Filter for the list of remembered approvals.
+#[derive(Debug, Clone, Default)]
+pub struct RuleFilter {
+    /// Selects only the rule with this id, active or not.
+    pub rule: Option<RuleId>,
+    /// Whether revoked rules and rules of ended runs are listed too.
+    pub include_inactive: bool,
+    /// Continues the list after this rule.
+    pub after: Option<RuleId>,
+    /// Maximum number of rules in the list.
+    pub limit: usize,
+}

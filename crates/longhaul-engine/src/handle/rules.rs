@@ -1,0 +1,53 @@
+//! Lists and revokes remembered approvals: rules that people add with the scope of an answer.
+
+use longhaul_core::id::RuleId;
+use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter};
+use longhaul_run::Rejection;
+use longhaul_run::commands::RunCommand;
+
+use crate::error::Error;
+use crate::handle::Longhaul;
+
+impl Longhaul {
+    /// Lists the remembered approvals that match the filter, newest first.
+    pub async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, Error> {
+        Ok(self.services.records.list_rules(filter).await?)
+    }
+
+    /// Returns the remembered approval with this id, active or revoked.
+    pub async fn get_rule(&self, rule: RuleId) -> Result<ApprovalRuleRow, Error> {
+        let filter = RuleFilter { rule: Some(rule), limit: 1, ..RuleFilter::default() };
+        let found = self.list_rules(filter).await?;
+        found.into_iter().next().ok_or(Error::RuleNotFound(rule))
+    }
+
+    /// Revokes a remembered approval and returns it. Calls of later replies ask again. A call of a
+    /// reply that the model has given before still goes ahead.
+    pub async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<ApprovalRuleRow, Error> {
+        let row = self.get_rule(rule).await?;
+        if let Some(revocation) = row.revoked {
+            return Err(Rejection::RuleRevoked { rule, revocation }.into());
+        }
+        let is_revoked = match row.scope.run() {
+            // The journal of the run tells its driver.
+            Some(run) => {
+                let command = RunCommand::RevokeRule { rule, by: by.to_owned() };
+                self.send_command(run, command).await.map(|_| true)
+            }
+            None => {
+                let by = self.redact(by.to_owned());
+                Ok(self.services.records.revoke_rule(rule, &by).await?)
+            }
+        };
+        let row = self.get_rule(rule).await?;
+        match (is_revoked, &row.revoked) {
+            (Ok(true), _) => Ok(row),
+            // Somebody else was faster.
+            (_, Some(revocation)) => {
+                Err(Rejection::RuleRevoked { rule, revocation: revocation.clone() }.into())
+            }
+            (Ok(false), None) => Err(Error::RuleNotFound(rule)),
+            (Err(error), None) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Remembered approvals: rules that people add with the scope of an answer.
+
+use longhaul_core::id::RuleId;
+use longhaul_core::policy::gate::RulePattern;
+use longhaul_core::policy::rule::{
+    ApprovalRuleRow, RULES_MAX, RuleFilter, RuleRevocation, RuleScope,
+};
+use longhaul_core::port::store::AppendRefusalReason;
+use rusqlite::{Result, params};
+
+use crate::sqlite::column::{get_json, get_u64, limit_to_column, to_json};
+use crate::sqlite::error::RowChangeError;
+use crate::sqlite::tx::Tx;
+
+/// Selects the active rule with this scope and pattern.
+pub(crate) const SELECT_ACTIVE_RULE: &str =
+    "SELECT data FROM rule WHERE scope = ?1 AND pattern = ?2 AND revoked = 0";
+
+/// Counts the active rules that apply to more than one run.
+pub(crate) const COUNT_SHARED_RULES: &str =
+    "SELECT count(*) FROM rule WHERE scope < 'run:' AND revoked = 0";
+
+/// Selects the rules before this one, newest first. A rule of an ended run is not active.
+pub(crate) const SELECT_RULES: &str = "SELECT r.data
+       FROM rule r LEFT JOIN run_head h ON h.run = r.run
+      WHERE r.rule < ?1
+        AND (?2 OR (r.revoked = 0 AND (r.scope < 'run:' OR h.state <> 5)))
+      ORDER BY r.rule DESC LIMIT ?3";
+
+/// Adds a rule. Refused if an active one has the same scope and pattern, or if there are too many.
+pub(crate) fn add_rule(tx: &Tx<'_>, row: &ApprovalRuleRow) -> Result<(), RowChangeError> {
+    if active_rule(tx, &row.scope, &row.pattern)?.is_some() {
+        return Err(RowChangeError::Refused(AppendRefusalReason::RuleExists));
+    }
+    let shared = tx.query_one(COUNT_SHARED_RULES, (), |row| get_u64(row, 0))?.unwrap_or_default();
+    if row.scope.run().is_none() && shared >= RULES_MAX as u64 {
+        return Err(RowChangeError::Refused(AppendRefusalReason::RulesFull));
+    }
+    tx.exec(
+        "INSERT INTO rule (rule, run, scope, pattern, revoked, data) VALUES (?1, ?2, ?3, ?4, 0, ?5)",
+        params![
+            row.rule.bytes(),
+            row.run.bytes(),
+            scope_key(&row.scope),
+            to_json(&row.pattern)?,
+            to_json(row)?
+        ],
+    )
+}
+
+/// Counts one more use of a rule. A rule that was deleted meanwhile is ignored.
+pub(crate) fn use_rule(tx: &Tx<'_>, rule: RuleId) -> Result<()> {
+    if let Some(mut row) = get_rule(tx, rule)? {
+        row.used += 1;
+        row.last_used = Some(tx.now);
+        update_rule(tx, &row)?;
+    }
+    Ok(())
+}
+
+/// Revokes a rule. Returns `false` if there is no such active rule.
+pub(crate) fn revoke_rule(tx: &Tx<'_>, rule: RuleId, by: &str) -> Result<bool> {
+    let Some(mut row) = get_rule(tx, rule)?.filter(|row| row.revoked.is_none()) else {
+        return Ok(false);
+    };
+    row.revoked = Some(RuleRevocation { by: by.to_owned(), at: tx.now });
+    update_rule(tx, &row)?;
+    Ok(true)
+}
+
+/// Lists the rules that match a filter, newest first.
+pub(crate) fn list_rules(tx: &Tx<'_>, filter: &RuleFilter) -> Result<Vec<ApprovalRuleRow>> {
+    if let Some(rule) = filter.rule {
+        return Ok(get_rule(tx, rule)?.into_iter().collect());
+    }
+    let before = filter.after.unwrap_or(RuleId::from_bits(u128::MAX));
+    tx.query_all(
+        SELECT_RULES,
+        params![before.bytes(), filter.include_inactive, limit_to_column(filter.limit)],
+        |row| get_json(row, 0),
+    )
+}
+
+/// Returns the active rules with one of these scopes and one of these patterns.
+pub(crate) fn active_rules(
+    tx: &Tx<'_>,
+    scopes: &[RuleScope],
+    patterns: &[RulePattern],
+) -> Result<Vec<ApprovalRuleRow>> {
+    let mut rows = Vec::new();
+    for scope in scopes {
+        for pattern in patterns {
+            rows.extend(active_rule(tx, scope, pattern)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn active_rule(
+    tx: &Tx<'_>,
+    scope: &RuleScope,
+    pattern: &RulePattern,
+) -> Result<Option<ApprovalRuleRow>> {
+    let key = params![scope_key(scope), to_json(pattern)?];
+    tx.query_one(SELECT_ACTIVE_RULE, key, |row| get_json(row, 0))
+}
+
+fn get_rule(tx: &Tx<'_>, rule: RuleId) -> Result<Option<ApprovalRuleRow>> {
+    let sql = "SELECT data FROM rule WHERE rule = ?1";
+    tx.query_one(sql, params![rule.bytes()], |row| get_json(row, 0))
+}
+
+fn update_rule(tx: &Tx<'_>, row: &ApprovalRuleRow) -> Result<()> {
+    let sql = "UPDATE rule SET revoked = ?2, data = ?3 WHERE rule = ?1";
+    tx.exec(sql, params![row.rule.bytes(), row.revoked.is_some(), to_json(row)?])
+}
+
+/// Returns the value of the column `scope`.
+fn scope_key(scope: &RuleScope) -> String {
+    match scope {
+        RuleScope::Run(run) => format!("run:{run}"),
+        RuleScope::Agent(agent) => format!("agent:{agent}"),
+        RuleScope::Project => "project".to_owned(),
+    }
+}

@@ -1,0 +1,77 @@
+//! Remembered approvals: added once per scope and pattern, counted and revoked.
+
+use longhaul_core::id::{RuleId, RunId};
+use longhaul_core::policy::gate::RulePattern;
+use longhaul_core::policy::rule::{
+    ApprovalRuleRow, RULES_MAX, RuleFilter, RuleRevocation, RuleScope,
+};
+use longhaul_core::port::store::AppendRefusalReason;
+
+use crate::mem_store::rows::Tables;
+use crate::mem_store::tx::{ChangeResult, Tx, refuse};
+
+impl Tx<'_> {
+    /// Adds a rule, unless an active one has the same scope and pattern or the limit is reached.
+    pub(crate) fn add_rule(&mut self, row: ApprovalRuleRow) -> ChangeResult {
+        let active = || self.tables.rules.iter().map(|(_, row)| row).filter(is_active);
+        if active().any(|known| known.scope == row.scope && known.pattern == row.pattern) {
+            return refuse(AppendRefusalReason::RuleExists);
+        }
+        let is_shared = |row: &ApprovalRuleRow| row.scope.run().is_none();
+        if is_shared(&row) && active().filter(|row| is_shared(row)).count() >= RULES_MAX {
+            return refuse(AppendRefusalReason::RulesFull);
+        }
+        self.tables.rules.insert(row.rule, row);
+        Ok(())
+    }
+
+    /// Counts one more use of a rule.
+    pub(crate) fn use_rule(&mut self, rule: RuleId) {
+        let now = self.now;
+        self.tables.rules.update(&rule, |row| {
+            row.used += 1;
+            row.last_used = Some(now);
+        });
+    }
+
+    /// Revokes a rule. Refused if it is not active.
+    pub(crate) fn revoke_rule(&mut self, rule: RuleId, by: &str) -> ChangeResult {
+        if !self.tables.rules.get(&rule).is_some_and(|row| is_active(&row)) {
+            return refuse(AppendRefusalReason::RuleInactive);
+        }
+        let revocation = RuleRevocation { by: by.to_owned(), at: self.now };
+        self.tables.rules.update(&rule, |row| row.revoked = Some(revocation.clone()));
+        Ok(())
+    }
+}
+
+impl Tables {
+    /// Returns the rules that match a filter, newest first.
+    pub(crate) fn rules_matching(&self, filter: &RuleFilter) -> Vec<ApprovalRuleRow> {
+        let ended = |run: RunId| self.heads.get(&run).is_none_or(|head| head.state.is_ended());
+        let newest = self.rules.iter().rev().map(|(_, row)| row);
+        let rows = newest.filter(|row| {
+            let is_listed =
+                filter.include_inactive || (is_active(row) && !row.scope.run().is_some_and(ended));
+            let is_after = filter.after.is_none_or(|after| row.rule < after);
+            filter.rule.map_or(is_listed && is_after, |rule| row.rule == rule)
+        });
+        rows.take(filter.limit).cloned().collect()
+    }
+
+    /// Returns the active rules with one of these scopes and one of these patterns.
+    pub(crate) fn active_rules(
+        &self,
+        scopes: &[RuleScope],
+        patterns: &[RulePattern],
+    ) -> Vec<ApprovalRuleRow> {
+        let rows = self.rules.iter().map(|(_, row)| row).filter(is_active);
+        let rows =
+            rows.filter(|row| scopes.contains(&row.scope) && patterns.contains(&row.pattern));
+        rows.cloned().collect()
+    }
+}
+
+fn is_active(row: &&ApprovalRuleRow) -> bool {
+    row.revoked.is_none()
+}

@@ -1,0 +1,138 @@
+//! I9: no call starts that a rule asks about, unless a person has approved this call or a remembered
+//! approval covers it that was active when the model replied. Each use is counted once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::event::environment::RuleUsed;
+use longhaul_core::id::{AgentName, CallId, GateId, RuleId};
+use longhaul_core::policy::gate::{GateDecision, GateRule, GateRuleAction, GateTimeoutAction};
+use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
+use longhaul_core::time::Timestamp;
+
+use crate::sim::SimError;
+use crate::sim::check::SimHistory;
+use crate::sim::driver::SimServices;
+
+/// Checks the approvals of all calls against the journals and the rows of the rules.
+pub async fn check_rules(services: &SimServices, history: &SimHistory) -> Result<(), SimError> {
+    let filter = RuleFilter { include_inactive: true, limit: 10_000, ..RuleFilter::default() };
+    let rows = services.records.list_rules(filter).await?;
+    let rows: BTreeMap<RuleId, ApprovalRuleRow> =
+        rows.into_iter().map(|row| (row.rule, row)).collect();
+    let mut uses: BTreeMap<RuleId, u64> = BTreeMap::new();
+    for (run, entries) in &history.journals {
+        let mut journal = ApprovalCheck::default();
+        for entry in entries {
+            let used = journal.check_entry(entry, &rows);
+            let used = used.map_err(|what| format!("{run}: I9: {what} at {}", entry.seq))?;
+            // The uses of a failed run are counted in its own journal.
+            if matches!(entry.event, Event::RunForked(_)) {
+                journal.uses.clear();
+            }
+            journal.uses.extend(used);
+        }
+        for rule in journal.uses {
+            *uses.entry(rule).or_default() += 1;
+        }
+    }
+    for row in rows.values() {
+        let used = uses.get(&row.rule).copied().unwrap_or_default();
+        if row.used != used {
+            return Err(format!("I9: {} counts {} of {used} uses", row.rule, row.used).into());
+        }
+    }
+    Ok(())
+}
+
+/// What the journal of a run says about approvals so far.
+#[derive(Debug, Default)]
+struct ApprovalCheck {
+    agent: Option<AgentName>,
+    rules: Vec<GateRule>,
+    turn_started: Timestamp,
+    /// Calls that a rule asks about, with the time at which their turn started.
+    asked: BTreeMap<CallId, (GateRule, Timestamp)>,
+    gates: BTreeMap<GateId, CallId>,
+    approved: BTreeSet<CallId>,
+    uses: Vec<RuleId>,
+    /// Rules that were revoked in this journal.
+    revoked: BTreeSet<RuleId>,
+}
+
+impl ApprovalCheck {
+    /// Checks one entry. Returns the rule that it uses.
+    fn check_entry(
+        &mut self,
+        entry: &Entry,
+        rows: &BTreeMap<RuleId, ApprovalRuleRow>,
+    ) -> Result<Option<RuleId>, String> {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only approvals matter here")]
+        match &entry.event {
+            Event::RunCreated(data) => {
+                self.agent = Some(data.task.agent.clone());
+                self.rules.clone_from(&data.task.policy.rules);
+            }
+            Event::TurnStarted(_) => self.turn_started = entry.at,
+            Event::TurnCompleted(data) => {
+                for (index, call) in (1..).zip(&data.calls) {
+                    // The patterns of the simulated rules are plain names of tools.
+                    let rule = self.rules.iter().find(|rule| rule.tool == call.tool.as_str());
+                    if let Some(rule) = rule
+                        && matches!(rule.action, GateRuleAction::Ask(_))
+                    {
+                        let id = CallId { turn: data.turn, index };
+                        self.asked.insert(id, (rule.clone(), self.turn_started));
+                    }
+                }
+            }
+            Event::GateRaised(data) => {
+                self.gates.extend(data.gate.call.map(|call| (data.gate.id, call)));
+            }
+            Event::GateAnswered(data) => {
+                if let GateDecision::Approve | GateDecision::Edit(_) = data.answer.decision {
+                    self.approved.extend(self.gates.get(&data.gate));
+                }
+            }
+            Event::GateExpired(data) if data.on_timeout == GateTimeoutAction::Approve => {
+                self.approved.extend(self.gates.get(&data.gate));
+            }
+            Event::RuleRevoked(data) => _ = self.revoked.insert(data.rule),
+            Event::RuleUsed(data) => {
+                self.check_use(data, rows)?;
+                self.approved.insert(data.call);
+                return Ok(Some(data.rule));
+            }
+            Event::ToolStarted(data) => {
+                if self.asked.contains_key(&data.call) && !self.approved.contains(&data.call) {
+                    return Err(format!("{} starts without an approval", data.call));
+                }
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn check_use(
+        &self,
+        used: &RuleUsed,
+        rows: &BTreeMap<RuleId, ApprovalRuleRow>,
+    ) -> Result<(), String> {
+        let row = rows.get(&used.rule).ok_or_else(|| format!("{} is missing", used.rule))?;
+        let asked = self.asked.get(&used.call);
+        let (rule, since) = asked.ok_or_else(|| format!("nobody asks about {}", used.call))?;
+        let needs_each = rule.approvers.count > 1 || rule.approvers.not_submitter;
+        let is_allowed = !rule.always
+            && row.pattern.tool == rule.tool
+            && row.pattern.subject == rule.subject
+            && (!needs_each || matches!(row.scope, RuleScope::Run(_)))
+            && row.scope.agent().is_none_or(|agent| Some(agent) == self.agent.as_ref());
+        let was_revoked = self.revoked.contains(&used.rule)
+            || row.revoked.as_ref().is_some_and(|revoked| revoked.at < *since);
+        match is_allowed && !was_revoked {
+            true => Ok(()),
+            false => Err(format!("{} does not cover {}", used.rule, used.call)),
+        }
+    }
+}
