@@ -10,8 +10,8 @@ use crate::answer::{DIGEST_CHARS, GateAnswerSender, new_answer, parse_json_optio
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::form_prompt::answer_command;
+use crate::format::{pattern_text, scope_phrase};
 use crate::gate_card::full_gate_card;
-use crate::rules::{pattern_text, scope_phrase};
 use crate::{output, resolve, sanitize};
 
 const EXAMPLES: &str = "Examples:

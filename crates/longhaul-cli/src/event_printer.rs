@@ -16,8 +16,7 @@ use longhaul_core::policy::gate::{AnswerScope, GateDecision};
 use longhaul_core::status::WaitReason;
 use longhaul_core::time::Timestamp;
 
-use crate::format::format_duration;
-use crate::rules::scope_phrase;
+use crate::format::{format_duration, scope_phrase};
 use crate::sanitize;
 
 /// Maximum number of characters of a text on one line.

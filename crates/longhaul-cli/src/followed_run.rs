@@ -230,7 +230,8 @@ impl FollowedRun<'_> {
         };
         tokio::select! {
             biased;
-            followed = follower.follow() => followed.map(FollowEndReason::Followed),
+            // On the heap, because following a tree of runs makes a large future.
+            followed = Box::pin(follower.follow()) => followed.map(FollowEndReason::Followed),
             error = driver_error => Err(error),
             () = over => Ok(FollowEndReason::TimedOut),
         }

@@ -1,6 +1,9 @@
-//! Formats durations, amounts of money and counts for people.
+//! Formats durations, amounts of money, counts and remembered approvals for people.
 
+use longhaul_core::policy::gate::{AnswerScope, RulePattern};
 use longhaul_core::time::Millis;
+
+use crate::sanitize;
 
 /// Formats a duration with its two largest units, such as hours and minutes.
 pub(crate) fn format_duration(duration: Millis) -> String {
@@ -52,6 +55,25 @@ pub(crate) fn format_exchanges(count: usize) -> String {
     match count {
         1 => "1 exchange".to_owned(),
         _ => format!("{count} exchanges"),
+    }
+}
+
+/// Returns the calls that a pattern covers: the tool, and the text that its subject must match.
+pub(crate) fn pattern_text(pattern: &RulePattern) -> String {
+    let text = match &pattern.subject {
+        Some(subject) => format!("{} `{subject}`", pattern.tool),
+        None => format!("{} (every call)", pattern.tool),
+    };
+    sanitize::sanitize_line(&text)
+}
+
+/// Returns the calls to which an approval with this scope applies, such as `for this run`.
+pub(crate) const fn scope_phrase(scope: AnswerScope) -> &'static str {
+    match scope {
+        AnswerScope::Once => "once",
+        AnswerScope::Run => "for this run",
+        AnswerScope::Agent => "for this agent",
+        AnswerScope::Project => "for the project",
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::event_printer::format_date_time;
 use crate::form_prompt::form_lines;
-use crate::rules::pattern_text;
+use crate::format::pattern_text;
 use crate::sanitize;
 
 /// Maximum number of lines of the diff and of the call's input on a short card, of each.

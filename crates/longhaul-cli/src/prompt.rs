@@ -246,7 +246,8 @@ fn parse_prompt_line(line: &str, mode: PromptMode) -> PromptInput {
     let note = (!rest.is_empty()).then(|| rest.to_owned());
     match (command, mode) {
         ("", _) => PromptInput::Empty,
-        ("a" | "approve" | "y" | "yes", Decision) => PromptInput::Approve,
+        // Further words, such as a scope, must not be ignored.
+        ("a" | "approve" | "y" | "yes", Decision) if note.is_none() => PromptInput::Approve,
         ("r" | "reject", Decision | Question) => PromptInput::Reject(note),
         ("n" | "no", Decision) => PromptInput::Reject(note),
         ("s" | "steer", Decision) if note.is_some() => PromptInput::Text(rest.to_owned()),
@@ -281,6 +282,7 @@ mod tests {
         use PromptMode::{Decision, Message, Question};
         for (line, mode, expected) in [
             ("a", Decision, PromptInput::Approve),
+            ("a --for agent", Decision, PromptInput::Empty),
             ("r not now", Decision, PromptInput::Reject(Some("not now".into()))),
             ("r not now", Message, text_input("r not now")),
             ("s keep the old name", Decision, text_input("keep the old name")),

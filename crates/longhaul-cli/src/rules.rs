@@ -4,14 +4,15 @@
 use clap::{Args, Subcommand};
 use longhaul_api::rule::RuleView;
 use longhaul_core::id::RuleId;
-use longhaul_core::policy::gate::{AnswerScope, RulePattern};
+use longhaul_core::policy::gate::AnswerScope;
 use longhaul_core::policy::rule::RuleFilter;
 
 use crate::client::connect::{connect_run_client, try_connect_run_client};
 use crate::event_printer::format_date_time;
+use crate::format::pattern_text;
 use crate::style::Tone;
 use crate::table::{self, TableCell};
-use crate::{output, runtime, sanitize};
+use crate::{output, runtime};
 
 /// Maximum number of rules that are listed.
 const ROWS_MAX: usize = 10_000;
@@ -99,7 +100,10 @@ impl RevokeRuleCommand {
             return output::print_json(&rule);
         }
         let allowed = pattern_text(&rule.pattern);
-        output::print_text(&format!("Revoked: {allowed} asks again   {}", rule.id))
+        output::print_text(&format!(
+            "Revoked: {allowed} asks again, unless another rule covers it   {}",
+            rule.id
+        ))
     }
 }
 
@@ -128,24 +132,5 @@ fn scope_text(rule: &RuleView) -> String {
         (AnswerScope::Agent, Some(agent)) => format!("agent {agent}"),
         (AnswerScope::Run | AnswerScope::Once, _) => rule.run.to_string(),
         (AnswerScope::Agent | AnswerScope::Project, _) => "project".to_owned(),
-    }
-}
-
-/// Returns the calls that a pattern covers: the tool, and the text that its subject must match.
-pub(crate) fn pattern_text(pattern: &RulePattern) -> String {
-    let text = match &pattern.subject {
-        Some(subject) => format!("{} `{subject}`", pattern.tool),
-        None => format!("{} (every call)", pattern.tool),
-    };
-    sanitize::sanitize_line(&text)
-}
-
-/// Returns the calls to which an approval with this scope applies, such as `for this run`.
-pub(crate) const fn scope_phrase(scope: AnswerScope) -> &'static str {
-    match scope {
-        AnswerScope::Once => "once",
-        AnswerScope::Run => "for this run",
-        AnswerScope::Agent => "for this agent",
-        AnswerScope::Project => "for the project",
     }
 }

@@ -24,15 +24,16 @@ pub(crate) async fn report_child_end(
     due: &DueTimer,
     child: RunId,
 ) -> Result<RunCommand, Error> {
+    let lost = |code, message| RunOutcome::Failed(RunError::new(code, message, ""));
+    let deleted = || lost("run_deleted", "its journal has been deleted, so its result is unknown");
     let outcome = match replay_without_transcript(services, child).await {
-        Ok((run, _)) => run.outcome().cloned(),
-        Err(Error::RunNotFound(_)) => None,
+        Ok((run, _)) => run.outcome().cloned().unwrap_or_else(deleted),
+        Err(Error::RunNotFound(_)) => deleted(),
+        Err(Error::InvalidJournal(_)) => {
+            lost("invalid_journal", "its journal can't be read, so its result is unknown")
+        }
         Err(error) => return Err(error),
     };
-    let outcome = outcome.unwrap_or_else(|| {
-        let message = "its journal has been deleted, so its result is unknown";
-        RunOutcome::Failed(RunError::new("run_deleted", message, ""))
-    });
     let (parent, _) = replay_without_transcript(services, due.run).await?;
     let open = parent.control().children.iter().find(|open| open.id == child);
     let (outcome, full) = match (outcome, open) {

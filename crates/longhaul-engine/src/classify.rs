@@ -13,7 +13,6 @@ use longhaul_core::message::ToolCall;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{RememberedApproval, RuleScope};
-use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::RawJson;
@@ -26,6 +25,8 @@ use crate::agent::Agent;
 use crate::panics;
 use crate::polling::polling_hint;
 use crate::run_env::RunEnv;
+use crate::run_session::STORE_RETRY_DELAY;
+use crate::services::EngineServices;
 use crate::tool_registry::RegisteredTool;
 
 /// Maximum length of the input of a tool call, in bytes.
@@ -64,18 +65,25 @@ pub(crate) async fn classify_tool_call(
 /// cover. The store is read at most once per reply, and not at all if no rule asks about the calls.
 /// A rule that is revoked between this read and the append still covers the calls of this reply.
 pub(crate) async fn add_shared_approvals(
-    records: &dyn RecordStore,
+    services: &EngineServices,
     task: &TaskSpec,
     calls: &mut [ToolCallClassification],
 ) -> Result<(), StoreError> {
     let patterns = |call: &ToolCallClassification| shared_approval_patterns(&task.policy, call);
-    let makeable = calls.iter().filter(|call| call.problem.is_none());
-    let all: BTreeSet<RulePattern> = makeable.flat_map(patterns).collect();
+    let valid = calls.iter().filter(|call| call.problem.is_none());
+    let all: BTreeSet<RulePattern> = valid.flat_map(patterns).collect();
     if all.is_empty() {
         return Ok(());
     }
     let scopes = vec![RuleScope::Agent(task.agent.clone()), RuleScope::Project];
-    let active = records.active_rules(scopes, all.into_iter().collect()).await?;
+    let all: Vec<RulePattern> = all.into_iter().collect();
+    let active = loop {
+        match services.records.active_rules(scopes.clone(), all.clone()).await {
+            // The reply is paid for: it must not be lost because the store is busy.
+            Err(StoreError::Busy { .. }) => services.clock.sleep(STORE_RETRY_DELAY).await,
+            read => break read?,
+        }
+    };
     for call in calls.iter_mut().filter(|_| !active.is_empty()) {
         let patterns = patterns(call);
         let covering = active.iter().filter(|rule| patterns.contains(&rule.pattern));

@@ -165,10 +165,18 @@ fn comparable_text(content: &FileContent) -> Option<&str> {
 
 /// Returns the number of added and removed lines, and the unified diff.
 fn compare_texts((before, after): (&str, &str), file: &FileEffect) -> ((usize, usize), String) {
-    let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_lines(before, after);
+    // Lines end as they do for `patch`: a carriage return alone does not end one.
+    let lines = |text| str::split_inclusive(text, '\n').collect::<Vec<_>>();
+    let (old_lines, new_lines) = (lines(before), lines(after));
+    let diff = TextDiff::configure()
+        .timeout(DIFF_TIMEOUT)
+        .newline_terminated(true)
+        .diff_slices(&old_lines, &new_lines);
     let count = |tag| diff.iter_all_changes().filter(|line| line.tag() == tag).count();
     let lines = (count(ChangeTag::Insert), count(ChangeTag::Delete));
-    let (old, new) = (format!("a/{}", file.path), format!("b/{}", file.path));
+    // `patch` reads a path with spaces up to a tab.
+    let end = if file.path.contains(char::is_whitespace) { "\t" } else { "" };
+    let (old, new) = (format!("a/{}{end}", file.path), format!("b/{}{end}", file.path));
     let (old, new) = match file.change {
         FileChangeKind::Create => ("/dev/null", new.as_str()),
         FileChangeKind::Delete => (old.as_str(), "/dev/null"),
@@ -224,6 +232,13 @@ mod tests {
     #[test]
     fn changes_have_line_counts_and_a_diff() {
         let reverse = "apply the diff in reverse (patch -R -p1)";
+        check(
+            vec![("a b", text("x\ry\n"), text("x\rz\n"))],
+            &format!(
+                "change a b (+1 -1 lines); {reverse}\n--- a/a b\t\n+++ b/a b\t\n@@ -1 +1 @@\n\
+                 -x\ry\n+x\rz\n"
+            ),
+        );
         check(
             vec![("a.md", text("one\ntwo\nthree\n"), text("one\n2\nthree\nfour"))],
             &format!(

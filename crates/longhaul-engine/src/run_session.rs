@@ -34,7 +34,7 @@ use crate::services::EngineServices;
 const REJECTIONS_MAX: u32 = 8;
 
 /// Delay before a failed access to the store is retried.
-const STORE_RETRY_DELAY: Millis = Millis(250);
+pub(crate) const STORE_RETRY_DELAY: Millis = Millis(250);
 
 /// Number of retries between two log lines about a busy store.
 const TRIES_PER_WARNING: u32 = 40;

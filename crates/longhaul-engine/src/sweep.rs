@@ -152,7 +152,14 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
     // has ended.
     let view = RunSnapshot { run, status: Status::Running };
     let command = if let (TimerKind::ChildEnded(child), false) = (&due.kind, due.run_ended) {
-        report_child_end(services, &due, *child).await?
+        match report_child_end(services, &due, *child).await {
+            // Other timers must fire all the same.
+            Err(Error::InvalidJournal(error)) => {
+                tracing::warn!(%run, %child, %error, "the parent of an ended run can't be read");
+                return Ok(false);
+            }
+            report => report?,
+        }
     } else {
         RunCommand::Timer(Box::new(due))
     };

@@ -28,6 +28,6 @@ pub use next::{EngineStep, next_engine_step};
 pub use policy::control_tool_names::RUN_AGENT;
 pub use policy::legacy_output::{output_from_human_edit, strip_code_fence};
 pub use policy::question::check_question_answer;
-pub use policy::rules::{needs_approval, rule_denial_reason, shared_approval_patterns};
+pub use policy::rules::{edit_refusal_reason, needs_approval, shared_approval_patterns};
 pub use rejection::Rejection;
 pub use state::Run;

@@ -46,10 +46,9 @@ impl From<Error> for Problem {
             Error::IdempotencyKeyReused => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "use a new Idempotency-Key for a new request")
             }
-            Error::LaneFull(_) => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "wait until runs of this lane have ended, or use another lane",
-            ),
+            Error::LaneFull(_) => {
+                (StatusCode::TOO_MANY_REQUESTS, "wait until some have ended, or use another lane")
+            }
             Error::LaneBusy { .. } => {
                 (StatusCode::CONFLICT, "wait until the runs of this lane have ended")
             }
@@ -151,7 +150,7 @@ const fn rejection_status(refusal: &Rejection) -> (StatusCode, &'static str) {
             (StatusCode::UNPROCESSABLE_ENTITY, "the gate's `scopes` lists the offered scopes")
         }
         Rejection::RulesFull(_) => {
-            (StatusCode::TOO_MANY_REQUESTS, "revoke some of them: GET /v1/rules lists them")
+            (StatusCode::CONFLICT, "revoke some of them: GET /v1/rules lists them")
         }
         Rejection::RuleRevoked { .. } => (StatusCode::CONFLICT, "nothing to do"),
         Rejection::SelfApproval => (StatusCode::FORBIDDEN, "another person must decide"),

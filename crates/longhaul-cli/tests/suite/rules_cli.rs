@@ -13,7 +13,11 @@ fn an_approval_for_the_agent_is_used_listed_and_revoked() {
     let offered = "--for run · --for agent · --for project would cover: vault_write (every call)";
     assert!(card.contains(offered), "{card}");
     project.run(&["approve", &run, "--yes", "--for", "everywhere"], 2);
-    let refused = project.run(&["approve", &run, "--yes", "--for", "agent", "--edit", "{}"], 2);
+    let edit = json!({
+        "folder": "Tasks", "title": "Buy tea", "content": "a", "tags": [], "confidence": 90,
+    });
+    let args = ["approve", &run, "--yes", "--for", "agent", "--edit", &edit.to_string()];
+    let refused = project.run(&args, 2);
     assert!(refused.err.contains("offered: once"), "{refused:?}");
     let output = project.run(&["approve", &run, "--yes", "--scope", "agent"], 0);
     assert!(output.out.starts_with("Approved for this agent: vault_write"), "{output:?}");

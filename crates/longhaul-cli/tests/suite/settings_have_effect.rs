@@ -239,6 +239,7 @@ const TABLES: &[(&str, &[KeyCase])] = &[
             ("events", "{ idle_tick: x }", Applied),
             ("outcome", "{ rubric: ./rubric.md }", Unsupported),
             ("compaction", "{ at: 0.8 }", Applied),
+            ("children", "{ agents: [b] }", Applied),
         ],
     ),
     (
@@ -330,6 +331,7 @@ const TABLES: &[(&str, &[KeyCase])] = &[
             ("compactions", "off", Applied),
         ],
     ),
+    ("children: { @ }", &[("agents", "[b]", Applied), ("on_cancel", "keep", Applied)]),
     ("compaction: { @ }", &[("at", "0.5", Applied), ("keep", "\"the plan\"", Applied)]),
     ("perception: { url: \"http://a.example\", @ }", &[("every", "turn", Applied)]),
     (

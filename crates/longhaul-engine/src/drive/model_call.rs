@@ -82,7 +82,7 @@ pub(super) async fn run_model_turn(
         (ModelRequestOutcome::Reply(response, held), Some(env)) => {
             let run = ctx.session.run();
             let (mut calls, output) = classify_calls_and_output(env, run, (response, held)).await;
-            add_shared_approvals(&*ctx.services.records, run.task(), &mut calls).await?;
+            add_shared_approvals(&ctx.services, run.task(), &mut calls).await?;
             add_effect_facts((env, run), &ctx.services.redact, &response.reply, &mut calls).await;
             (calls, output)
         }

@@ -11,7 +11,7 @@ use longhaul_core::port::tool::ClaimId;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command, rule_scope};
-use longhaul_run::{DecideContext, Rejection, Run, output_from_human_edit, rule_denial_reason};
+use longhaul_run::{DecideContext, Rejection, Run, edit_refusal_reason, output_from_human_edit};
 
 use crate::blocker::RunBlocker;
 use crate::classify::{classify_tool_input, secret_in_input_message};
@@ -182,8 +182,7 @@ impl Longhaul {
         })
     }
 
-    /// Checks an input that a person edited against the tool's schema and the rules that deny
-    /// calls.
+    /// Checks an input that a person edited against the tool's schema and the approval rules.
     async fn check_edited_call_input(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
         let (run, _) = replay_run(&self.services, gate.run).await?;
         let bad = |why: String| Error::from(Rejection::InvalidTask(why));
@@ -198,9 +197,9 @@ impl Longhaul {
         if let Some(problem) = &classification.problem {
             return Err(bad(problem.clone()));
         }
-        match rule_denial_reason(&run.task().policy, &classification) {
+        match edit_refusal_reason(run.control(), &classification, gate.spec.approvers) {
             None => Ok(()),
-            Some(why) => Err(bad(format!("a rule forbids this call: {why}"))),
+            Some(why) => Err(bad(why)),
         }
     }
 

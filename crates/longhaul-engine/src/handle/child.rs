@@ -33,6 +33,7 @@ impl Longhaul {
         let task = Task {
             context: above.context.clone(),
             inbox: Some(above.inbox.clone()),
+            kind: above.kind.clone(),
             priority: above.priority,
             resource: above.resource.clone(),
             submitter: above.submitter.clone(),

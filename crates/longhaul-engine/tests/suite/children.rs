@@ -168,8 +168,11 @@ async fn a_run_learns_of_children_in_the_background_before_it_ends() {
     let run = engine.submit().await;
     let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "All read.");
-    let told = engine.user_texts();
-    assert!(told.last().unwrap().ends_with("of agent `reader` ended: It says B."), "{told:?}");
+    let messages = engine.user_texts();
+    assert!(
+        messages.last().unwrap().ends_with("of agent `reader` ended: It says B."),
+        "{messages:?}"
+    );
 }
 
 #[tokio::test]

@@ -196,7 +196,16 @@ async fn the_model_reads_a_rejection_with_its_note() {
 #[tokio::test]
 async fn an_edit_is_checked_against_schema_and_rules_and_is_what_runs() {
     let effects = EffectLog::default();
-    let rules = vec![rule(Some("secret*"), Deny("never".into())), rule(None, ask())];
+    let asking = |glob, count, not_submitter| GateRule {
+        approvers: ApprovalRequirement { count, not_submitter },
+        ..rule(Some(glob), ask())
+    };
+    let rules = vec![
+        rule(Some("secret*"), Deny("never".into())),
+        asking("pay*", 2, false),
+        asking("vote*", 1, true),
+        rule(None, ask()),
+    ];
     let engine = engine_sending(&effects, rules).start();
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
@@ -205,6 +214,8 @@ async fn an_edit_is_checked_against_schema_and_rules_and_is_what_runs() {
     for (input, why) in [
         (json!({ "text": 7 }), "does not match its schema"),
         (json!({ "text": "secret plan" }), "a rule forbids this call: never"),
+        (json!({ "text": "pay all" }), "2 people must approve the edited call"),
+        (json!({ "text": "vote yes" }), "somebody other than the submitter"),
         (json!({ "text": "unspeakable" }), "panicked"),
     ] {
         let given = answer(&gate, edit(input));
@@ -258,10 +269,7 @@ async fn an_approval_for_the_run_covers_only_the_same_rule() {
 #[tokio::test]
 async fn an_approval_for_the_agent_lasts_until_it_is_revoked() {
     let effects = EffectLog::default();
-    let mut plan = engine_sending(&effects, vec![rule(None, ask())]);
-    let send = || FakeReply::call("send", json!({ "text": "hi" }));
-    plan.replies = vec![send(), FakeReply::Text("done"), send(), FakeReply::Text("done"), send()];
-    let engine = plan.start();
+    let engine = engine_sending(&effects, vec![rule(None, ask())]).start();
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
     let mut yes = answer(&gate, GateDecision::Approve);

@@ -2,13 +2,16 @@
 
 use longhaul_core::change::{Change, UsageRow};
 use longhaul_core::event::Event;
+use longhaul_core::event::environment::RuleUsed;
 use longhaul_core::event::tool::{ToolEnded, ToolOutput, ToolStarted};
 use longhaul_core::id::CallId;
+use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::Usage;
 
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool_names::wait_timer_id;
+use crate::policy::rules::{PolicyDecision, evaluate_approval_rules};
 use crate::rejection::Rejection;
 use crate::state::call::TrackedToolCall;
 
@@ -25,6 +28,23 @@ pub(crate) fn record_call_result(
     } else {
         Event::ToolCompleted(ended)
     })
+}
+
+/// Records the remembered approvals because of which a call starts that no person was asked about.
+pub(crate) fn record_used_rules(
+    decision: &mut DecisionBuilder<'_>,
+    call: &TrackedToolCall,
+) -> Result<(), Rejection> {
+    let PolicyDecision::Allow(approvals) =
+        evaluate_approval_rules(&decision.control, &call.classification)
+    else {
+        return Ok(());
+    };
+    for RememberedApproval { rule, scope, by, .. } in approvals {
+        decision.record_event(Event::RuleUsed(RuleUsed { rule, call: call.id, by, scope }))?;
+        decision.add_row_change(Change::UseRule(rule));
+    }
+    Ok(())
 }
 
 /// Records the start of a `wait` call and sets the timer that ends it.

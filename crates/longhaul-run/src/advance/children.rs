@@ -13,7 +13,7 @@ use longhaul_core::event::tool::{ToolOutput, ToolStarted};
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::status::Status;
 
-use crate::advance::call_events::record_call_result;
+use crate::advance::call_events::{record_call_result, record_used_rules};
 use crate::advance::call_order::may_start_call_after;
 use crate::decision::DecisionBuilder;
 use crate::input::{NewChild, PreparedChild};
@@ -82,6 +82,12 @@ fn record_prepared_child(
             return record_call_result(decision, call, output, true);
         }
     };
+    let is_own = |tracked: &&TrackedToolCall| tracked.id == call;
+    if let Some(tracked) = decision.control.calls().iter().find(is_own).cloned()
+        && tracked.state == ToolCallState::Unevaluated
+    {
+        record_used_rules(decision, &tracked)?;
+    }
     let (child, agent) = (run.id, run.task.agent.clone());
     let started = ChildStarted { child, agent, call, background };
     decision.record_event(Event::ChildStarted(started))?;

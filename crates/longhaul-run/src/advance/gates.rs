@@ -1,13 +1,11 @@
 //! Raises the gates of a run, at which it waits for a person: approvals of calls, questions, calls
 //! in doubt, approvals of the result and missing dependencies.
 
-use longhaul_core::change::Change;
 use longhaul_core::event::Event;
-use longhaul_core::event::environment::{ProgressReported, RuleUsed};
+use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::gate::{GATE_TIMEOUT, GateKind, GateRule, GateSpec};
 use longhaul_core::policy::gate::{GateRuleAction, ResultApprovalGate};
-use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::raw::RawJson;
 
 use crate::advance::call_events::{record_call_result, record_wait_call_start};
@@ -42,23 +40,6 @@ pub(super) fn evaluate_call_rules(
         ),
         PolicyDecision::Ask(rule) => raise_approval_gate(decision, call, &rule),
     }
-}
-
-/// Records the remembered approvals because of which a call starts that no person was asked about.
-pub(super) fn record_used_rules(
-    decision: &mut DecisionBuilder<'_>,
-    call: &TrackedToolCall,
-) -> Result<(), Rejection> {
-    let PolicyDecision::Allow(approvals) =
-        evaluate_approval_rules(&decision.control, &call.classification)
-    else {
-        return Ok(());
-    };
-    for RememberedApproval { rule, scope, by, .. } in approvals {
-        decision.record_event(Event::RuleUsed(RuleUsed { rule, call: call.id, by, scope }))?;
-        decision.add_row_change(Change::UseRule(rule));
-    }
-    Ok(())
 }
 
 fn carry_out_control_call(

@@ -16,11 +16,11 @@ use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{GateKind, GateSpec};
 use longhaul_core::status::{RunError, WaitReason};
 
-use crate::advance::call_events::record_call_result;
+use crate::advance::call_events::{record_call_result, record_used_rules};
 use crate::advance::call_order::may_start_call_after;
 use crate::advance::children::{is_child_call, startable_child_calls};
 use crate::advance::finish;
-use crate::advance::gates::{evaluate_call_rules, raise_in_doubt_gate, record_used_rules};
+use crate::advance::gates::{evaluate_call_rules, raise_in_doubt_gate};
 use crate::advance::park::{block_run_at_gate, park_run, park_run_with_timer};
 use crate::advance::steer::answer_question_with_steer;
 use crate::decision::DecisionBuilder;

@@ -8,7 +8,7 @@ use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{
-    AnswerScope, GateRule, GateRuleAction, GateTimeoutAction, RulePattern,
+    AnswerScope, ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction, RulePattern,
 };
 use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::time::Millis;
@@ -74,23 +74,30 @@ pub fn needs_approval(control: &ControlState, call: &ToolCallClassification) -> 
     call.problem.is_none() && matches!(decision, PolicyDecision::Ask(_))
 }
 
-/// Returns the reason if the approval rules deny the tool call. Also used for calls that a person
-/// has edited.
-pub fn rule_denial_reason(policy: &RunPolicy, call: &ToolCallClassification) -> Option<String> {
-    if call.opaque
-        && let Some(why) = opaque_call_denial_reason(&policy.rules, call)
-    {
-        return Some(why);
-    }
-    let subjects = call.subjects.iter().map(String::as_str);
-    let whole = call.subjects.is_empty().then_some("");
-    subjects.chain(whole).find_map(|subject| {
-        let rule = first_matching_rule(&policy.rules, call, subject)?;
-        match &rule.action {
-            GateRuleAction::Deny(why) => Some(why.clone()),
-            GateRuleAction::Allow | GateRuleAction::Ask(_) => None,
-        }
-    })
+/// Returns why a person may not change a waiting call to this one: a rule denies it, or it needs more
+/// approvals than the gate of the waiting call.
+pub fn edit_refusal_reason(
+    control: &ControlState,
+    edited: &ToolCallClassification,
+    gate: ApprovalRequirement,
+) -> Option<String> {
+    let rule = match evaluate_approval_rules(control, edited) {
+        PolicyDecision::Allow(_) => return None,
+        PolicyDecision::Deny(why) => return Some(format!("a rule forbids this call: {why}")),
+        PolicyDecision::Ask(rule) => rule,
+    };
+    let needed = rule.approvers;
+    let who = if needed.count > gate.count {
+        format!("{} people", needed.count)
+    } else if needed.not_submitter && !gate.not_submitter {
+        "somebody other than the submitter of the run".to_owned()
+    } else {
+        return None;
+    };
+    Some(format!(
+        "{who} must approve the edited call, which this gate does not ask for: reject the call with \
+         a note that says what to do"
+    ))
 }
 
 /// Returns the reason if an opaque call (one with a part that can't be inspected, such as a nested

@@ -124,6 +124,18 @@ fn rules_decide_about_children() {
         spawn t1.1          => child.started(t1.1) run.waiting(child) | waiting child
     "#,
     );
+    // A child that starts because of a remembered approval is a use of it.
+    check_after_start(
+        policy(GateRuleAction::Ask("Start it?".into())),
+        r#"
+        call run_agent/pure => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+        yes agent           => rule.added(agent) gate.answered | running
+        claim               => run.claimed
+        spawn t1.1 background => child.started(t1.1) tool.completed(t1.1) turn.started
+        call run_agent/pure => turn.completed
+        spawn t2.1          => rule.used(agent t2.1) child.started(t2.1) run.waiting(child) | waiting child
+    "#,
+    );
     check_after_start(
         policy(GateRuleAction::Deny("alone".into())),
         "call run_agent/pure => turn.completed tool.failed(t1.1) turn.started",

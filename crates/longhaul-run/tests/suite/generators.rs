@@ -22,6 +22,8 @@ const OUTSIDER_LINES: &[&str] = &[
     "yes",
     "yes",
     "yes run",
+    "yes run",
+    "yes run",
     "yes agent",
     "yes project",
     "yes by cli:bob",

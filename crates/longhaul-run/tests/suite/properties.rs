@@ -284,7 +284,7 @@ fn random_scripts_reach_every_event_and_wait() {
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut waits: BTreeSet<&str> = BTreeSet::new();
-    for _ in 0..1_200 {
+    for _ in 0..3_000 {
         let policy = policies().new_tree(&mut runner).unwrap().current();
         let script = script_lines(80).new_tree(&mut runner).unwrap().current();
         let mut test_run = played(policy, &script);

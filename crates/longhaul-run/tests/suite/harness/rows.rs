@@ -179,9 +179,7 @@ impl Rows {
                 used.active = used.active.plus(row.active);
             }
             Change::AddRule(row) => self.rules.push(*row),
-            Change::UseRule(rule) => {
-                self.rules.iter_mut().find(|known| known.rule == rule).unwrap().used += 1;
-            }
+            Change::UseRule(rule) => self.use_rule(rule),
             Change::RevokeRule { rule, by } => return self.revoke_rule(rule, by, now),
             Change::SetCap(raise) => {
                 let cap = &mut self.account.cap;
@@ -199,6 +197,10 @@ impl Rows {
     fn add_child(&mut self, child: RunId) {
         assert!(!self.children.contains(&child), "a run is created only once");
         self.children.push(child);
+    }
+
+    fn use_rule(&mut self, rule: RuleId) {
+        self.rules.iter_mut().find(|known| known.rule == rule).unwrap().used += 1;
     }
 
     /// Returns the rules that nobody has revoked.

@@ -94,7 +94,7 @@ pub async fn a_rule_is_used_and_revoked(fixture: StoreFixture) {
         assert_appended(&fixture.append_outside(row.run, batch).await);
     }
     let used = ApprovalRuleRow { used: 2, last_used: Some(used), ..row.clone() };
-    assert_eq!(list(&fixture, one(row.rule)).await, [used.clone()]);
+    assert_eq!(list(&fixture, one(row.rule)).await, std::slice::from_ref(&used));
     let revoke = || {
         let revoke = Change::RevokeRule { rule: row.rule, by: "cli:bob".to_owned() };
         fixture.append_outside(row.run, change_batch(revoke))

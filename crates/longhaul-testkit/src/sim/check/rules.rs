@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::event::environment::RuleUsed;
+use longhaul_core::event::environment::{ChildStarted, RuleUsed};
+use longhaul_core::event::tool::ToolStarted;
 use longhaul_core::id::{AgentName, CallId, GateId, RuleId};
 use longhaul_core::policy::gate::{GateDecision, GateRule, GateRuleAction, GateTimeoutAction};
 use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
@@ -104,10 +105,11 @@ impl ApprovalCheck {
                 self.approved.insert(data.call);
                 return Ok(Some(data.rule));
             }
-            Event::ToolStarted(data) => {
-                if self.asked.contains_key(&data.call) && !self.approved.contains(&data.call) {
-                    return Err(format!("{} starts without an approval", data.call));
-                }
+            Event::ToolStarted(ToolStarted { call, .. })
+            | Event::ChildStarted(ChildStarted { call, .. })
+                if self.asked.contains_key(call) && !self.approved.contains(call) =>
+            {
+                return Err(format!("{call} starts without an approval"));
             }
             _ => {}
         }
