@@ -60,7 +60,7 @@ pub enum ChildCancelPolicy {
     /// The child runs are cancelled too.
     #[default]
     Cancel,
-    /// The child runs go on to their own end, which nobody is told.
+    /// The child runs go on. Their ends are reported to no other run.
     Keep,
 }
 

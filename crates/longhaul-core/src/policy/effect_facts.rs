@@ -32,8 +32,8 @@ pub struct PredictedEffects {
     pub network: Option<Vec<String>>,
     /// Protected paths that the call names, such as `.git/config`.
     pub protected_paths: Vec<String>,
-    /// How a person can undo the call, or why nobody can. `None` means not known. For files whose
-    /// text is known before and after the call, the runtime offers to reverse the diff.
+    /// How a person can undo the call, or why that is impossible. `None` means not known. For files
+    /// whose text is known before and after the call, the runtime offers to reverse the diff.
     pub undo: Option<String>,
 }
 
@@ -55,7 +55,7 @@ pub enum FileContent {
     Absent,
     /// The file has this text.
     Text(String),
-    /// The file exists, but its content is no text, too long, or not known.
+    /// The file exists, but its content is binary, too long, or not known.
     Unknown,
 }
 
