@@ -116,6 +116,10 @@ pub struct AnswerView {
     pub at: Timestamp,
     /// Decision on the gate: `approve`, `edit`, `reject`, `answer` or `complete`.
     pub decision: String,
+    /// Calls that an approval covers: `once`, `run`, `agent` or `project`.
+    #[serde(default)]
+    #[schema(schema_with = schema::answer_scope_schema)]
+    pub scope: AnswerScope,
     /// Note of the person, or the text of an answer to a question.
     pub note: Option<String>,
     /// Data of the answer, for the model and for programs.
@@ -187,6 +191,7 @@ impl From<&RecordedAnswer> for AnswerView {
             by: answer.by.clone(),
             at: recorded.at,
             decision: answer.decision.as_str().to_owned(),
+            scope: answer.scope,
             note: answer.note.clone().or(text),
             payload: answer.payload.clone(),
         }

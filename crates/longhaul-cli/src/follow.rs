@@ -149,7 +149,7 @@ impl<'a> RunFollower<'a> {
                 input = self.prompt.next_input(), if is_asking => match input {
                     PromptInput::Detach => return Ok(FollowOutcome::Detached),
                     PromptInput::Empty => {}
-                    input @ (PromptInput::Approve
+                    input @ (PromptInput::Approve(_)
                     | PromptInput::Reject(_)
                     | PromptInput::Text(_)
                     | PromptInput::Why) => {

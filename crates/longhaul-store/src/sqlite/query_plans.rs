@@ -16,7 +16,7 @@ use crate::sqlite::global_log::{
 };
 use crate::sqlite::heartbeat::SELECT_WORKERS;
 use crate::sqlite::idempotency::SELECT_KNOWN;
-use crate::sqlite::inbox::{CountedInboxes, count_failed_runs, count_open_runs};
+use crate::sqlite::inbox::{InboxesToCount, count_failed_runs, count_open_runs};
 use crate::sqlite::lane::{SELECT_LANES, SELECT_NEXT_IN_LANE, SELECT_PREVIOUS_IN_LANE};
 use crate::sqlite::note::{SEARCH_NOTES, SELECT_NOTES};
 use crate::sqlite::prune::SELECT_EXPIRED_RUNS;
@@ -151,8 +151,8 @@ fn runs_of_a_batch_use_an_index() {
 #[test]
 fn inboxes_are_counted_from_indexes_alone() {
     let [of_later, later] = RETRIED;
-    for (inboxes, walk) in [(CountedInboxes::All, "SCAN"), (CountedInboxes::One, "SEARCH")] {
-        let name = if inboxes == CountedInboxes::One { " (inbox=?)" } else { "" };
+    for (inboxes, walk) in [(InboxesToCount::All, "SCAN"), (InboxesToCount::One, "SEARCH")] {
+        let name = if inboxes == InboxesToCount::One { " (inbox=?)" } else { "" };
         let open = format!("{walk} h USING COVERING INDEX run_head_open_inbox{name}");
         check_query_plan(&count_open_runs(inboxes), &[&open]);
         let failed = format!("{walk} h USING COVERING INDEX run_head_failed_inbox{name}");
