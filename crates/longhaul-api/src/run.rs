@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_core::event::environment::{OutcomeGraded, OutcomeVerdict};
 use longhaul_core::id::{BatchId, GateId, RunId};
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::port::store::RunRow;
@@ -60,6 +61,9 @@ pub struct RunView {
     /// Error of the run. `None` unless the run has failed or was cancelled.
     #[schema(value_type = Option<RunErrorView>)]
     pub error: Option<RunError>,
+    /// Latest verdicts about results of the run, the newest last. Empty unless the agent has a rubric.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verdicts: Vec<VerdictView>,
     /// Number of tokens that the run has used.
     pub usage: UsageView,
     /// Cost of the run so far in US dollars. `None` means that the price is not known.
@@ -140,6 +144,30 @@ pub struct RunView {
     pub added: bool,
 }
 
+/// Verdict of a grading run about a result of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Verdict)]
+pub struct VerdictView {
+    /// Number of the round, from 1.
+    pub round: u32,
+    /// Verdict: `satisfied`, `not_satisfied` or `grader_failed`.
+    #[schema(value_type = String)]
+    pub verdict: OutcomeVerdict,
+    /// What is missing in the result, or why there is no verdict.
+    pub note: String,
+    /// Run that graded the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub run: Option<RunId>,
+}
+
+impl From<&OutcomeGraded> for VerdictView {
+    fn from(graded: &OutcomeGraded) -> Self {
+        let OutcomeGraded { round, verdict, note, child } = graded.clone();
+        Self { round, verdict, note, run: child }
+    }
+}
+
 /// OpenAPI schema of the error of a failed run.
 #[derive(Debug, ToSchema)]
 #[schema(as = RunError)]
@@ -151,7 +179,7 @@ pub struct RunErrorView {
     /// Hint: what a person can do about the error.
     #[schema(required = false)]
     pub hint: String,
-    /// Text of the final reply, if the reply was cut off.
+    /// Text of the final reply, if the reply was cut off or its result was not accepted.
     #[schema(required = false)]
     pub partial_text: Option<String>,
 }

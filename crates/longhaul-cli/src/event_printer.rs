@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::event::environment::ChildStarted;
+use longhaul_core::event::environment::{ChildStarted, OutcomeVerdict};
 use longhaul_core::event::gate::GateAnswer;
 use longhaul_core::event::tool::ToolEnded;
 use longhaul_core::event::turn::TurnCompleted;
@@ -187,9 +187,21 @@ fn run_event_label_and_text(entry: &Entry) -> Option<(String, String)> {
         }
         Event::BudgetReached(_) => labeled("budget", "used up".into()),
         Event::ChildStarted(started) => {
-            let ChildStarted { child, agent, .. } = started;
-            labeled("child", format!("{child} of agent {agent} started"))
+            let ChildStarted { child, agent, call, .. } = started;
+            match call {
+                Some(_) => labeled("child", format!("{child} of agent {agent} started")),
+                None => labeled("outcome", format!("{child} grades the result")),
+            }
         }
+        Event::OutcomeGraded(graded) => labeled(
+            "outcome",
+            format!(
+                "round {}: {}: {}",
+                graded.round,
+                verdict_text(graded.verdict),
+                first_line(&graded.note)
+            ),
+        ),
         Event::ChildEnded(ended) => {
             let status = ended.outcome.status().as_str();
             labeled("child", format!("{} {status}", ended.child))
@@ -207,6 +219,15 @@ fn run_event_label_and_text(entry: &Entry) -> Option<(String, String)> {
         }
         Event::RunCancelled(cancelled) => labeled("cancelled", first_line(&cancelled.reason)),
         _ => None,
+    }
+}
+
+/// Returns the words for a verdict about a result.
+pub(crate) const fn verdict_text(verdict: OutcomeVerdict) -> &'static str {
+    match verdict {
+        OutcomeVerdict::Satisfied => "satisfied",
+        OutcomeVerdict::NotSatisfied => "not satisfied",
+        OutcomeVerdict::GraderFailed => "the grader failed",
     }
 }
 

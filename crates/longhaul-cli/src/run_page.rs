@@ -1,11 +1,11 @@
 //! One run as a page for people: its status, details and result.
 
-use longhaul_api::run::{RunView, UsageView};
+use longhaul_api::run::{RunView, UsageView, VerdictView};
 use longhaul_api::why::RunExplanation;
 use longhaul_core::status::ResultAnswer;
 use longhaul_core::time::Millis;
 
-use crate::event_printer::first_line;
+use crate::event_printer::{first_line, verdict_text};
 use crate::format::{format_duration, format_name_counts, format_usd};
 use crate::sanitize;
 use crate::status_label::StatusLabel;
@@ -34,6 +34,11 @@ pub(crate) fn render_run_page(
     for (name, value) in run_detail_rows(run) {
         let name = paint.apply_tone(Tone::Dim, &format!("{name:<9}"));
         lines.push(format!("  {name} {}", sanitize::sanitize_line(&value)));
+    }
+    for VerdictView { round, verdict, note, .. } in &run.verdicts {
+        let verdict = verdict_text(*verdict);
+        let text = sanitize::sanitize_line(&format!("round {round}: {verdict}: {note}"));
+        lines.push(format!("  {} {text}", paint.apply_tone(Tone::Dim, "outcome  ")));
     }
     if let Some(output) = &run.output {
         lines.push(String::new());

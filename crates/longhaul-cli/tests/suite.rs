@@ -48,6 +48,7 @@ mod suite {
     mod normalize;
     mod ollama;
     mod outages_cli;
+    mod outcomes_cli;
     mod own_run;
     mod parity;
     mod perception_e2e;

@@ -14,8 +14,8 @@ pub mod turn;
 
 use crate::event::environment::{
     BudgetRaised, BudgetReached, BudgetSettled, BudgetWarned, ChainStepEvent, ChildEnded,
-    ChildStarted, MemoryCompacted, ProgressReported, RuleAdded, RuleRevoked, RuleUsed,
-    SandboxEvent, TimerFired,
+    ChildStarted, MemoryCompacted, OutcomeGraded, ProgressReported, RuleAdded, RuleRevoked,
+    RuleUsed, SandboxEvent, TimerFired,
 };
 use crate::event::gate::{GateAnswer, GateExpired, GateNotice, GateRaised};
 use crate::event::run::{
@@ -180,6 +180,8 @@ events! {
     ChildStarted(ChildStarted) = "child.started" v 1 format 1 outside None;
     /// A child run of this run ended.
     ChildEnded(Box<ChildEnded>) = "child.ended" v 1 format 1 outside Some(WakeTarget::Parked);
+    /// The result of the run was graded against the rubric of its agent.
+    OutcomeGraded(OutcomeGraded) = "outcome.graded" v 1 format 1 outside None;
     /// The budget hold (reserved amount) of a model request that never completed was settled.
     BudgetSettled(BudgetSettled) = "budget.settled" v 1 format 1 outside None;
     /// Most of a budget cap is used, so the agent is told to finish.

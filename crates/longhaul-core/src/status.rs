@@ -245,7 +245,7 @@ pub struct RunError {
     /// Suggestion for people how to fix the error. May be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hint: String,
-    /// Text of the final reply, if the reply was cut off.
+    /// Text of the final reply, if the reply was cut off or its result was not accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial_text: Option<String>,
 }

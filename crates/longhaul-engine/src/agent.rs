@@ -22,7 +22,8 @@ use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::config::{
-    ChildrenConfig, LoopGuardConfig, PerceptionConfig, PerceptionInterval, SandboxConfig, Skill,
+    ChildrenConfig, LoopGuardConfig, OutcomeConfig, PerceptionConfig, PerceptionInterval,
+    SandboxConfig, Skill,
 };
 
 /// Complete definition of an agent, as its file sets it.
@@ -71,6 +72,9 @@ pub struct Agent {
     pub in_doubt: Option<InDoubtPolicy>,
     /// Gate at which a person must approve the final answer before it is accepted.
     pub result_gate: Option<ResultApprovalGate>,
+    /// Rubric against which the result is graded before it is accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<OutcomeConfig>,
     /// How long a run that would complete stays open for follow-up messages. `None` means not at
     /// all.
     pub keep_open: Option<Millis>,
@@ -232,6 +236,7 @@ impl Agent {
             effects: Vec::new(),
             in_doubt: None,
             result_gate: None,
+            outcome: None,
             keep_open: None,
             lane: None,
             lane_on_park: ParkedLanePolicy::default(),
@@ -281,6 +286,7 @@ impl Agent {
             rules: self.rules.clone(),
             in_doubt: self.in_doubt,
             result_gate: self.result_gate.clone(),
+            outcome_rounds: self.outcome.as_ref().map(|outcome| outcome.max_rounds),
             keep_open: self.keep_open,
             lane_on_park: self.lane_on_park,
             children_on_cancel: self.children.on_cancel,

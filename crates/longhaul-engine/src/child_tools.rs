@@ -26,6 +26,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::Error;
+use crate::grading::GRADER;
 use crate::replay::replay_without_transcript;
 use crate::services::EngineServices;
 
@@ -158,14 +159,16 @@ impl ChildTool {
     /// Returns the row of a child of this run.
     async fn find_child(&self, run: RunId, child: RunId) -> Result<RunRow, ToolFailure> {
         let row = self.services.store.get_run(child).await.map_err(to_failure)?;
-        row.filter(|row| row.parent == Some(run))
+        row.filter(|row| row.parent == Some(run) && row.agent.as_str() != GRADER)
             .ok_or_else(|| ToolFailure::new(format!("{child} is not a child run of this run")))
     }
 
     async fn list_children(&self, run: RunId) -> Result<Vec<RunRow>, ToolFailure> {
         let filter =
             RunFilter { parent: Some(run), limit: CHILDREN_SHOWN_MAX, ..RunFilter::default() };
-        self.services.store.list_runs(filter).await.map_err(to_failure)
+        let mut rows = self.services.store.list_runs(filter).await.map_err(to_failure)?;
+        rows.retain(|row| row.agent.as_str() != GRADER);
+        Ok(rows)
     }
 
     /// Describes a child run in one line: its state and the progress that it has reported.

@@ -47,6 +47,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         tools_called: run.tools_called().to_vec(),
         output: output_view(run, row.usage),
         error: error_of_ended_run(run),
+        verdicts: control.outcome.verdicts().iter().map(Into::into).collect(),
         usage: row.usage.into(),
         cost_usd: row.cost.map(micro_usd_to_usd),
         budget: BudgetView {

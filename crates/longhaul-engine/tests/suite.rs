@@ -25,6 +25,7 @@ mod suite {
     mod memory;
     mod model_calls;
     mod outbox;
+    mod outcomes;
     mod output;
     mod output_schema;
     mod perception;

@@ -12,6 +12,7 @@ mod finish;
 pub(crate) mod gates;
 mod model_call;
 mod outage;
+pub(crate) mod outcome;
 mod park;
 pub(crate) mod runtime_message;
 mod spend_caps;

@@ -6,6 +6,7 @@
 mod environment;
 mod fork;
 mod gate;
+mod outcome;
 mod run;
 mod steer;
 mod tool;
@@ -121,6 +122,7 @@ impl ControlState {
             Event::TimerFired(data) => self.apply_timer_fired(data),
             Event::ChildStarted(data) => self.apply_child_started(data),
             Event::ChildEnded(data) => self.apply_child_ended(data),
+            Event::OutcomeGraded(data) => self.apply_outcome_graded(data),
             Event::BudgetWarned(data) => self.apply_budget_warned(data),
             Event::BudgetReached(data) => self.apply_budget_reached(data),
             Event::BudgetRaised(data) => self.apply_budget_raised(data),

@@ -18,7 +18,7 @@ use longhaul_core::message::Message;
 use longhaul_core::policy::gate::SUBMIT_AGAIN;
 
 use crate::advance::call_events::add_active_time_to_usage;
-use crate::advance::{advance_run, children, gates, settle_work_of_dead_drivers};
+use crate::advance::{advance_run, children, gates, outcome, settle_work_of_dead_drivers};
 use crate::commands;
 use crate::decide::release::{invalid_state_rejection, release_run};
 use crate::decision::DecisionBuilder;
@@ -72,6 +72,10 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecideContext) -> Result<Batch, R
         }
         RunInput::ChildrenPrepared(prepared) => {
             children::record_prepared_children(&mut decision, prepared)?;
+            advance_run(&mut decision)?;
+        }
+        RunInput::GradingPrepared(prepared) => {
+            outcome::record_prepared_grading(&mut decision, prepared)?;
             advance_run(&mut decision)?;
         }
         RunInput::Recover => record_recovery(&mut decision)?,

@@ -145,6 +145,14 @@ fn approval_count_text(count: usize) -> String {
 
 /// Explains a wait for a child run.
 fn explain_child_wait(run: &Run, child: RunId) -> String {
+    let mut open = run.control.children.iter();
+    if open.any(|open| open.id == child && open.call.is_none()) {
+        let (round, rounds) = (run.control.outcome.next_round(), run.control.policy.outcome_rounds);
+        let rounds = rounds.unwrap_or_default();
+        return format!(
+            "The run waits for {child}, which grades its result (round {round} of {rounds})."
+        );
+    }
     let others = match run.control.children.len() {
         0 | 1 => String::new(),
         open => format!(" and {} more child runs", open - 1),

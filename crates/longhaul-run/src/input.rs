@@ -61,6 +61,8 @@ pub enum RunInput {
     Verified(ToolVerified, Vec<Blob>),
     /// The child runs that calls ask for were prepared, or can't start.
     ChildrenPrepared(Vec<PreparedChild>),
+    /// The run that grades the result was prepared, or can't start for this reason.
+    GradingPrepared(Result<Box<NewChild>, String>),
     /// A driver starts to work on the run. If the driver dies after this input is recorded, that
     /// counts as a new crash.
     Recover,

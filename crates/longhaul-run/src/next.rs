@@ -15,6 +15,7 @@ use longhaul_core::time::Timestamp;
 
 use crate::advance::children::startable_child_calls;
 use crate::advance::missing_start_condition;
+use crate::advance::outcome::has_ungraded_result;
 use crate::advance::runtime_message::needs_perception_refresh;
 use crate::decide::decide;
 use crate::input::{DecideContext, RunInput};
@@ -35,6 +36,8 @@ pub enum EngineStep {
     UseTools(Vec<ToolCallTask>),
     /// Prepare the child runs that these calls ask for. Nothing is recorded about them yet.
     StartChildren(Vec<ChildRequest>),
+    /// Prepare the run that grades the result. Nothing is recorded about it yet.
+    StartGrading,
     /// Let the model summarize the older part of this conversation. The event that starts the model
     /// call is already recorded.
     Compact(ModelRequest),
@@ -124,9 +127,16 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
                 step
             }
         }
-        RunStage::New | RunStage::ModelRunning(_) | RunStage::Concluding(_) => {
-            step_for_due_events(run, now)
+        RunStage::Concluding(_) => {
+            let step = step_for_due_events(run, now);
+            // No events are due: the result must be graded.
+            if step == EngineStep::Idle && has_ungraded_result(control) {
+                EngineStep::StartGrading
+            } else {
+                step
+            }
         }
+        RunStage::New | RunStage::ModelRunning(_) => step_for_due_events(run, now),
         RunStage::Ended(_) => EngineStep::Idle,
     }
 }

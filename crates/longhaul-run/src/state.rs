@@ -9,6 +9,7 @@ pub mod control;
 pub(crate) mod empty_replies;
 pub mod loop_guard;
 mod outage;
+pub mod outcome;
 pub mod output_retries;
 pub mod pending_timer;
 pub mod perception;

@@ -22,6 +22,7 @@ mod suite {
     mod legacy_journals;
     mod lifecycle;
     mod outages;
+    mod outcomes;
     mod policies;
     mod properties;
     mod questions;

@@ -180,6 +180,17 @@ impl<'a> AgentChecker<'a> {
             });
             model_names.extend(dotenv_models.map(|found| found.name));
         }
+        let grader = agent.outcome.as_ref().and_then(|outcome| outcome.grader.as_deref());
+        match grader.map(|grader| (grader, self.models.resolve_model_name(Some(grader)))) {
+            Some((_, Ok(found))) if model_names.contains(&found.name) => {}
+            Some((_, Ok(found))) => model_names.push(found.name),
+            Some((grader, Err(why))) => {
+                notes.push(format!(
+                    "the model `{grader}`, `grader` of `outcome`, can't be used. {why}"
+                ));
+            }
+            None => {}
+        }
         let policy = agent.run_policy(&self.defaults, BudgetPatch::default());
         notes.extend(self.selector.unpriced_models_warning(&model_names, policy.budget.micro_usd));
         notes

@@ -15,12 +15,13 @@ use longhaul_core::policy::{ChildCancelPolicy, LaneBusyPolicy, ParkedLanePolicy}
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::config::{
-    ChildrenConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval,
-    PerceptionSource, SandboxConfig,
+    ChildrenConfig, IsolationLevel, LoopGuardConfig, OutcomeConfig, PerceptionConfig,
+    PerceptionInterval, PerceptionSource, SandboxConfig,
 };
 use longhaul_engine::agent::{Agent, BudgetPatch, EffectRule, RetryPatch};
 use serde_json::json;
 
+use crate::event_printer::first_line;
 use crate::{output, sanitize};
 
 /// Arguments of `longhaul agents show`.
@@ -99,6 +100,7 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
         ("compaction", format_option(agent.compaction.as_ref(), format_compaction)),
         ("keep open", format_option(agent.keep_open, duration::format_duration)),
         ("in doubt", format_option(agent.in_doubt, format_in_doubt_policy)),
+        ("outcome", format_option(agent.outcome.as_ref(), format_outcome)),
         ("result", format_option(agent.result_gate.as_ref(), format_result_gate)),
         ("lane", agent.lane.clone().unwrap_or_default()),
         ("parked", format_lane_on_park(agent)),
@@ -155,6 +157,13 @@ fn format_retry(retry: RetryPatch) -> String {
 fn format_result_gate(gate: &ResultApprovalGate) -> String {
     let more = format_gate_conditions(gate.approvers, &gate.tags, "");
     format!("asks \"{}\", {}{more}", gate.ask, format_gate_timeout(gate.timeout, gate.on_timeout))
+}
+
+fn format_outcome(outcome: &OutcomeConfig) -> String {
+    let OutcomeConfig { rubric, grader, max_rounds } = outcome;
+    let by = grader.as_deref().unwrap_or("the model of the run");
+    let rubric = first_line(rubric);
+    format!("graded by {by} in at most {max_rounds} rounds, rubric: {rubric}")
 }
 
 fn format_output_schema(schema: &RawJson) -> String {

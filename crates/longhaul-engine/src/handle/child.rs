@@ -1,4 +1,4 @@
-//! Builds the run of a child: a task that a run gives to another agent.
+//! Builds the run of a child: a task that a run gives to another agent, or the grading of its result.
 //!
 //! A child has the inbox, priority, context values, resource and people of its parent. It has the
 //! budget account and the lane of its root, and no thread: it works in a conversation of its own.
@@ -9,6 +9,7 @@ use longhaul_core::task::TaskSpec;
 use longhaul_run::Run;
 use longhaul_run::submit::new_run_from_task;
 
+use crate::agent::Agent;
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::services::EngineServices;
@@ -42,13 +43,38 @@ impl Longhaul {
             ..Task::new(agent, input)
         };
         let (spec, _, definition) = self.build_task_spec(task, id, None)?;
-        let spec = TaskSpec {
-            parent: Some(parent.id()),
-            root: above.root,
-            depth: above.depth.saturating_add(1),
-            earlier_submitters: above.earlier_submitters.clone(),
-            ..spec
-        };
-        Ok((new_run_from_task(id, spec)?, definition))
+        Ok((new_run_from_task(id, spec_below(parent, spec))?, definition))
+    }
+
+    /// Builds the run that grades the result of `parent`. Also returns the definition of its agent, to
+    /// be stored.
+    pub(crate) fn build_grading_run(
+        &self,
+        parent: &Run,
+        agent: Agent,
+        input: RawJson,
+    ) -> Result<(NewRun, Blob), Error> {
+        let above = parent.task();
+        let id = self.new_run_id();
+        let task = self.redact_task(Task {
+            inbox: Some(above.inbox.clone()),
+            priority: above.priority,
+            submitter: above.submitter.clone(),
+            ..Task::new(agent.name.as_str(), input)
+        })?;
+        let (spec, definition) = self.build_task_spec_of_agent(task, &agent, id)?;
+        Ok((new_run_from_task(id, spec_below(parent, spec))?, definition))
+    }
+}
+
+/// Returns the specification of a task as that of a child of `parent`.
+fn spec_below(parent: &Run, spec: TaskSpec) -> TaskSpec {
+    let above = parent.task();
+    TaskSpec {
+        parent: Some(parent.id()),
+        root: above.root,
+        depth: above.depth.saturating_add(1),
+        earlier_submitters: above.earlier_submitters.clone(),
+        ..spec
     }
 }

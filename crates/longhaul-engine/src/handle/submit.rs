@@ -198,6 +198,18 @@ impl Longhaul {
         let agent = self
             .get_agent(&task.agent)
             .map_err(|suggestion| Error::AgentNotFound { name: task.agent.clone(), suggestion })?;
+        let (spec, definition) = self.build_task_spec_of_agent(task, &agent, id)?;
+        Ok((TaskSpec { batch, ..spec }, agent, definition))
+    }
+
+    /// Builds the specification of a task whose fields are checked and redacted. Also returns the
+    /// definition of its agent, to be stored.
+    pub(super) fn build_task_spec_of_agent(
+        &self,
+        task: Task,
+        agent: &Agent,
+        id: RunId,
+    ) -> Result<(TaskSpec, Blob), Error> {
         if agent.fixed_model && task.model.is_some() {
             let name = &agent.name;
             let why = format!(
@@ -206,7 +218,7 @@ impl Longhaul {
             return Err(Rejection::InvalidTask(why).into());
         }
         let definition = agent.definition_blob();
-        self.check_no_secret_in_agent(&agent, &definition.content)?;
+        self.check_no_secret_in_agent(agent, &definition.content)?;
         let bad = |bad: longhaul_core::id::IdError| Rejection::InvalidTask(bad.to_string());
         let source_inbox = task.source.as_ref().map(|source| source.inbox.clone());
         let inbox = match source_inbox.or_else(|| task.inbox.clone()) {
@@ -214,7 +226,7 @@ impl Longhaul {
             None => InboxName::new(DEFAULT_INBOX).map_err(bad)?,
         };
         let mut policy = agent.run_policy(&self.services.agents.defaults, task.budget);
-        let is_event = event_text::is_event_task(&agent, task.kind.as_deref(), task.event);
+        let is_event = event_text::is_event_task(agent, task.kind.as_deref(), task.event);
         if is_event {
             policy.max_turns.get_or_insert(event_text::EVENT_TURNS_MAX);
         }
@@ -236,7 +248,6 @@ impl Longhaul {
             thread: task.thread,
             resource: task.resource,
             start: task.start,
-            batch,
             submitter: task.submitter,
             actor: task.actor,
             links: task.links,
@@ -245,7 +256,7 @@ impl Longhaul {
             source: task.source,
             ..TaskSpec::new(id, agent.name.clone(), task.input, inbox)
         };
-        Ok((spec, agent, definition))
+        Ok((spec, definition))
     }
 
     /// Returns the idempotency key and the hash of these tasks and of the mode of their batch.

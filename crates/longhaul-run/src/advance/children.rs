@@ -20,7 +20,7 @@ use crate::input::{NewChild, PreparedChild};
 use crate::policy::control_tool_names::RUN_AGENT;
 use crate::rejection::Rejection;
 use crate::state::call::{ToolCallState, TrackedToolCall};
-use crate::state::control::ControlState;
+use crate::state::control::{ControlState, OpenChild};
 
 /// Maximum depth of a tree of runs below its root.
 pub const CHILD_DEPTH_MAX: u32 = 5;
@@ -89,7 +89,7 @@ fn record_prepared_child(
         record_used_rules(decision, &tracked)?;
     }
     let (child, agent) = (run.id, run.task.agent.clone());
-    let started = ChildStarted { child, agent, call, background };
+    let started = ChildStarted { child, agent, call: Some(call), background };
     decision.record_event(Event::ChildStarted(started))?;
     decision.add_row_change(Change::PutDefinition(definition));
     decision.add_row_change(Change::CreateRun(Box::new(run)));
@@ -118,7 +118,8 @@ pub(super) fn record_wait_for_child(
     call: &TrackedToolCall,
     child: RunId,
 ) -> Result<(), Rejection> {
-    let is_open = decision.control.children.iter().any(|open| open.id == child);
+    let is_own = |open: &OpenChild| open.id == child && open.call.is_some();
+    let is_open = decision.control.children.iter().any(is_own);
     if !is_open {
         let text = format!(
             "{child} is not an open child run of this run: it was never started, or its result has \
@@ -146,14 +147,19 @@ pub(super) fn notify_relatives(decision: &mut DecisionBuilder<'_>, status: Statu
     if let Some(parent) = decision.run.task.parent {
         arm_timer(decision, parent, TimerKind::ChildEnded(id));
     }
-    let keeps_children = !decision.control.policy.children_on_cancel.is_cancel();
-    if status == Status::Completed || keeps_children {
+    if status == Status::Completed {
         return;
     }
-    let children: Vec<RunId> = decision.control.children.iter().map(|child| child.id).collect();
-    for child in children {
-        arm_timer(decision, child, TimerKind::ParentCancelled(id));
-    }
+    // Nobody needs the verdict of a grading run any more.
+    let cancels = decision.control.policy.children_on_cancel.is_cancel();
+    let ending = decision.control.children.iter().filter(|open| cancels || open.call.is_none());
+    let ending: Vec<RunId> = ending.map(|open| open.id).collect();
+    ending.into_iter().for_each(|child| cancel_child(decision, child));
+}
+
+/// Sets the timer that cancels a child run.
+pub(super) fn cancel_child(decision: &mut DecisionBuilder<'_>, child: RunId) {
+    arm_timer(decision, child, TimerKind::ParentCancelled(decision.run.id));
 }
 
 fn arm_timer(decision: &mut DecisionBuilder<'_>, run: RunId, kind: TimerKind) {

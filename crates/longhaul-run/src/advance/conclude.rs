@@ -1,6 +1,6 @@
 //! Ends a run that has its output, after messages are delivered, the signals that programs announced
-//! have arrived, its child runs have ended, the output is approved and the time for further messages
-//! has passed.
+//! have arrived, its child runs have ended, the output is graded and approved, and the time for further
+//! messages has passed.
 //!
 //! Invariant: no message is accepted for a run that has ended, because the check for an empty
 //! message queue and the end are one append to the journal.
@@ -13,12 +13,15 @@ use longhaul_core::event::run::RunCompleted;
 use longhaul_core::message::Message;
 use longhaul_core::status::{RunOutput, Status, WaitReason};
 
+use crate::advance::children::cancel_child;
 use crate::advance::finish;
 use crate::advance::gates::raise_result_approval_gate;
+use crate::advance::outcome::check_outcome;
 use crate::advance::park::{park_run, park_run_with_timer};
 use crate::advance::steer::deliver_steers;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
+use crate::state::outcome::Grading;
 use crate::state::stage::{ConcludingState, RunStage};
 
 pub(super) fn conclude_run(
@@ -39,6 +42,12 @@ pub(super) fn conclude_run(
         }
         return park_run(decision, WaitReason::Approval(vec![gate]));
     }
+    // A message leads to another result.
+    if let Grading::Running(child) = concluding.grading
+        && !decision.control.steers.is_empty()
+    {
+        cancel_child(decision, child);
+    }
     if deliver_steers(decision, |_| true)? {
         return Ok(ControlFlow::Continue(()));
     }
@@ -48,6 +57,9 @@ pub(super) fn conclude_run(
     }
     if let Some(child) = decision.control.children.first().map(|child| child.id) {
         return park_run(decision, WaitReason::Child(child));
+    }
+    if let Some(flow) = check_outcome(decision, concluding.grading.clone())? {
+        return Ok(flow);
     }
     if !concluding.approved
         && let Some(policy) = decision.control.policy.result_gate.clone()

@@ -44,7 +44,21 @@ impl ControlState {
     }
 
     pub(super) fn apply_child_started(&mut self, data: &ChildStarted) -> ApplyResult {
-        let call = self.call_mut(data.call)?;
+        match data.call {
+            Some(call) => self.apply_child_call_started(call, data)?,
+            None => self.apply_grading_started(data.child)?,
+        }
+        let ChildStarted { child: id, agent, call, .. } = data.clone();
+        self.children.push(OpenChild { id, agent, call });
+        NO_MESSAGES
+    }
+
+    fn apply_child_call_started(
+        &mut self,
+        call: CallId,
+        data: &ChildStarted,
+    ) -> Result<(), &'static str> {
+        let call = self.call_mut(call)?;
         if call.is_done() {
             return Err("a call that is done can't start a child run");
         }
@@ -59,9 +73,7 @@ impl ControlState {
             }
             false => ToolCallState::AwaitingChild(data.child),
         };
-        let ChildStarted { child: id, agent, call, .. } = data.clone();
-        self.children.push(OpenChild { id, agent, call });
-        NO_MESSAGES
+        Ok(())
     }
 
     /// Applies the end of a child run: it is the result of the call that waits for the child, or
@@ -70,7 +82,11 @@ impl ControlState {
         let Some(index) = self.children.iter().position(|open| open.id == data.child) else {
             return NO_MESSAGES;
         };
-        let OpenChild { id, agent, .. } = self.children.remove(index);
+        let OpenChild { id, agent, call } = self.children.remove(index);
+        if call.is_none() {
+            self.apply_grading_ended(id, &data.outcome);
+            return NO_MESSAGES;
+        }
         let (text, is_error) = match &data.outcome {
             RunOutcome::Completed(output) => (completed_child_text(output), false),
             RunOutcome::Failed(RunError { code, message, .. }) => {

@@ -81,7 +81,8 @@ pub fn timer_cancel_request(due_timer: &DueTimer) -> Option<RunControlRequest> {
             (CancelCause::BatchStopped, format!("the run before it in {batch} did not complete"))
         }
         TimerKind::ParentCancelled(parent) => {
-            (CancelCause::ParentCancelled, format!("its parent run {parent} has ended"))
+            let why = format!("its parent run {parent} has ended or needs it no more");
+            (CancelCause::ParentCancelled, why)
         }
         TimerKind::LaneInterrupted(newer) => {
             (CancelCause::LaneInterrupted, format!("the newer {newer} interrupted it"))

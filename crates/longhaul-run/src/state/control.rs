@@ -24,6 +24,7 @@ use crate::state::attempt_time::AttemptTime;
 use crate::state::call::TrackedToolCall;
 use crate::state::empty_replies::EmptyReplies;
 use crate::state::loop_guard::LoopGuard;
+use crate::state::outcome::OutcomeRounds;
 use crate::state::output_retries::OutputRetries;
 use crate::state::progress_guard::ProgressGuard;
 use crate::state::stage::{RunStage, RunningModelCall, RunningToolCalls};
@@ -122,6 +123,9 @@ pub struct ControlState {
     /// Counts the empty replies of the model in a row.
     #[serde(default)]
     pub(crate) empty_replies: EmptyReplies,
+    /// Rounds in which results of the run were graded.
+    #[serde(default)]
+    pub outcome: OutcomeRounds,
 }
 
 /// Reason why a run has no driver.
@@ -176,8 +180,9 @@ pub struct OpenChild {
     pub id: RunId,
     /// Agent that executes the child run.
     pub agent: AgentName,
-    /// Tool call that started the child run.
-    pub call: CallId,
+    /// Tool call that started the child run. `None` means that the child run grades the result of
+    /// the run.
+    pub call: Option<CallId>,
 }
 
 /// Numbers of retries of a run, which are independent of each other and of the run's attempts.
@@ -252,6 +257,7 @@ impl ControlState {
             output_retries: OutputRetries::default(),
             signal_answers: Vec::new(),
             empty_replies: EmptyReplies::default(),
+            outcome: OutcomeRounds::default(),
         }
     }
 

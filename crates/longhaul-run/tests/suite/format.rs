@@ -45,6 +45,10 @@ const OTHER_KINDS: &[(&str, &str)] = &[
         r#"{"child":"run_01j0000000e008000j6hb7h6nw","outcome":{"completed":{"text":"Done."}}}"#,
     ),
     (
+        "outcome.graded",
+        r#"{"round":1,"verdict":"not_satisfied","note":"Too short.","child":"run_01j0000000e008000j6hb7h6nw"}"#,
+    ),
+    (
         "budget.settled",
         r#"{"turn":1,"held":{"micro_usd":5,"tokens":7},"charged":{"micro_usd":5,"tokens":7}}"#,
     ),

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::event::Event;
+use longhaul_core::event::environment::OutcomeVerdict;
 use longhaul_core::event::tool::VerifyOutcome;
 use longhaul_core::id::{CallId, GateId};
 use longhaul_core::policy::RunPolicy;
@@ -108,6 +109,7 @@ proptest! {
         let mut test_run = played(policy, &script);
         test_run.run_to_end();
         check_effects(&test_run)?;
+        check_verdicts(&test_run)?;
     }
 
     #[test]
@@ -133,6 +135,7 @@ proptest! {
         }
         test_run.run_to_end();
         check_effects(&test_run)?;
+        check_verdicts(&test_run)?;
         check_endings(&test_run)?;
     }
 
@@ -240,6 +243,21 @@ fn check_effects(test_run: &TestRun) -> Result<(), TestCaseError> {
                 prop_assert!(class.contains_key(&data.call));
                 prop_assert!(ended.insert(data.call), "{} ends twice", data.call);
             }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A run whose results are graded completes only with a result that was accepted.
+fn check_verdicts(test_run: &TestRun) -> Result<(), TestCaseError> {
+    let is_graded = test_run.run.task().policy.outcome_rounds.is_some();
+    let mut accepted = false;
+    for entry in &test_run.entries {
+        match &entry.event {
+            Event::TurnCompleted(_) => accepted = false,
+            Event::OutcomeGraded(data) => accepted = data.verdict == OutcomeVerdict::Satisfied,
+            Event::RunCompleted(_) => prop_assert!(accepted || !is_graded),
             _ => {}
         }
     }

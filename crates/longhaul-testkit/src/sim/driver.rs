@@ -37,7 +37,7 @@ use longhaul_run::{
 
 use crate::sim::SimError;
 use crate::sim::caps::current_caps;
-use crate::sim::children::prepare_children;
+use crate::sim::children::{prepare_children, prepare_grading};
 use crate::sim::external_world::{ExternalWorld, ModelCall, ToolEffect};
 use crate::sim::script::{PRICING, Script, classify};
 
@@ -202,6 +202,9 @@ impl ReferenceDriver {
             EngineStep::StartChildren(requests) => {
                 let prepared = prepare_children(run, &requests, &self.services.world)?;
                 DriverStage::Committing(prepared)
+            }
+            EngineStep::StartGrading => {
+                DriverStage::Committing(prepare_grading(run, &self.services.world)?)
             }
             EngineStep::UseTools(todo) => DriverStage::RunningTools(todo, Vec::new()),
             EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance => {

@@ -208,5 +208,8 @@ fn random_policy(rng: &mut SeededRng) -> RunPolicy {
         policy.lane_on_park = ParkedLanePolicy::Release;
     }
     policy.refresh_perception_each_turn = rng.one_in(3);
+    if rng.one_in(5) {
+        policy.outcome_rounds = Some(1 + rng.below(3) as u32);
+    }
     policy
 }

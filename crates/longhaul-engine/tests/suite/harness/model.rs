@@ -1,7 +1,7 @@
 //! A fake model that replies with what a test sets and records the requests. After its last reply
 //! it says `done`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -37,12 +37,19 @@ pub(crate) enum FakeReply {
     StreamThen(&'static str, Box<Self>),
     /// Waits at a latch, then continues with the inner reply.
     AfterLatch(Latch, Box<Self>),
+    /// Continues with the first of these replies that no request got yet.
+    InTurn(Arc<Mutex<VecDeque<Self>>>),
 }
 
 impl FakeReply {
     /// A reply with one call.
     pub(crate) fn call(tool: &'static str, input: Value) -> Self {
         Self::Calls(vec![(tool, input)])
+    }
+
+    /// One of these replies, each for one request, in this order.
+    pub(crate) fn in_turn(replies: impl IntoIterator<Item = Self>) -> Self {
+        Self::InTurn(Arc::new(Mutex::new(replies.into_iter().collect())))
     }
 
     /// Waits at a latch before this reply.
@@ -135,6 +142,9 @@ impl Model for FakeModel {
                 FakeReply::StreamThen(text, then) => {
                     sink.on_text(text);
                     *then
+                }
+                FakeReply::InTurn(replies) => {
+                    replies.lock().unwrap().pop_front().unwrap_or(FakeReply::Text("done"))
                 }
                 FakeReply::AfterLatch(latch, then) => {
                     latch.wait().await;

@@ -128,6 +128,9 @@ impl TestRun {
                 let how = (pick.is_multiple_of(2), problem);
                 self.prepared_children(calls.iter().map(String::as_str), how)
             }
+            EngineStep::StartGrading => {
+                self.prepared_grading(pick.is_multiple_of(9).then_some("there is no model"))
+            }
             EngineStep::UseTools(todos) => tools(&todos, pick),
             EngineStep::Compact(_) if stops => inputs::failed(FailureClass::Stopped, None),
             EngineStep::Compact(_) if self.run.has_interrupting_steer() => {
@@ -168,7 +171,12 @@ impl TestRun {
         {
             let number =
                 self.rows.children.iter().position(|created| created == child).unwrap() + 1;
-            self.play(&format!("child {number} Read."));
+            let mut open = self.run.control().children.iter();
+            let is_grading = open.any(|open| open.id == *child && open.call.is_none());
+            self.play(&match is_grading {
+                true => format!("child {number} {{\"satisfied\": true, \"note\": \"Good.\"}}"),
+                false => format!("child {number} Read."),
+            });
             return;
         }
         if self.run.control().gates.is_empty() {

@@ -136,6 +136,7 @@ fn driven_run_has_valid_step(test_run: &TestRun) {
         }
         EngineStep::Prepare
         | EngineStep::RefreshPerception
+        | EngineStep::StartGrading
         | EngineStep::Park(_)
         | EngineStep::Finish(_)
         | EngineStep::Advance => {}

@@ -92,6 +92,8 @@ impl TestRun {
                 Some(self.prepared_children(calls.split(' '), (background, None)))
             }
             "unspawn" => Some(self.prepared_children(["t1.1"].into_iter(), (false, Some(rest)))),
+            "grade" => Some(self.prepared_grading(None)),
+            "ungrade" => Some(self.prepared_grading(Some(rest))),
             _ => driver(verb, rest),
         };
         match input {

@@ -30,7 +30,10 @@ pub(crate) fn summarize(event: &Event) -> String {
         Event::ToolCompleted(data) | Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
             data.call.to_string()
         }
-        Event::ChildStarted(data) => data.call.to_string(),
+        Event::ChildStarted(data) => {
+            data.call.map_or_else(|| "grading".to_owned(), |call| call.to_string())
+        }
+        Event::OutcomeGraded(data) => format!("{} {}", data.round, data.verdict.as_str()),
         Event::ToolInDoubt(data) => data.call.to_string(),
         Event::ToolVerified(data) => data.call.to_string(),
         Event::ToolSurfaced(data) => data.call.to_string(),
@@ -170,6 +173,7 @@ impl TestRun {
             EngineStep::Finish(outcome) => format!("finish {}", outcome.status().as_str()),
             step @ (EngineStep::Prepare
             | EngineStep::RefreshPerception
+            | EngineStep::StartGrading
             | EngineStep::Advance
             | EngineStep::Idle) => format!("{step:?}").to_lowercase(),
         }

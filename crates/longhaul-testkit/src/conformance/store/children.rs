@@ -25,7 +25,8 @@ pub async fn a_child_starts_and_ends_with_its_events(fixture: StoreFixture) {
     });
     let child = new.id;
     let call = CallId { turn: 1, index: 1 };
-    let started = ChildStarted { child, agent: agent("reader"), call, background: false };
+    let started =
+        ChildStarted { child, agent: agent("reader"), call: Some(call), background: false };
     let batch = events_batch([Event::ChildStarted(started)])
         .with_change(Change::PutDefinition(definition))
         .with_change(Change::CreateRun(Box::new(new)));
