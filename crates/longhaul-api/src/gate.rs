@@ -69,6 +69,11 @@ pub struct GateView {
     /// What happens to the gate when the deadline passes.
     #[schema(schema_with = schema::timeout_action_schema)]
     pub on_timeout: GateTimeoutAction,
+    /// Time at which the chain of the run approves the result, unless a person answers or pauses the
+    /// run before. `None` means that a person must answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub auto_approves_at: Option<Timestamp>,
     /// Valid answers to the question. Empty means that any text is valid.
     pub options: Vec<String>,
     /// Form that an answer must fill in: a flat JSON Schema. `None` means that the answer is a text.

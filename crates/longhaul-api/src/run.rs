@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_core::chain::{ChainRow, ChainStatus};
 use longhaul_core::event::environment::{OutcomeGraded, OutcomeVerdict};
 use longhaul_core::id::{BatchId, GateId, RunId};
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
@@ -117,9 +118,9 @@ pub struct RunView {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub retry_of: Option<RunId>,
-    /// Chain that this run is a step of, and the number of the step.
-    #[schema(schema_with = schema::any_json_schema)]
-    pub chain: Option<RawJson>,
+    /// Chain that this run is a step of.
+    #[serde(default)]
+    pub chain: Option<RunChainView>,
     /// Sandbox in which the run's commands are executed.
     #[schema(schema_with = schema::any_json_schema)]
     pub sandbox: Option<RawJson>,
@@ -165,6 +166,36 @@ impl From<&OutcomeGraded> for VerdictView {
     fn from(graded: &OutcomeGraded) -> Self {
         let OutcomeGraded { round, verdict, note, child } = graded.clone();
         Self { round, verdict, note, run: child }
+    }
+}
+
+/// Position of a run in its chain, and the state of the chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RunChain)]
+pub struct RunChainView {
+    /// Name of the chain. `None` means that its steps were given in the request itself.
+    pub name: Option<String>,
+    /// Number of the run's step, from 1.
+    pub step: u32,
+    /// Number of steps of the chain.
+    pub of: u32,
+    /// Status of the chain: `running`, `waiting`, `completed`, `failed` or `cancelled`.
+    #[schema(value_type = String)]
+    pub status: ChainStatus,
+    /// Id of the newest run of the chain.
+    #[schema(schema_with = schema::run_id_schema)]
+    pub current: RunId,
+}
+
+impl From<&ChainRow> for RunChainView {
+    fn from(row: &ChainRow) -> Self {
+        Self {
+            name: row.name.clone(),
+            step: row.step + 1,
+            of: row.steps,
+            status: row.current_status.into(),
+            current: row.current,
+        }
     }
 }
 
@@ -226,6 +257,9 @@ pub struct RunBriefView {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub parent: Option<RunId>,
+    /// Chain that this run is a step of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<RunChainView>,
     /// Lane of the run. Runs of one lane execute one at a time.
     pub lane: Option<String>,
     /// Inbox in which the run was queued.
@@ -253,6 +287,7 @@ impl RunBriefView {
             cost_usd: row.cost.map(micro_usd_to_usd),
             active_ms: row.active.0,
             parent: row.parent,
+            chain: row.chain.as_ref().map(RunChainView::from),
             lane: row.lane.as_ref().map(ToString::to_string),
             inbox: row.inbox.to_string(),
             last_seq: row.last_seq.0,

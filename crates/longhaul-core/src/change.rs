@@ -291,6 +291,8 @@ pub enum TimerKind {
     GateDeadline(GateId),
     /// A reminder for this open gate is due.
     GateRemind(GateId),
+    /// This open gate is approved without a person.
+    GateAutoApprove(GateId),
     /// A step of this open gate's escalation is due.
     GateEscalate {
         /// Gate that nobody has answered.
@@ -310,9 +312,10 @@ impl TimerKind {
     /// Returns the gate that the timer belongs to. `None` means that it belongs to no gate.
     pub const fn gate(&self) -> Option<GateId> {
         match self {
-            Self::GateDeadline(gate) | Self::GateRemind(gate) | Self::GateEscalate { gate, .. } => {
-                Some(*gate)
-            }
+            Self::GateDeadline(gate)
+            | Self::GateRemind(gate)
+            | Self::GateAutoApprove(gate)
+            | Self::GateEscalate { gate, .. } => Some(*gate),
             Self::Wake
             | Self::Start
             | Self::BatchNext(_)

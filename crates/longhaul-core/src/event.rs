@@ -13,7 +13,7 @@ pub mod tool;
 pub mod turn;
 
 use crate::event::environment::{
-    BudgetRaised, BudgetReached, BudgetSettled, BudgetWarned, ChainStepEvent, ChildEnded,
+    BudgetRaised, BudgetReached, BudgetSettled, BudgetWarned, ChainStepStarted, ChildEnded,
     ChildStarted, MemoryCompacted, OutcomeGraded, ProgressReported, RuleAdded, RuleRevoked,
     RuleUsed, SandboxEvent, TimerFired,
 };
@@ -212,10 +212,8 @@ events! {
     SandboxLost(SandboxEvent) = "sandbox.lost" v 1 format 1 outside Some(WakeTarget::None);
     /// The older part of the conversation was replaced by a summary.
     MemoryCompacted(Box<MemoryCompacted>) = "memory.compacted" v 1 format 1 outside None;
-    /// A step of a chain started.
-    ChainStepStarted(ChainStepEvent) = "chain.step_started" v 1 format 1 outside None;
-    /// A step of a chain completed.
-    ChainStepCompleted(ChainStepEvent) = "chain.step_completed" v 1 format 1 outside None;
+    /// The next step of a chain started.
+    ChainStepStarted(ChainStepStarted) = "chain.step_started" v 1 format 1 outside None;
     /// The agent reported its progress.
     ProgressReported(ProgressReported) = "progress.reported" v 1 format 1 outside None;
 }

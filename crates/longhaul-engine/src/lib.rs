@@ -7,6 +7,7 @@ pub mod agent;
 pub mod agent_directory;
 mod blob_texts;
 mod blocker;
+mod chain_outputs;
 pub mod changes;
 mod child_report;
 mod child_tools;

@@ -6,6 +6,7 @@
 mod attempt_end;
 pub(crate) mod call_events;
 mod call_order;
+mod chain;
 pub(crate) mod children;
 mod conclude;
 mod finish;

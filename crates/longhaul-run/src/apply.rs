@@ -144,7 +144,6 @@ impl ControlState {
             | Event::SandboxDeleted(_)
             | Event::SandboxLost(_)
             | Event::ChainStepStarted(_)
-            | Event::ChainStepCompleted(_)
             | Event::ProgressReported(_) => NO_MESSAGES,
         }
     }

@@ -41,7 +41,8 @@ fn explain_state_untrimmed(run: &Run) -> StateExplanation {
             }
             RunOutcome::Failed(error) => {
                 // A child run can't be retried on its own.
-                let command = if run.task().root == id { "retry" } else { "show" };
+                let is_child = run.task().root != id && run.task().chain.is_none();
+                let command = if is_child { "show" } else { "retry" };
                 explanation(
                     format!("The run failed: {}.", first_line_without_period(&error.message)),
                     format!("longhaul {command} {id}"),

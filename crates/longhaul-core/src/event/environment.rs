@@ -188,11 +188,13 @@ pub struct MemoryCompacted {
     pub active: Millis,
 }
 
-/// A step of a chain started or completed.
+/// The next step of a chain started. Recorded in the run that completes before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChainStepEvent {
+pub struct ChainStepStarted {
     /// Index of the step in the chain, from 0.
     pub step: usize,
+    /// Agent that executes the step.
+    pub agent: AgentName,
     /// Run that executes the step.
     pub run: RunId,
 }

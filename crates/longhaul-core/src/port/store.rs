@@ -6,6 +6,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::chain::ChainRow;
 use crate::change::{Batch, NewRun};
 use crate::event::codec::EventCodecError;
 use crate::event::entry::Entry;
@@ -324,6 +325,8 @@ pub struct RunRow {
     pub parent: Option<RunId>,
     /// Root of the tree of runs that this run belongs to.
     pub root: RunId,
+    /// Position of the run in its chain. `None` if it belongs to no chain.
+    pub chain: Option<ChainRow>,
     /// Principal that submitted the run.
     pub submitter: Option<String>,
     /// Current epoch (fencing token) of the run.

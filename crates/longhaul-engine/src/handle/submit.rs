@@ -92,8 +92,8 @@ impl Longhaul {
     /// Submits a task by the `lane_busy` policy of its agent, and returns what happened.
     pub async fn submit_task(&self, task: Task) -> Result<SubmitOutcome, Error> {
         let idempotency = self.idempotency_record(std::slice::from_ref(&task), None);
-        let (new, definition) = self.build_new_run(task, self.new_run_id(), None)?;
-        self.create_run_or_add_message(&new, &definition, idempotency).await
+        let (new, definitions) = self.build_new_run(task, self.new_run_id(), None)?;
+        self.create_run_or_add_message(&new, &definitions, idempotency).await
     }
 
     /// Submits tasks as new runs: all of them or none. The idempotency key of the first task covers
@@ -114,8 +114,8 @@ impl Longhaul {
     /// built from what was written, because the run exists regardless.
     pub async fn submit_and_view_run(&self, task: Task) -> Result<RunView, Error> {
         let idempotency = self.idempotency_record(std::slice::from_ref(&task), None);
-        let (new, definition) = self.build_new_run(task, self.new_run_id(), None)?;
-        let submitted = self.create_run_or_add_message(&new, &definition, idempotency).await?;
+        let (new, definitions) = self.build_new_run(task, self.new_run_id(), None)?;
+        let submitted = self.create_run_or_add_message(&new, &definitions, idempotency).await?;
         let run = submitted.run_ids().first().copied().unwrap_or(new.id);
         match (self.get_run(run).await, submitted) {
             (Ok(mut view), submitted) => {
@@ -171,17 +171,20 @@ impl Longhaul {
             || above(caps.active.map(|m| m.0), own.active.map(|m| m.0))
     }
 
-    /// Builds the new run of a task. Also returns the definition of the task's agent, to be stored.
+    /// Builds the new run of a task. Also returns the definitions of the task's agents, to be stored.
     pub(super) fn build_new_run(
         &self,
-        task: Task,
+        mut task: Task,
         id: RunId,
         batch: Option<BatchPosition>,
-    ) -> Result<(NewRun, Blob), Error> {
+    ) -> Result<(NewRun, Vec<Blob>), Error> {
+        if let Some(chain) = task.chain.take() {
+            return self.build_chain_run((task, &chain), id, batch);
+        }
         let (mut spec, agent, definition) = self.build_task_spec(task, id, batch)?;
         spec.lane = resolve_lane(&agent, &spec)?;
         let lane_depth_max = self.services.agents.defaults.lane_depth_max;
-        Ok((NewRun { lane_depth_max, ..new_run_from_task(id, spec)? }, definition))
+        Ok((NewRun { lane_depth_max, ..new_run_from_task(id, spec)? }, vec![definition]))
     }
 
     /// Builds the specification of a task, with the lane that the task names. Also returns the
@@ -314,14 +317,16 @@ pub(super) fn check_task_count(count: usize) -> Result<(), Error> {
 
 /// Returns the request that creates these runs, with the definitions of their agents.
 pub(super) fn run_creation_request(
-    built: Vec<(NewRun, Blob)>,
+    built: Vec<(NewRun, Vec<Blob>)>,
     idempotency: Option<IdempotencyRecord>,
 ) -> CreateRunsRequest {
     let mut blobs: Vec<Blob> = Vec::new();
     let mut runs = Vec::with_capacity(built.len());
-    for (run, definition) in built {
-        if !blobs.iter().any(|blob| blob.blob_ref == definition.blob_ref) {
-            blobs.push(definition);
+    for (run, definitions) in built {
+        for definition in definitions {
+            if !blobs.iter().any(|blob| blob.blob_ref == definition.blob_ref) {
+                blobs.push(definition);
+            }
         }
         runs.push(run);
     }
@@ -422,7 +427,7 @@ fn parse_metadata_name<T>(
 }
 
 /// Returns the lane of the task, or the rendered lane template of the agent.
-fn resolve_lane(agent: &Agent, task: &TaskSpec) -> Result<Option<LaneKey>, Error> {
+pub(super) fn resolve_lane(agent: &Agent, task: &TaskSpec) -> Result<Option<LaneKey>, Error> {
     let (None, Some(written)) = (&task.lane, &agent.lane) else {
         return Ok(task.lane.clone());
     };

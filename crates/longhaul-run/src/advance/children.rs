@@ -144,7 +144,9 @@ pub(super) fn record_wait_for_child(
 /// with it.
 pub(super) fn notify_relatives(decision: &mut DecisionBuilder<'_>, status: Status) {
     let id = decision.run.id;
-    if let Some(parent) = decision.run.task.parent {
+    // A step of a chain is no child: the run before it has ended.
+    let task = &decision.run.task;
+    if let Some(parent) = task.parent.filter(|_| task.chain.is_none()) {
         arm_timer(decision, parent, TimerKind::ChildEnded(id));
     }
     if status == Status::Completed {

@@ -13,6 +13,7 @@ use longhaul_core::event::run::RunCompleted;
 use longhaul_core::message::Message;
 use longhaul_core::status::{RunOutput, Status, WaitReason};
 
+use crate::advance::chain::open_next_step;
 use crate::advance::children::cancel_child;
 use crate::advance::finish;
 use crate::advance::gates::raise_result_approval_gate;
@@ -103,6 +104,7 @@ fn complete_run(
         let messages = tasks.chain([Message::assistant(output.text.as_str())]).collect();
         decision.add_row_change(Change::AppendThread(NewThreadMessages { thread, messages }));
     }
+    open_next_step(decision, &output)?;
     decision.record_event(Event::RunCompleted(Box::new(RunCompleted { output })))?;
     finish::mark_run_ended(decision, Status::Completed, None);
     Ok(ControlFlow::Break(()))

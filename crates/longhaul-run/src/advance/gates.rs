@@ -188,6 +188,7 @@ pub(super) fn raise_result_approval_gate(
         digest: Some(digest),
         timeout: policy.timeout.duration(),
         on_timeout: policy.on_timeout,
+        auto_approve: policy.auto_approve.clone(),
         approvers: policy.approvers,
         tags: policy.tags.clone(),
         ..GateSpec::new(id, GateKind::Result, policy.ask.as_str())

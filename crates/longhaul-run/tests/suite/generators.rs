@@ -131,6 +131,7 @@ pub(crate) fn policies() -> impl Strategy<Value = RunPolicy> {
         RunPolicy {
             rules: rule.map(rule_of).into_iter().collect(),
             result_gate: result.map(|on_timeout| ResultApprovalGate {
+                auto_approve: None,
                 ask: "Is it good?".into(),
                 timeout: GateTimeout::After(Millis::from_secs(600)),
                 on_timeout,

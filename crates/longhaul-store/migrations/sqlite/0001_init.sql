@@ -31,6 +31,7 @@ CREATE TABLE run (
   thread        TEXT,
   resource      TEXT,
   submitter     TEXT,
+  chain_step    INTEGER,           -- from 0; null if the run belongs to no chain
   batch         BLOB,              -- the runs of a batch are ordered by their ids
   retry_of      BLOB,              -- the failed run that this run retries
   account       BLOB,              -- the run whose budget this run uses; null means its root
@@ -44,6 +45,15 @@ CREATE INDEX run_account ON run (account) WHERE account IS NOT NULL;
 CREATE INDEX run_lane ON run (lane, id) WHERE lane IS NOT NULL;
 CREATE INDEX run_batch ON run (batch, id) WHERE batch IS NOT NULL;
 CREATE UNIQUE INDEX run_lane_position ON run (lane, lane_position) WHERE lane_position IS NOT NULL;
+
+-- Chains by their first run, with the number of their steps and their newest run.
+CREATE TABLE chain (
+  root    BLOB NOT NULL PRIMARY KEY,
+  name    TEXT,                    -- null if the steps were given in the request itself
+  steps   INTEGER NOT NULL,
+  current BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX chain_current ON chain (current);
 
 -- The current state of a run. Every append updates this row.
 -- state: 0 ready, 1 leased, 2 parked, 3 waiting for its lane, 4 paused, 5 ended

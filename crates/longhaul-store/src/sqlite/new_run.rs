@@ -161,6 +161,7 @@ pub(crate) fn create_run(
     // A task that only adds a message to a busy lane is not counted.
     spend::count_new_run(tx, &new_run.caps)?;
     insert_run_row(tx, new_run, origin, entered.map(|entered| entered.seq))?;
+    set_newest_run_of_chain(tx, new_run)?;
     insert_run_head(tx, new_run, entered)?;
     insert_first_events(tx, new_run)?;
     for message in &new_run.steers {
@@ -208,9 +209,9 @@ fn insert_run_row(
     tx.exec(
         "INSERT INTO run (id, root, parent, agent, definition, inbox, kind, priority, lane,
                           takes_lane, lane_position, thread, resource, submitter, batch,
-                          collect_ms, retry_of, created_at, account)
+                          collect_ms, retry_of, created_at, account, chain_step)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-                 ?18, coalesce(?19, (SELECT account FROM run WHERE id = ?2)))",
+                 ?18, coalesce(?19, (SELECT account FROM run WHERE id = ?2)), ?20)",
         params![
             new.id.bytes(),
             task.root.bytes(),
@@ -226,7 +227,8 @@ fn insert_run_row(
             task.thread.as_ref().map(|thread| thread.as_str()),
             task.resource.as_ref().map(|resource| resource.as_str()),
             task.submitter,
-            task.batch.map(|batch| batch.id.bytes()),
+            // A batch lists its chains by their first runs.
+            task.batch.filter(|_| origin == RunOrigin::Run).map(|batch| batch.id.bytes()),
             match new.lane_entry {
                 LaneEntryPolicy::IfNoneWaits { window } => Some(count_to_column(window.0)),
                 LaneEntryPolicy::Enqueue
@@ -236,6 +238,25 @@ fn insert_run_row(
             task.retry_of.map(|retried| retried.run.bytes()),
             tx.now_micros(),
             task.retry_of.map(|retried| retried.first_run().bytes()),
+            task.chain.as_ref().map(|position| count_to_column(position.step as u64)),
+        ],
+    )
+}
+
+/// Records a run as the newest one of its chain.
+fn set_newest_run_of_chain(tx: &Tx<'_>, new: &NewRun) -> rusqlite::Result<()> {
+    let Some(position) = &new.task.chain else {
+        return Ok(());
+    };
+    let chain = &position.chain;
+    tx.exec(
+        "INSERT INTO chain (root, name, steps, current) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (root) DO UPDATE SET current = excluded.current",
+        params![
+            new.task.root.bytes(),
+            chain.name,
+            count_to_column(chain.steps.len() as u64),
+            new.id.bytes()
         ],
     )
 }

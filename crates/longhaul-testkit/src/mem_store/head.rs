@@ -95,6 +95,7 @@ impl Head {
             priority: task.priority,
             parent: task.parent,
             root: task.root,
+            chain: None,
             submitter: task.submitter.clone(),
             epoch: self.epoch,
             worker: match self.state {

@@ -106,6 +106,9 @@ impl Tx<'_> {
             };
             self.tables.accounts.insert(id, account);
         }
+        if task.chain.is_some() {
+            self.tables.newest_of_chain.insert(task.root, id);
+        }
         let lane = task.lane.clone().filter(|_| origin == RunOrigin::Run);
         let collect_window = match lane_entry {
             LaneEntryPolicy::IfNoneWaits { window } => Some(window),

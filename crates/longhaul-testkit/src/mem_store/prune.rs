@@ -81,6 +81,7 @@ impl Tx<'_> {
             tables.accounts.remove(&account);
         }
         tables.checkpoints.remove(&run);
+        tables.newest_of_chain.remove_where(|_, newest| *newest == run);
         let lines = tables.journal.range((run, Seq::START)..=(run, Seq(u64::MAX)));
         let lines: Vec<_> = lines.map(|(key, line)| (*key, line.global_seq)).collect();
         for (line, global_seq) in lines {

@@ -57,6 +57,7 @@ macro_rules! tables {
 
 tables! {
     heads: RunId => Head,
+    newest_of_chain: RunId => RunId,
     ready: ReadyKey => (),
     journal: (RunId, Seq) => JournalRow,
     global_log: GlobalSeq => (RunId, Seq),

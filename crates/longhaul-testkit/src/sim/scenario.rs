@@ -100,6 +100,7 @@ fn with_special_policies() -> Vec<Scenario> {
     flaky.failures = [(1, 2), (2, 1)].into();
     all.push(scenario("flaky_model", flaky, RunPolicy::default()));
     let result_gate = ResultApprovalGate {
+        auto_approve: None,
         ask: "Is it good?".into(),
         timeout: GateTimeout::After(Millis::from_secs(86_400)),
         on_timeout: GateTimeoutAction::Approve,
@@ -190,6 +191,7 @@ fn random_policy(rng: &mut SeededRng) -> RunPolicy {
     }
     if rng.one_in(6) {
         policy.result_gate = Some(ResultApprovalGate {
+            auto_approve: None,
             ask: "Is it good?".into(),
             timeout: GateTimeout::After(Millis::from_secs(3_600)),
             on_timeout: *rng.pick(&[

@@ -98,6 +98,7 @@ pub(crate) fn parse_result_gate(
     entry: &TableEntry,
 ) -> Option<Option<ResultApprovalGate>> {
     let gate = ResultApprovalGate {
+        auto_approve: None,
         ask: RESULT_GATE_QUESTION.to_owned(),
         timeout: GateTimeout::default(),
         on_timeout: GateTimeoutAction::default(),
@@ -114,6 +115,7 @@ pub(crate) fn parse_result_gate(
     let tags = fields.parse_field_with("tags", parse_tags);
     fields.report_unknown_fields();
     Some(Some(ResultApprovalGate {
+        auto_approve: None,
         ask: ask.unwrap_or(gate.ask),
         timeout: timeout.unwrap_or_default(),
         on_timeout: on_timeout.unwrap_or_default(),
