@@ -13,6 +13,7 @@ mod suite {
     mod bench;
     mod built_in_agents;
     mod chaos;
+    mod chains_cli;
     mod children_cli;
     mod cli;
     mod clock_steps;

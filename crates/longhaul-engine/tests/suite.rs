@@ -6,6 +6,7 @@ mod suite {
     mod batches;
     mod cancel_and_pause;
     mod checkpoints;
+    mod chains;
     mod children;
     mod claims;
     mod clock_steps;

@@ -11,6 +11,7 @@ mod suite {
     mod budgets;
     mod calls;
     mod checkpoints;
+    mod chains;
     mod children;
     mod compaction;
     mod crash;
