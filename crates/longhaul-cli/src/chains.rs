@@ -94,7 +94,9 @@ impl ListChainsCommand {
         }
         if !loaded.problems.is_empty() {
             let count = loaded.problems.len();
-            output::eprint_line(&format!("problems in chain files: {count}   longhaul chains check"));
+            output::eprint_line(&format!(
+                "problems in chain files: {count}   longhaul chains check"
+            ));
         }
         Ok(())
     }

@@ -121,7 +121,9 @@ impl RunTaskCommand {
         if self.task.chain().is_some() && (self.ephemeral.is_enabled() || keeps_calls) {
             let message = "a chain can't be recorded, replayed or run with --ephemeral";
             let hint = "longhaul run --chain NAME --step STEP ...";
-            return Err(CliError::usage_error(message).with_hint("run it in the store", hint).into());
+            return Err(CliError::usage_error(message)
+                .with_hint("run it in the store", hint)
+                .into());
         }
         if self.ephemeral.is_enabled() {
             return self.run_ephemeral(timeout);

@@ -12,9 +12,9 @@ use longhaul::config::settings::Config;
 use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::egress;
 use longhaul_api::problem::Problem;
-use longhaul_engine::Task;
 use longhaul_core::chain::ChainStepSpec;
 use longhaul_core::suggest::closest_match;
+use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::task::{ChainChoice, TaskChain};
 
@@ -180,8 +180,7 @@ pub(crate) fn prepare_task(
     let of_env_file: Vec<String> = of_env_file.collect();
     let notes = agents.iter().flat_map(|found| found.notes.clone()).chain(replaced);
     let notes = notes.chain(of_env_file).chain(unbound);
-    let notes: Vec<String> =
-        notes.chain(secrets::unredactable_secret_warnings(&config)).collect();
+    let notes: Vec<String> = notes.chain(secrets::unredactable_secret_warnings(&config)).collect();
     Ok(PreparedTask { task, models: requested_models, notes, agents: Some(loaded) })
 }
 

@@ -12,8 +12,8 @@ mod suite {
     mod bad_input;
     mod bench;
     mod built_in_agents;
-    mod chaos;
     mod chains_cli;
+    mod chaos;
     mod children_cli;
     mod cli;
     mod clock_steps;

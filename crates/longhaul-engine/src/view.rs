@@ -4,7 +4,9 @@
 use longhaul_api::agent::AgentView;
 use longhaul_api::gate::{AnswerView, GateView};
 use longhaul_api::rule::{RevocationView, RuleView};
-use longhaul_api::run::{BudgetView, OutputView, RetriesView, RunChainView, RunView, micro_usd_to_usd};
+use longhaul_api::run::{
+    BudgetView, OutputView, RetriesView, RunChainView, RunView, micro_usd_to_usd,
+};
 use longhaul_core::chain::ChainRow;
 use longhaul_core::change::NewRun;
 use longhaul_core::event::entry::Entry;

@@ -5,8 +5,8 @@ mod suite {
     mod active_time;
     mod batches;
     mod cancel_and_pause;
-    mod checkpoints;
     mod chains;
+    mod checkpoints;
     mod children;
     mod claims;
     mod clock_steps;

@@ -10,8 +10,8 @@ mod suite {
     mod answers;
     mod budgets;
     mod calls;
-    mod checkpoints;
     mod chains;
+    mod checkpoints;
     mod children;
     mod compaction;
     mod crash;

@@ -266,13 +266,7 @@ fn open_with_store_url(
     let agents = registered.extend_agent_registry(loaded.to_agent_registry());
     let longhaul = Longhaul::new(services, agents, config.run_policy_defaults());
     longhaul.replace_chains(loaded.chains.to_chain_registry());
-    Ok(ProjectRuntime {
-        longhaul,
-        loaded,
-        config,
-        store,
-        mcp_tools: served,
-    })
+    Ok(ProjectRuntime { longhaul, loaded, config, store, mcp_tools: served })
 }
 
 /// Adds the tools that access the store to a registry.

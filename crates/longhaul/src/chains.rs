@@ -60,7 +60,9 @@ impl LoadedChains {
 
     /// Returns the problems of the chain with this name.
     pub fn problems_of_chain<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Problem> {
-        self.problems.iter().filter(move |problem| problem.path.file_stem().is_some_and(|s| s == name))
+        self.problems
+            .iter()
+            .filter(move |problem| problem.path.file_stem().is_some_and(|s| s == name))
     }
 }
 
@@ -96,7 +98,8 @@ pub fn load_chains(root: &Path, display_root: &Path, agents: &[&str]) -> LoadedC
 pub fn chain_file_paths(root: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root.join(CHAINS_FOLDER)).into_iter().flatten().flatten();
     let is_chain = |path: &PathBuf| {
-        let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        let is_hidden =
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
         !is_hidden && path.extension().is_some_and(|end| end == "toml")
     };
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_chain).collect();
@@ -137,16 +140,14 @@ fn check_chain_name(name: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     match name.len() <= 64 && name.chars().all(fits) && name.starts_with(char::is_alphanumeric) {
         true => Ok(()),
-        false => Err("the name of a chain file has 1 to 64 letters, digits, `-`, `_` and `.`".into()),
+        false => {
+            Err("the name of a chain file has 1 to 64 letters, digits, `-`, `_` and `.`".into())
+        }
     }
 }
 
 /// Parses the text of a chain file, and reports every problem in it.
-fn parse_chain(
-    diagnostics: &mut Diagnostics,
-    text: &str,
-    agents: &[&str],
-) -> Option<ChainSpec> {
+fn parse_chain(diagnostics: &mut Diagnostics, text: &str, agents: &[&str]) -> Option<ChainSpec> {
     let node = match toml::parse(text) {
         Ok(node) => node,
         Err(error) => {
@@ -233,7 +234,8 @@ fn parse_repeat(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Cha
     let ends = ChainRepeatEnd::ALL.map(|end| (end.as_str(), end));
     let until = fields
         .parse_field_with("until", |diagnostics, entry| diagnostics.parse_one_of(entry, &ends));
-    let max = fields.parse_field_with("max", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
+    let max =
+        fields.parse_field_with("max", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
     for key in ["from", "max"] {
         if fields.get(key).is_none() {
             let message = format!("`repeat` needs `{key}`");

@@ -109,7 +109,9 @@ pub use async_trait::async_trait;
 pub use longhaul_api::gate::{AnswerView, GateView};
 pub use longhaul_api::lane::LaneView;
 pub use longhaul_api::rule::{RevocationView, RuleView};
-pub use longhaul_api::run::{BudgetView, OutputView, RetriesView, RunChainView, RunView, UsageView};
+pub use longhaul_api::run::{
+    BudgetView, OutputView, RetriesView, RunChainView, RunView, UsageView,
+};
 pub use longhaul_api::schedule::ScheduleView;
 #[cfg(feature = "server")]
 pub use longhaul_core::access::Role;

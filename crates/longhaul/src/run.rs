@@ -78,7 +78,8 @@ impl RunHandle {
             let mut journal = JournalFollower::start_following(run.clone()).await?;
             while journal.next_entries().await?.is_some() {}
             let view = run.view().await?;
-            match view.chain.as_ref().map(|chain| chain.current).filter(|newest| *newest != run.id) {
+            match view.chain.as_ref().map(|chain| chain.current).filter(|newest| *newest != run.id)
+            {
                 Some(newest) => run = Self::new(Arc::clone(&run.state), newest),
                 None => return Ok(FinishedRun::from(view)),
             }

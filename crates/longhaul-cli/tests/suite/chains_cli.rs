@@ -54,7 +54,10 @@ fn a_chain_runs_to_its_end_and_is_shown() {
     let watched = project.run(&["watch", root, "--no-input"], 0);
     assert_eq!(watched.out.trim(), "A better poem.");
     let json = project.run(&["run", "--chain", "poem", "x", "--json"], 0).json();
-    assert_eq!((&json["agent"], &json["output"]["text"]), (&"fixer".into(), &"A better poem.".into()));
+    assert_eq!(
+        (&json["agent"], &json["output"]["text"]),
+        (&"fixer".into(), &"A better poem.".into())
+    );
 }
 
 #[test]
@@ -66,7 +69,10 @@ fn one_step_runs_alone_and_a_failed_step_gives_the_exit_code() {
     let error = project.run(&["run", "--chain", "peom", "x"], 2);
     assert!(error.err.contains("did you mean") || error.err.contains("poem"), "{error:?}");
     project.run(&["run", "--chain", "poem", "x", "--ephemeral"], 2);
-    project.write("scripts/critic.yaml", "replies:\n  - error: { status: 400, times: 9 }\n    text: x\n");
+    project.write(
+        "scripts/critic.yaml",
+        "replies:\n  - error: { status: 400, times: 9 }\n    text: x\n",
+    );
     let failed = project.run(&["run", "--chain", "poem", "x", "--json"], 1);
     assert_eq!(failed.json()["chain"]["status"], "failed");
     assert_eq!(failed.json()["agent"], "critic");

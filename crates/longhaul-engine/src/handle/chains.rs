@@ -171,7 +171,8 @@ fn approve_own_result(policy: &mut RunPolicy, by: &str) {
 /// Gives all steps the same caps on money and tokens, because they use one account: the highest cap of
 /// a step. A step without a cap means no cap.
 fn share_budget(built: &mut [BuiltStep]) {
-    let highest = |caps: Vec<Option<u64>>| caps.into_iter().collect::<Option<Vec<_>>>()?.into_iter().max();
+    let highest =
+        |caps: Vec<Option<u64>>| caps.into_iter().collect::<Option<Vec<_>>>()?.into_iter().max();
     let budgets = || built.iter().map(|built| &built.step.policy.budget);
     let usd = highest(budgets().map(|budget| budget.micro_usd.map(|usd| usd.0)).collect());
     let tokens = highest(budgets().map(|budget| budget.tokens).collect());

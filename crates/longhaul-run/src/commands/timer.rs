@@ -11,9 +11,7 @@ use longhaul_core::event::environment::TimerFired;
 use longhaul_core::event::gate::{GateExpired, GateNotice};
 use longhaul_core::event::run::{CancelCause, RunControlRequest};
 use longhaul_core::id::{GateId, TimerId};
-use longhaul_core::policy::gate::{
-    Answer, AnswerScope, GateDecision, GateRow, GateTimeoutAction,
-};
+use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, GateRow, GateTimeoutAction};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::status::Status;
 
@@ -22,11 +20,7 @@ use crate::context::DecideContext;
 use crate::policy::gate_timers::next_reminder;
 
 /// Returns the events and row changes for a timer that is due.
-pub(super) fn decide_due_timer(
-    status: Status,
-    due_timer: &DueTimer,
-    ctx: DecideContext,
-) -> Batch {
+pub(super) fn decide_due_timer(status: Status, due_timer: &DueTimer, ctx: DecideContext) -> Batch {
     let spent = consume_timer(due_timer.timer);
     let mut batch = Batch { events: Vec::new(), changes: vec![spent] };
     if due_timer.run_ended {

@@ -92,12 +92,16 @@ async fn invalid_bodies_are_422() {
         (runs(&json!({ "chain": 7, "input": "x" })), "invalid"),
         (runs(&json!({ "chain": { "steps": [] }, "input": "x" })), "invalid_task"),
         (
-            runs(&json!({ "chain": { "steps": vec![json!({ "agent": "tester" }); 11] }, "input": "x" })),
+            runs(
+                &json!({ "chain": { "steps": vec![json!({ "agent": "tester" }); 11] }, "input": "x" }),
+            ),
             "invalid_task",
         ),
         (runs(&json!({ "chain": { "steps": [{ "agent": "nobody" }] }, "input": "x" })), "no_agent"),
         (
-            runs(&json!({ "chain": { "steps": [{ "agent": "tester", "colour": 1 }] }, "input": "x" })),
+            runs(
+                &json!({ "chain": { "steps": [{ "agent": "tester", "colour": 1 }] }, "input": "x" }),
+            ),
             "invalid",
         ),
         (runs(&json!([])), "invalid"),

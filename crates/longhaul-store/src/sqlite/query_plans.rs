@@ -194,7 +194,10 @@ fn runs_of_an_agent_and_dead_letters_are_listed_by_index() {
     let walk = "SEARCH h USING INDEX run_head_failed_inbox (inbox=?)";
     let run = "SEARCH r USING INDEX sqlite_autoindex_run_1 (id=?)";
     let [of_later, later] = RETRIED;
-    check_query_plan(&select_run_rows(&dead_letters).0, &[walk, of_later, later, run, chain, newest]);
+    check_query_plan(
+        &select_run_rows(&dead_letters).0,
+        &[walk, of_later, later, run, chain, newest],
+    );
 }
 
 #[test]
