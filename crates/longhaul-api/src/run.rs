@@ -187,6 +187,16 @@ pub struct RunChainView {
     pub current: RunId,
 }
 
+impl RunChainView {
+    /// Returns whether the chain has ended.
+    pub const fn has_ended(&self) -> bool {
+        match self.status {
+            ChainStatus::Running | ChainStatus::Waiting => false,
+            ChainStatus::Completed | ChainStatus::Failed | ChainStatus::Cancelled => true,
+        }
+    }
+}
+
 impl From<&ChainRow> for RunChainView {
     fn from(row: &ChainRow) -> Self {
         Self {

@@ -66,11 +66,14 @@ pub(crate) enum FollowOutcome {
 /// Follows the events of one run and of its child runs, and prompts the person at the terminal.
 pub(crate) struct RunFollower<'a> {
     client: &'a RunClient,
-    run: RunId,
+    /// The followed run, or the newest run of its chain that was reached.
+    pub(crate) run: RunId,
     /// The run, if it has not ended, and then its open descendants.
     streams: Vec<FollowedStream>,
     pub(crate) options: FollowOptions,
     prompt: TerminalPrompt,
+    /// Run of the next step of the chain, if the run has opened one.
+    next_step: Option<RunId>,
     /// Run that the person at the terminal was asked about last.
     asked: RunId,
     /// The explanation of the run's status that was printed last.
@@ -122,6 +125,7 @@ impl<'a> RunFollower<'a> {
             prompt: TerminalPrompt::new(
                 options.silent || options.as_json || options.stop_at_person,
             ),
+            next_step: None,
             asked: run,
             last_reason: None,
             printed_result: None,
@@ -142,7 +146,10 @@ impl<'a> RunFollower<'a> {
             tokio::select! {
                 biased;
                 (index, batch) = next_entries(&mut self.streams) => match batch? {
-                    None if self.streams[index].run == self.run => return Ok(FollowOutcome::Ended),
+                    None if self.streams[index].run == self.run => match self.next_step.take() {
+                        Some(step) => self.follow_step(index, step).await?,
+                        None => return Ok(FollowOutcome::Ended),
+                    },
                     None => drop(self.streams.remove(index)),
                     Some(entries) => self.print_and_track_entries(index, &entries).await?,
                 },
@@ -160,6 +167,18 @@ impl<'a> RunFollower<'a> {
         }
     }
 
+    /// Goes on with the run of the next step of the chain, in place of the stream at this index.
+    async fn follow_step(&mut self, index: usize, step: RunId) -> anyhow::Result<()> {
+        self.streams[index] = FollowedStream::open(self.client, step, Seq::START).await?;
+        (self.run, self.asked) = (step, step);
+        if !self.options.silent && !self.options.as_json {
+            let view = self.client.get_run(step).await?;
+            let place = view.chain.map(|chain| format!("  step {} of {}", chain.step, chain.of));
+            output::eprint_line(&format!("{step}  {}{}", view.agent, place.unwrap_or_default()));
+        }
+        Ok(())
+    }
+
     /// Prints what the run needs from a person. Returns an outcome if following stops here.
     async fn ask_person(&mut self, view: &RunView) -> anyhow::Result<Option<FollowOutcome>> {
         self.asked = view.id;
@@ -170,6 +189,8 @@ impl<'a> RunFollower<'a> {
         }
         let is_session = is_open_for_messages(view);
         let stops = self.options.stop_at_person || self.is_wait_unanswerable(&gates);
+        // A result that its chain approves needs no person.
+        let stops = stops && !gates.iter().any(|gate| gate.auto_approves_at.is_some());
         if stops && !self.has_other_work(view.id).await? {
             return Ok(Some(match is_session {
                 true => FollowOutcome::OpenForMessages,
@@ -231,6 +252,11 @@ impl<'a> RunFollower<'a> {
                     .unwrap_or(stream.needs_person);
             if let Event::ChildStarted(started) = &entry.event {
                 children.push(started.child);
+            }
+            if let Event::ChainStepStarted(started) = &entry.event
+                && stream.run == self.run
+            {
+                self.next_step = Some(started.run);
             }
             if self.options.as_json {
                 output::print_json(&entry.to_envelope()?)?;

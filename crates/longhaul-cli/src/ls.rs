@@ -225,10 +225,14 @@ fn run_row(run: &RunBriefView, label: &StatusLabel, now: Timestamp) -> Vec<Table
             format!("{} ({})", format_duration(age), format_duration(Millis(run.active_ms)))
         }
     };
+    let agent = match &run.chain {
+        Some(chain) => format!("{} {}/{}", run.agent, chain.step, chain.of),
+        None => run.agent.clone(),
+    };
     vec![
         TableCell::new(&label.text).with_tone(label.tone),
         TableCell::new(run.id.to_string()),
-        TableCell::new(&run.agent),
+        TableCell::new(agent),
         TableCell::new(&run.now).with_max_chars(NOW_CHARS),
         TableCell::new(run.turns.to_string()),
         TableCell::new(format_usd(run.cost_usd)),

@@ -116,6 +116,12 @@ pub(crate) async fn resolve_gate_or_run(
 
 async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateView> {
     let mut open = client.list_open_gates(run).await?;
+    // An ended run of a chain stands for the newest run of the chain.
+    if open.is_empty()
+        && let Some(chain) = client.get_run(run).await?.chain
+    {
+        open = client.list_open_gates(chain.current).await?;
+    }
     match (open.pop(), open.len()) {
         (Some(gate), 0) => Ok(gate),
         (None, _) => {

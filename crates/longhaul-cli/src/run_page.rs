@@ -1,6 +1,6 @@
 //! One run as a page for people: its status, details and result.
 
-use longhaul_api::run::{RunView, UsageView, VerdictView};
+use longhaul_api::run::{RunChainView, RunView, UsageView, VerdictView};
 use longhaul_api::why::RunExplanation;
 use longhaul_core::status::ResultAnswer;
 use longhaul_core::time::Millis;
@@ -93,6 +93,7 @@ fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
     for (name, value) in optional {
         rows.extend(value.clone().map(|value| (name, value)));
     }
+    rows.extend(run.chain.as_ref().map(|chain| ("chain", chain_text(run, chain))));
     rows.extend(run.parent.map(|parent| ("parent", parent.to_string())));
     rows.extend(run.batch.map(|batch| ("batch", batch.to_string())));
     if !run.tags.is_empty() {
@@ -105,6 +106,17 @@ fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
     rows.push(("created", run.created_at.to_string()));
     rows.extend(run.finished_at.map(|at| ("finished", at.to_string())));
     rows
+}
+
+/// Describes the position of a run in its chain, and the state of the chain.
+fn chain_text(run: &RunView, chain: &RunChainView) -> String {
+    let name = chain.name.as_deref().map(|name| format!("{name}, ")).unwrap_or_default();
+    let newest = match chain.current == run.id {
+        true => String::new(),
+        false => format!(", newest run {}", chain.current),
+    };
+    let (step, of, status) = (chain.step, chain.of, chain.status.as_str());
+    format!("{name}step {step} of {of}; {status}{newest}")
 }
 
 /// Returns the input of the run's task as text.

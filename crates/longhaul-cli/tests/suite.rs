@@ -12,6 +12,7 @@ mod suite {
     mod bad_input;
     mod bench;
     mod built_in_agents;
+    mod chains_cli;
     mod chaos;
     mod children_cli;
     mod cli;

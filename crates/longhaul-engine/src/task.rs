@@ -75,6 +75,16 @@ pub struct TaskChain {
     pub chain: ChainChoice,
     /// Name of the only step to run. `None` means all steps.
     pub step: Option<String>,
+    /// Whether all steps approve their own results, whatever the chain says.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub auto_approve: bool,
+}
+
+impl TaskChain {
+    /// Returns all steps of this chain.
+    pub fn new(chain: impl Into<ChainChoice>) -> Self {
+        Self { chain: chain.into(), step: None, auto_approve: false }
+    }
 }
 
 /// A chain of a project, or the steps of a chain.
@@ -101,8 +111,7 @@ impl From<ChainSpec> for ChainChoice {
 impl Task {
     /// Creates a task for all steps of this chain, with defaults for everything else.
     pub fn for_chain(chain: impl Into<ChainChoice>, input: impl Serialize) -> Self {
-        let chain = Some(TaskChain { chain: chain.into(), step: None });
-        Self { chain, ..Self::new("", input) }
+        Self { chain: Some(TaskChain::new(chain)), ..Self::new("", input) }
     }
 
     /// Creates a task with this agent and input, and defaults for everything else.

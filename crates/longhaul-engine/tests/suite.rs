@@ -5,6 +5,7 @@ mod suite {
     mod active_time;
     mod batches;
     mod cancel_and_pause;
+    mod chains;
     mod checkpoints;
     mod children;
     mod claims;

@@ -10,6 +10,7 @@ mod suite {
     mod answers;
     mod budgets;
     mod calls;
+    mod chains;
     mod checkpoints;
     mod children;
     mod compaction;

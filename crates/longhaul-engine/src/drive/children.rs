@@ -53,11 +53,11 @@ async fn free_children(services: &EngineServices, run: &Run) -> Result<usize, Er
     let root = run.task().root;
     let statuses =
         vec![Status::Pending, Status::Running, Status::Waiting, Status::Blocked, Status::Paused];
-    // The root itself does not count.
-    let limit = CHILDREN_MAX + 1;
+    // Neither the root nor the step of its chain that is open counts.
+    let limit = CHILDREN_MAX + 2;
     let filter = RunFilter { root: Some(root), statuses, limit, ..RunFilter::default() };
     let open = services.store.list_runs(filter).await?;
-    let open = open.iter().filter(|row| row.id != root).count();
+    let open = open.iter().filter(|row| row.id != root && row.chain.is_none()).count();
     Ok(CHILDREN_MAX.saturating_sub(open))
 }
 

@@ -68,6 +68,9 @@ impl Longhaul {
             let why = format!("{at}the chain is invalid: {}", problem.message);
             return Err(Rejection::InvalidTask(why).into());
         }
+        for step in &mut spec.steps {
+            step.auto_approve |= chain.auto_approve;
+        }
         if let Some(name) = &chain.step {
             let found = spec.steps.iter().find(|step| step.step_name() == name).cloned();
             let Some(mut step) = found else {

@@ -177,9 +177,13 @@ impl Longhaul {
     }
 
     /// Explains why a run has its current status, and what to do next. A run that waits for a child
-    /// run is explained by what that child waits for.
+    /// run is explained by what that child waits for, and an ended run of a chain by the newest run of
+    /// the chain.
     pub async fn explain_run(&self, run: RunId) -> Result<RunExplanation, Error> {
         let (mut explanation, mut child) = self.explain_run_alone(run).await?;
+        if child.is_none() {
+            child = self.newest_run_of_chain(run).await?;
+        }
         for _ in 0..CHILD_DEPTH_MAX {
             let Some(id) = child else { break };
             let (of_child, next) = match self.explain_run_alone(id).await {

@@ -10,9 +10,10 @@ use longhaul_core::port::auth::IdempotencyKey;
 use longhaul_core::port::schedules::{
     FiringAction, NewSchedule, ScheduleFiring, ScheduleFiringOutcome,
 };
-use longhaul_core::port::store::{CreateRunsRequest, IdempotencyRecord};
+use longhaul_core::port::store::{CreateRunsRequest, IdempotencyRecord, RunRow};
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::schedule::{Overlap, SCHEDULES_MAX, ScheduleRow, ScheduleSpec, ScheduleTiming};
+use longhaul_core::status::Status;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_run::Rejection;
 

@@ -52,8 +52,7 @@ const OTHER_KINDS: &[(&str, &str)] = &[
         "budget.settled",
         r#"{"turn":1,"held":{"micro_usd":5,"tokens":7},"charged":{"micro_usd":5,"tokens":7}}"#,
     ),
-    ("chain.step_started", r#"{"step":1,"run":"run_01j0000000e008000j6hb7h6nw"}"#),
-    ("chain.step_completed", r#"{"step":1,"run":"run_01j0000000e008000j6hb7h6nw"}"#),
+    ("chain.step_started", r#"{"step":1,"agent":"review","run":"run_01j0000000e008000j6hb7h6nw"}"#),
 ];
 
 const SANDBOX: &str = r#"{"sandbox":"sbx_01j0000000e008000j6hb7h6nw","provider":"local","handle":"lh-7","host":"box"}"#;

@@ -26,6 +26,7 @@ use crate::conformance::store::fixture::StoreFixture;
 pub mod auth;
 pub mod batches;
 pub mod budget;
+pub mod chain;
 pub mod children;
 pub mod claim;
 pub mod copied_journal;
@@ -169,6 +170,9 @@ macro_rules! each_store_check {
                 a_paused_lane_starts_no_run
                 a_paused_lane_lets_its_started_run_go_on
                 a_paused_lane_does_not_start_a_resumed_run
+            }
+            chain {
+                the_runs_of_a_chain_name_the_newest_one
             }
             lane_entry {
                 a_run_enters_an_empty_lane_only

@@ -12,7 +12,7 @@ use longhaul_core::message::{
 };
 use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::raw::RawJson;
-use longhaul_core::usage::{BudgetAmount, ModelPricing, Usage};
+use longhaul_core::usage::{BudgetAmount, ModelPricing, Price, Usage};
 use longhaul_run::next::check_message_order;
 use serde_json::Value;
 
@@ -83,6 +83,11 @@ impl FakeModel {
     /// Sets the size of the context window in tokens.
     pub(crate) fn set_window(&self, tokens: u64) {
         self.pricing.lock().unwrap().window_tokens = tokens;
+    }
+
+    /// Sets the price of the model.
+    pub(crate) fn set_price(&self, price: Price) {
+        self.pricing.lock().unwrap().price = Some(price);
     }
 
     /// Returns the recorded requests in order.

@@ -187,7 +187,7 @@ impl Rows {
                 cap.tokens = raise.tokens.or(cap.tokens);
             }
             Change::AppendThread(row) => self.remembered += row.messages.len(),
-            Change::CreateRun(new) => self.add_child(new.id),
+            Change::CreateRun(new) | Change::CreateStep(new) => self.add_child(new.id),
             Change::PutBlob(_) | Change::PutDefinition(_) => {}
             other => panic!("the state machine does not make this change yet: {other:?}"),
         }
