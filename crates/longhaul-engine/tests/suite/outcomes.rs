@@ -90,7 +90,7 @@ async fn a_result_that_is_never_accepted_fails_the_run() {
     assert_eq!((code.as_str(), kept.as_deref()), ("outcome_not_met", Some("B")));
     assert!(message.ends_with("round 2 of 2; the last note: Too short."), "{message}");
     let retry = engine.longhaul.retry(run, "cli:anna").await.unwrap();
-    let journal = engine.ended(retry.run).await;
+    let journal = engine.ended(retry.run_ids()[0]).await;
     assert_eq!(outcome_text(&journal), "A", "the retry goes on with another reply");
 }
 
@@ -110,7 +110,7 @@ async fn a_grader_without_a_verdict_is_never_an_acceptance() {
         assert!(message.contains(why), "{reply:?}: {message}");
         engine.model.set_replies_of("scripted/grader", vec![satisfied()]);
         let retry = engine.longhaul.retry(run, "cli:anna").await.unwrap();
-        assert_eq!(outcome_text(&engine.ended(retry.run).await), "A", "the same result");
+        assert_eq!(outcome_text(&engine.ended(retry.run_ids()[0]).await), "A", "the same result");
     }
 }
 
