@@ -186,6 +186,30 @@ fn run_event_label_and_text(entry: &Entry) -> Option<(String, String)> {
             labeled("budget", "almost used up; the agent is told to finish".into())
         }
         Event::BudgetReached(_) => labeled("budget", "used up".into()),
+        Event::ChildStarted(_) | Event::ChildEnded(_) | Event::OutcomeGraded(_) => {
+            child_event_label_and_text(&entry.event)
+        }
+        Event::MemoryCompacted(_) => {
+            labeled("memory", "the older part of the conversation was summarised".into())
+        }
+        Event::ProgressReported(progress) => labeled(
+            "progress",
+            format!("{} %  {}", progress.percent, first_line(&progress.message)),
+        ),
+        Event::RunCompleted(done) => labeled("done", first_line(&done.output.text)),
+        Event::RunFailed(failed) => {
+            labeled("failed", indent_following_lines(&failed.error.message))
+        }
+        Event::RunCancelled(cancelled) => labeled("cancelled", first_line(&cancelled.reason)),
+        _ => None,
+    }
+}
+
+/// Returns the label and the text for an event about a child run or a verdict.
+#[expect(clippy::wildcard_enum_match_arm, reason = "other events are described elsewhere")]
+fn child_event_label_and_text(event: &Event) -> Option<(String, String)> {
+    let labeled = |what: &str, text: String| Some((what.to_owned(), text));
+    match event {
         Event::ChildStarted(started) => {
             let ChildStarted { child, agent, call, .. } = started;
             match call {
@@ -206,18 +230,6 @@ fn run_event_label_and_text(entry: &Entry) -> Option<(String, String)> {
             let status = ended.outcome.status().as_str();
             labeled("child", format!("{} {status}", ended.child))
         }
-        Event::MemoryCompacted(_) => {
-            labeled("memory", "the older part of the conversation was summarised".into())
-        }
-        Event::ProgressReported(progress) => labeled(
-            "progress",
-            format!("{} %  {}", progress.percent, first_line(&progress.message)),
-        ),
-        Event::RunCompleted(done) => labeled("done", first_line(&done.output.text)),
-        Event::RunFailed(failed) => {
-            labeled("failed", indent_following_lines(&failed.error.message))
-        }
-        Event::RunCancelled(cancelled) => labeled("cancelled", first_line(&cancelled.reason)),
         _ => None,
     }
 }

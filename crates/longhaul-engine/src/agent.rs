@@ -49,6 +49,10 @@ pub struct Agent {
     /// Names of the tools that the agent may use, as Longhaul (not the model API) spells them.
     #[serde(default)]
     pub tools: Vec<String>,
+    /// Names in `tools` whose tools are deferred: the model knows only their names and one line until
+    /// it loads them with `find_tools`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deferred_tools: Vec<String>,
     /// Names of context values that the runtime injects into tool calls. The model can neither see
     /// nor set them.
     #[serde(default)]
@@ -228,6 +232,7 @@ impl Agent {
             fixed_model: false,
             idle_models: Vec::new(),
             tools: Vec::new(),
+            deferred_tools: Vec::new(),
             context: Vec::new(),
             budget: BudgetPatch::default(),
             retry: RetryPatch::default(),

@@ -25,6 +25,7 @@ pub mod drive_permit;
 mod effect_facts;
 pub mod error;
 mod event_text;
+mod find_tools;
 mod grading;
 pub mod handle;
 pub mod hooks;

@@ -18,6 +18,7 @@ use crate::chain_outputs::ChainOutputs;
 use crate::compactor::resolve_compaction_model;
 use crate::error::Error;
 use crate::event_text;
+use crate::find_tools::tool_list_entry;
 use crate::prompt::PromptSections;
 use crate::redaction::Redaction;
 use crate::run_env::RunEnv;
@@ -55,7 +56,11 @@ pub(crate) async fn build_run_prepared_event(
     let cleaner = Redaction(&*services.redact);
     let system = store_inline_or_as_blob(cleaner.redact_text(texts.system), &mut blobs);
     let tools = cleaner.redact_json(&RawJson::from_serialize(&build_tool_table(env)));
-    let tools = store_inline_or_as_blob(tools.as_str().to_owned(), &mut blobs);
+    let tools = match env.has_deferred_tools() {
+        // Loaded tools are added to the list.
+        true => StoredText::new_inline(tools.as_str()),
+        false => store_inline_or_as_blob(tools.as_str().to_owned(), &mut blobs),
+    };
     let mut messages = run.task().history.clone();
     messages.extend(inputs.memory.iter().cloned());
     messages.push(Message::user(cleaner.redact_text(texts.user)));
@@ -185,17 +190,10 @@ fn store_inline_or_as_blob(text: String, blobs: &mut Vec<Blob>) -> StoredText {
     body
 }
 
-/// Builds the JSON list of the run's tools, as models see it.
+/// Builds the JSON list of the run's tools, as models see it, without the deferred ones.
 fn build_tool_table(env: &RunEnv) -> Value {
-    let rows = env.tools_by_wire_name().map(|(wire, tool)| {
-        let spec = tool.spec();
-        json!({
-            "name": wire,
-            "description": spec.description,
-            "schema": spec.schema,
-        })
-    });
-    Value::Array(rows.collect())
+    let tools = env.tools_by_wire_name().filter(|(wire, _)| !env.is_deferred_tool(wire));
+    Value::Array(tools.map(|(wire, tool)| tool_list_entry(wire, tool.spec())).collect())
 }
 
 /// Returns the newest messages of the run's thread that fit into the prompt, starting with a

@@ -12,6 +12,7 @@ mod suite {
     mod clock_steps;
     mod control;
     mod cost;
+    mod deferred_tools;
     mod dispatch;
     mod effect_facts;
     mod events;

@@ -168,6 +168,9 @@ impl Run {
             self.control.set_size_after_compaction(self.transcript.estimated_bytes());
             self.perception.clear_world_hash();
         }
+        if let Event::ToolCompleted(ended) = &entry.event {
+            self.transcript.add_loaded_tools(&ended.output.loaded_tools);
+        }
         if let Event::TurnCompleted(done) = &entry.event {
             self.tools_called.extend(done.calls.iter().map(|call| call.tool.to_string()));
         }

@@ -43,6 +43,21 @@ fn children_name_agents_and_what_a_cancel_does() {
 }
 
 #[test]
+fn a_question_mark_defers_tools() {
+    let deferred = agent("tools: [mcp:github?, read_file, \"mcp__billing__pay?\"]");
+    assert_eq!(deferred.tools, ["mcp:github", "read_file", "mcp:billing/pay"]);
+    assert_eq!(deferred.deferred_tools, ["mcp:github", "mcp:billing/pay"]);
+    assert_problems(
+        "tools: [mcp:github?, mcp:github]",
+        &["2:22: `mcp:github` is listed with and without `?`: remove one"],
+    );
+    assert_problems(
+        "tools: [read_fil?]",
+        &["2:9: unknown tool `read_fil`, did you mean `read_file`?"],
+    );
+}
+
+#[test]
 fn an_outcome_has_a_rubric_as_text_or_file() {
     let outcome =
         agent("outcome: { rubric: \"Is it short?\", grader: fast, max_rounds: 10 }").outcome;

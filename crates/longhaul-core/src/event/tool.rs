@@ -52,6 +52,10 @@ pub struct ToolOutput {
     /// Whether the call failed for a reason that may pass, so that a retry may succeed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub transient: bool,
+    /// Entries that the call adds to the end of the list of tools that the model sees: tools that it
+    /// has loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaded_tools: Vec<RawJson>,
 }
 
 impl ToolOutput {

@@ -71,7 +71,7 @@ fn parse_agent_fields(
         return false;
     };
     parse_name_and_models(&mut fields, agent);
-    agent.tools = fields
+    (agent.tools, agent.deferred_tools) = fields
         .parse_field_with("tools", |diagnostics, entry| {
             tools::parse_tools_field(diagnostics, entry, ctx)
         })

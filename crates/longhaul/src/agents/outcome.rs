@@ -44,8 +44,7 @@ fn parse_max_rounds(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option
     Some(rounds)
 }
 
-/// Parses a rubric: text, or the path of a file. A text of one line that looks like a path names a
-/// file.
+/// Parses a rubric: text, or the path of a file. See `is_file_path`.
 fn parse_rubric(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
@@ -78,12 +77,12 @@ pub(crate) fn rubric_error(rubric: &str) -> Option<String> {
     (rubric.len() > max).then(|| format!("the rubric is longer than {max} bytes: shorten it"))
 }
 
-/// Returns whether a rubric is a path: it starts with `./`, or is one word that ends like a text
-/// file.
+/// Returns whether a rubric is a path: it is one word that starts with `./` or ends with `.md` or
+/// `.txt`.
 fn is_file_path(text: &str) -> bool {
     let is_word = !text.contains(char::is_whitespace);
-    let ends_like_file = [".md", ".txt"].iter().any(|ending| text.ends_with(ending));
-    is_word && (text.starts_with("./") || ends_like_file)
+    let has_text_ending = [".md", ".txt"].iter().any(|ending| text.ends_with(ending));
+    is_word && (text.starts_with("./") || has_text_ending)
 }
 
 fn load_rubric_file(name: &str, ctx: &LoadContext<'_>) -> Result<String, String> {
