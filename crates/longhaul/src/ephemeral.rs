@@ -223,6 +223,7 @@ fn makes_run_wait(event: &Event) -> bool {
             | WaitReason::Retry(_)
             | WaitReason::Outage { .. }
             | WaitReason::SandboxSlot
+            | WaitReason::BudgetHeld
             | WaitReason::Worker
             | WaitReason::StartAt(_)
             | WaitReason::Batch => false,

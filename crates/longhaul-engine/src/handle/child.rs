@@ -4,6 +4,8 @@
 //! budget account and the lane of its root, and no thread: it works in a conversation of its own.
 
 use longhaul_core::change::{Blob, NewRun};
+use longhaul_core::policy::RunPolicy;
+use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_run::Run;
@@ -41,8 +43,14 @@ impl Longhaul {
             links: above.links.clone(),
             ..Task::new(agent, input)
         };
-        let (spec, _, definition) = self.build_task_spec(task, id, None)?;
+        let (spec, agent, definition) = self.build_task_spec(task, id, None)?;
+        // The budget of the root is the default, so that only caps of the agent's own file count.
+        let BudgetRaise { micro_usd, tokens, .. } = agent.budget.caps;
+        let budget = Budget { micro_usd, tokens, ..spec.policy.budget };
+        // The parent waits for the result, so that a child does not stay open for messages.
+        let policy = RunPolicy { budget, keep_open: None, ..spec.policy };
         let spec = TaskSpec {
+            policy,
             parent: Some(parent.id()),
             root: above.root,
             depth: above.depth.saturating_add(1),

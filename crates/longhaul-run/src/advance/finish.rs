@@ -51,8 +51,8 @@ pub(super) fn cancel_run(decision: &mut DecisionBuilder<'_>) -> Result<ControlFl
     Ok(ControlFlow::Break(()))
 }
 
-/// Sets the run's scheduling row (its head) to ended, and releases its lane if it is a root run:
-/// only root runs hold a lane. If the task is from an external inbox, the inbox is notified through
+/// Sets the run's scheduling row (its head) to ended, and releases the lane of its root if no other run
+/// of the tree is open. If the task is from an external inbox, the inbox is notified through
 /// the outbox, which is written in the same transaction.
 pub(super) fn mark_run_ended(
     decision: &mut DecisionBuilder<'_>,
@@ -65,12 +65,7 @@ pub(super) fn mark_run_ended(
             body: source.id.clone(),
         }));
     }
-    let frees_lane = decision.run.task.root == decision.run.id;
-    decision.add_scheduling_update(RunSchedulingUpdate::End {
-        status,
-        code,
-        releases_lane: frees_lane,
-    });
+    decision.add_scheduling_update(RunSchedulingUpdate::End { status, code, releases_lane: true });
     notify_next_in_batch(decision, status);
     notify_relatives(decision, status);
 }

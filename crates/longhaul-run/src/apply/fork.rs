@@ -10,7 +10,7 @@ use longhaul_core::status::RunError;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::state::call::{ToolCallOrigin, ToolCallState, TrackedToolCall};
-use crate::state::control::{CompactionState, ControlState, RetryCounts};
+use crate::state::control::{CompactionState, ControlState, OpenChild, RetryCounts};
 use crate::state::empty_replies::EmptyReplies;
 use crate::state::stage::{ConcludingState, PendingModelCall, RunStage};
 
@@ -32,6 +32,7 @@ impl ControlState {
     /// Forgets what belongs to the failed run alone: its driver, waits, gates, messages and counters.
     pub(super) fn apply_run_forked(&mut self, data: &RunForked) -> ApplyResult {
         let has_unusable_reply = self.has_unusable_reply();
+        self.report_left_children();
         let earlier = ToolCallOrigin { run: data.from, epochs: self.epoch };
         self.stage = match std::mem::replace(&mut self.stage, RunStage::New) {
             RunStage::Ended(_) => return Err("a copy never contains the end of a run"),
@@ -61,7 +62,6 @@ impl ControlState {
         self.blocked_on = None;
         self.blocked_resumed = false;
         self.gates.clear();
-        self.children.clear();
         self.votes.clear();
         self.steers.clear();
         self.approvals.clear();
@@ -74,6 +74,23 @@ impl ControlState {
         self.output_retries.reset_count();
         self.empty_replies = EmptyReplies::default();
         NO_MESSAGES
+    }
+}
+
+impl ControlState {
+    /// Tells the model of the child runs in the background that the failed run had started: their ends
+    /// are reported to that run alone.
+    fn report_left_children(&mut self) {
+        for OpenChild { id, agent, .. } in std::mem::take(&mut self.children) {
+            // The call itself gets a result that says so.
+            if self.calls().iter().any(|call| call.state == ToolCallState::AwaitingChild(id)) {
+                continue;
+            }
+            self.add_report(format!(
+                "[longhaul] The child run {id} of agent `{agent}` belongs to the failed run before \
+                 this retry: you are not told when it ends. Start another one if you need its result."
+            ));
+        }
     }
 }
 

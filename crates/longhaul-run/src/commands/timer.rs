@@ -54,9 +54,7 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Batc
             batch.events.extend(step.map(|step| gate_reminded(*gate, Some(step.to.clone()))));
         }
         // Timers that end a run are handled as cancels.
-        TimerKind::BatchStopped(_)
-        | TimerKind::ParentCancelled(_)
-        | TimerKind::LaneInterrupted(_) => {}
+        TimerKind::BatchStopped(_) | TimerKind::ParentEnded(_) | TimerKind::LaneInterrupted(_) => {}
         // The report needs the child's outcome; the sweeper sends it as a command of its own.
         TimerKind::ChildEnded(_) => {}
     }
@@ -80,8 +78,8 @@ pub fn timer_cancel_request(due_timer: &DueTimer) -> Option<RunControlRequest> {
         TimerKind::BatchStopped(batch) => {
             (CancelCause::BatchStopped, format!("the run before it in {batch} did not complete"))
         }
-        TimerKind::ParentCancelled(parent) => {
-            (CancelCause::ParentCancelled, format!("its parent run {parent} has ended"))
+        TimerKind::ParentEnded(parent) => {
+            (CancelCause::ParentEnded, format!("its parent run {parent} has ended"))
         }
         TimerKind::LaneInterrupted(newer) => {
             (CancelCause::LaneInterrupted, format!("the newer {newer} interrupted it"))
