@@ -19,6 +19,7 @@ use longhaul_engine::agent::config::{
     PerceptionSource, SandboxConfig,
 };
 use longhaul_engine::agent::{Agent, BudgetPatch, EffectRule, RetryPatch};
+use longhaul_engine::{CHILD_TOOLS, RUN_AGENT};
 use serde_json::json;
 
 use crate::{output, sanitize};
@@ -76,6 +77,15 @@ impl ShowAgentCommand {
     }
 }
 
+/// Returns the tools of an agent, with those that come with `run_agent`.
+fn format_tools(agent: &Agent) -> String {
+    let tools = agent.tools.join(", ");
+    match agent.tools.iter().any(|tool| tool == RUN_AGENT) {
+        true => format!("{tools} (with {})", CHILD_TOOLS.join(", ")),
+        false => tools,
+    }
+}
+
 /// Returns the label and the text of every field that the agent's file sets.
 fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
     let names = agent.skills.iter().map(|skill| skill.name.as_str());
@@ -87,7 +97,7 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
         ("about", agent.description.trim_end().to_owned()),
         ("model", agent.models.join(", then ")),
         ("idle model", agent.idle_models.join(", then ")),
-        ("tools", agent.tools.join(", ")),
+        ("tools", format_tools(agent)),
         ("skills", names.collect::<Vec<_>>().join(", ")),
         ("context", agent.context.join(", ")),
         ("max turns", format_option(agent.max_turns, |turns| turns.to_string())),
