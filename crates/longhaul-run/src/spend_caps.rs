@@ -163,7 +163,7 @@ mod tests {
         let caps = [Usd, Tokens, Runs].map(|unit| cap(CapScope::All, None, unit));
         let hold = BudgetAmount { micro_usd: MicroUsd(5), tokens: 70 };
         let amounts = |starts_run| {
-            let call = CappedCall { model: "m", hold, starts_run };
+            let call = CappedCall { model: "m", hold, starts_run, is_root: true };
             let found = reservations_for_call(&caps, &task("", "null"), call);
             found.into_iter().map(|one| (one.hold.key.cap, one.hold.amount)).collect::<Vec<_>>()
         };
