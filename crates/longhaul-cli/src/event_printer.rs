@@ -258,6 +258,7 @@ fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
             time(until)
         ),
         WaitReason::Budget(_) => "for more budget".to_owned(),
+        WaitReason::BudgetHeld => "for the calls of other runs of its tree".to_owned(),
         WaitReason::Cap(wait) => format!("at the cap {} until {}", wait.cap, wait.until),
         WaitReason::Message(_) => "open for a message".to_owned(),
         WaitReason::Signal(_) => "for a signal".to_owned(),

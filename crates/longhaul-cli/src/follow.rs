@@ -70,6 +70,8 @@ pub(crate) struct RunFollower<'a> {
     pub(crate) run: RunId,
     /// The run, if it has not ended, and then its open descendants.
     streams: Vec<FollowedStream>,
+    /// Parents and children whose end the parent has not recorded yet.
+    unreported_ends: Vec<(RunId, RunId)>,
     pub(crate) options: FollowOptions,
     prompt: TerminalPrompt,
     /// Run of the next step of the chain, if the run has opened one.
@@ -86,6 +88,8 @@ pub(crate) struct RunFollower<'a> {
 /// Events of one of the followed runs.
 struct FollowedStream {
     run: RunId,
+    /// Run that has to be told of the end of this run. `None` if no run is, or if it knows already.
+    parent: Option<RunId>,
     entries: EventStream,
     printer: EventPrinter,
     /// Sequence number of the last event that was read.
@@ -98,7 +102,7 @@ impl FollowedStream {
     async fn open(client: &RunClient, run: RunId, after: Seq) -> anyhow::Result<Self> {
         let entries = client.follow_events(run, after).await?;
         let printer = EventPrinter::default();
-        Ok(Self { run, entries, printer, last_seq: after, needs_person: false })
+        Ok(Self { run, parent: None, entries, printer, last_seq: after, needs_person: false })
     }
 }
 
@@ -121,6 +125,7 @@ impl<'a> RunFollower<'a> {
             client,
             run,
             streams: vec![stream],
+            unreported_ends: Vec::new(),
             options,
             prompt: TerminalPrompt::new(
                 options.silent || options.as_json || options.stop_at_person,
@@ -150,7 +155,7 @@ impl<'a> RunFollower<'a> {
                         Some(step) => self.follow_step(index, step).await?,
                         None => return Ok(FollowOutcome::Ended),
                     },
-                    None => drop(self.streams.remove(index)),
+                    None => self.remove_ended_stream(index),
                     Some(entries) => self.print_and_track_entries(index, &entries).await?,
                 },
                 input = self.prompt.next_input(), if is_asking => match input {
@@ -177,6 +182,16 @@ impl<'a> RunFollower<'a> {
             output::eprint_line(&format!("{step}  {}{}", view.agent, place.unwrap_or_default()));
         }
         Ok(())
+    }
+
+    /// Removes the stream of a run that has ended. A run that has ended is told nothing any more.
+    fn remove_ended_stream(&mut self, index: usize) {
+        let FollowedStream { run: ended, parent, .. } = self.streams.remove(index);
+        self.unreported_ends.retain(|(parent, _)| *parent != ended);
+        self.unreported_ends.extend(parent.map(|parent| (parent, ended)));
+        for stream in self.streams.iter_mut().filter(|stream| stream.parent == Some(ended)) {
+            stream.parent = None;
+        }
     }
 
     /// Prints what the run needs from a person. Returns an outcome if following stops here.
@@ -213,6 +228,15 @@ impl<'a> RunFollower<'a> {
         if waiting == self.run {
             return Ok(false);
         }
+        // A parent goes on when it learns of the end of another child.
+        if !self.unreported_ends.is_empty() {
+            return Ok(true);
+        }
+        for stream in self.streams.iter().filter(|stream| stream.run != waiting) {
+            if self.client.get_run(stream.run).await?.status.is_terminal() {
+                return Ok(true);
+            }
+        }
         let root = self.client.get_run(self.run).await?.root;
         let statuses = vec![Status::Pending, Status::Running];
         let filter = RunFilter { root: Some(root), statuses, limit: 1, ..RunFilter::default() };
@@ -244,7 +268,8 @@ impl<'a> RunFollower<'a> {
         entries: &[Entry],
     ) -> anyhow::Result<()> {
         let stream = &mut self.streams[index];
-        let mut children = Vec::new();
+        let run = stream.run;
+        let (mut children, mut reported) = (Vec::new(), Vec::new());
         for entry in entries {
             stream.last_seq = entry.seq;
             stream.needs_person =
@@ -257,6 +282,9 @@ impl<'a> RunFollower<'a> {
                 && stream.run == self.run
             {
                 self.next_step = Some(started.run);
+            }
+            if let Event::ChildEnded(ended) = &entry.event {
+                reported.push(ended.child);
             }
             if self.options.as_json {
                 output::print_json(&entry.to_envelope()?)?;
@@ -272,8 +300,12 @@ impl<'a> RunFollower<'a> {
         for child in children {
             // The journal of a child that ended long ago may be deleted.
             if let Ok(stream) = FollowedStream::open(self.client, child, Seq::START).await {
-                self.streams.push(stream);
+                self.streams.push(FollowedStream { parent: Some(run), ..stream });
             }
+        }
+        self.unreported_ends.retain(|(_, child)| !reported.contains(child));
+        for stream in self.streams.iter_mut().filter(|stream| reported.contains(&stream.run)) {
+            stream.parent = None;
         }
         Ok(())
     }
@@ -372,6 +404,7 @@ fn needs_person_after_event(event: &Event, is_only_client: bool) -> Option<bool>
             | WaitReason::Retry(_)
             | WaitReason::Outage { .. }
             | WaitReason::SandboxSlot
+            | WaitReason::BudgetHeld
             | WaitReason::Worker
             | WaitReason::StartAt(_)
             | WaitReason::Batch => false,

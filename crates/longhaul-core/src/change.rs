@@ -12,6 +12,7 @@ use crate::id::{
 };
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
+pub use crate::policy::budget::{BudgetHold, BudgetHoldSettlement};
 use crate::policy::gate::{Answer, GateSpec};
 use crate::policy::rule::ApprovalRuleRow;
 use crate::policy::spend_cap::{CapReservation, CapSettlement, CapWaitRow};
@@ -80,10 +81,14 @@ pub enum Change {
     /// Queues the run until the sandbox provider with this name can run one more sandbox.
     QueueForSlot(String),
     /// Holds (reserves) the worst-case cost of a model request. Refused if the remaining budget
-    /// does not cover the cost.
-    Hold(BudgetAmount),
-    /// Releases a budget hold and books the part that was spent or lost.
+    /// does not cover the cost, or if the model is to be warned first.
+    Hold(BudgetHold),
+    /// Releases a budget hold and books the part that was spent or lost. Runs that wait for the
+    /// released amount are woken.
     Settle(BudgetHoldSettlement),
+    /// Queues the parked run until model requests of other runs have released enough of the budget
+    /// for this amount. Follows the change that parks the run.
+    WaitForHolds(BudgetAmount),
     /// Holds (reserves) amounts within spend caps. Refused if one of them does not fit, or if the
     /// window of a cap has ended.
     HoldCaps(Vec<CapReservation>),
@@ -188,6 +193,9 @@ pub enum LaneEntryPolicy {
     Interrupt,
 }
 
+/// Maximum number of open runs below the root of a tree while a child run starts.
+pub const OPEN_DESCENDANTS_MAX: usize = 32;
+
 /// Default maximum number of runs in one lane.
 pub const LANE_DEPTH_MAX: u32 = 10_000;
 
@@ -213,7 +221,8 @@ pub enum RunSchedulingUpdate {
         status: crate::status::Status,
         /// Error code of the run, if it failed.
         code: Option<String>,
-        /// Whether the run gives up its lane, so that the next run in the lane may start.
+        /// Whether the run gives up the lane of its root, so that the next run in the lane may start
+        /// when no other run of the tree is open.
         releases_lane: bool,
     },
 }
@@ -302,8 +311,8 @@ pub enum TimerKind {
     },
     /// This child run has ended.
     ChildEnded(RunId),
-    /// This parent run was cancelled.
-    ParentCancelled(RunId),
+    /// This parent run was cancelled or has failed.
+    ParentEnded(RunId),
     /// This newer run of the same lane interrupts the run.
     LaneInterrupted(RunId),
 }
@@ -321,7 +330,7 @@ impl TimerKind {
             | Self::BatchNext(_)
             | Self::BatchStopped(_)
             | Self::ChildEnded(_)
-            | Self::ParentCancelled(_)
+            | Self::ParentEnded(_)
             | Self::LaneInterrupted(_) => None,
         }
     }
@@ -385,17 +394,6 @@ pub struct SandboxSlot {
     pub provider: String,
     /// Maximum number of sandboxes that may run concurrently at the provider.
     pub capacity: u32,
-}
-
-/// Settlement of a budget hold (reserved amount) after its model request has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BudgetHoldSettlement {
-    /// Money and tokens that were held (reserved) before the request was sent.
-    pub held: BudgetAmount,
-    /// Money and tokens that the request actually used.
-    pub spent: BudgetAmount,
-    /// Money and tokens booked as used because the real usage is unknown.
-    pub lost: BudgetAmount,
 }
 
 /// Usage that is added to a run's totals after a model or tool call.

@@ -78,6 +78,9 @@ pub enum WaitReason {
     SandboxSlot,
     /// The run waits for a higher budget cap.
     Budget(BudgetCap),
+    /// The run waits until model requests of other runs of its tree release what they hold of the
+    /// budget.
+    BudgetHeld,
     /// The run waits at a spend cap.
     Cap(CapWait),
     /// The run has answered and waits for follow-up messages until this time.
@@ -105,6 +108,7 @@ impl WaitReason {
             Self::Outage { .. } => "outage",
             Self::SandboxSlot => "sandbox_slot",
             Self::Budget(_) => "budget",
+            Self::BudgetHeld => "budget_held",
             Self::Cap(_) => "cap",
             Self::Message(_) => "message",
             Self::Worker => "worker",
@@ -131,6 +135,7 @@ impl WaitReason {
             | Self::Child(_)
             | Self::SandboxSlot
             | Self::Budget(_)
+            | Self::BudgetHeld
             | Self::Worker
             | Self::Batch => None,
         }

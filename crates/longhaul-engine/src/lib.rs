@@ -63,6 +63,7 @@ pub mod validation;
 pub mod view;
 pub mod worker;
 
+pub use child_tools::CHILD_TOOLS;
 pub use error::Error;
 pub use handle::Longhaul;
 pub use longhaul_run::RUN_AGENT;

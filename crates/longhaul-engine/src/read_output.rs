@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_core::event::Event;
+use longhaul_core::event::environment::ChildEnded;
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::{CallId, IdError, RunId, Seq, ToolName};
+use longhaul_core::id::{CallId, IdError, RunId, Seq};
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::store::{JournalReadRequest, Store};
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
+use longhaul_core::status::RunOutcome;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -69,41 +71,45 @@ impl ReadOutputTool {
                 "description": "Return only lines that contain this text, with line numbers",
             },
         });
+        let about = "Reads more of the truncated result of an earlier call, from a byte offset, or only \
+                     the lines that contain a text.";
         Ok(Self {
-            spec: ToolSpec {
-                name: ToolName::new(READ_OUTPUT)?,
-                description: "Reads more of the truncated result of an earlier call, \
-                    from a byte offset, or only the lines that contain a text."
-                    .to_owned(),
-                schema: json!({
-                    "type": "object",
-                    "properties": properties,
-                    "required": ["call"],
-                    "additionalProperties": false,
-                }),
-                can_verify: false,
-                in_doubt: None,
-                timeout: None,
-            },
+            spec: ToolSpec::with_object_input(READ_OUTPUT, about, properties, &["call"])?,
             store,
             records,
         })
     }
 
-    /// Returns the output of a tool call from the journal of the run.
+    /// Returns the output of a tool call from the journal of the run. That of a call that started a
+    /// child run in the background is the output of the child.
     async fn find_output(&self, run: RunId, call: CallId) -> Result<ToolOutput, ToolFailure> {
         let mut after = Seq::START;
+        let (mut child, mut started) = (None, None);
         loop {
             let request = JournalReadRequest { run, after, limit: PAGE_SIZE };
             let page = self.store.read_journal(request).await.map_err(store_read_failure)?;
             let Some(last) = page.entries.last() else {
-                return Err(ToolFailure::new(format!("the call {call} has no result yet")));
+                let missing = || ToolFailure::new(format!("the call {call} has no result yet"));
+                return started.ok_or_else(missing);
             };
             after = last.seq;
-            let found =
-                page.entries.into_iter().find_map(|entry| output_from_event(entry.event, call));
-            if let Some(output) = found {
-                return Ok(output);
+            for entry in page.entries {
+                if let Event::ChildStarted(start) = &entry.event
+                    && start.call == Some(call)
+                    && start.background
+                {
+                    child = Some(start.child);
+                }
+                if let Event::ChildEnded(ended) = &entry.event
+                    && Some(ended.child) == child
+                {
+                    return Ok(child_output(ended));
+                }
+                match output_from_event(entry.event, call) {
+                    Some(output) if child.is_some() => started = Some(output),
+                    Some(output) => return Ok(output),
+                    None => {}
+                }
             }
         }
     }
@@ -122,6 +128,15 @@ impl ReadOutputTool {
 
 fn store_read_failure(error: longhaul_core::port::store::StoreError) -> ToolFailure {
     ToolFailure::new(format!("the result can't be read: {error}"))
+}
+
+fn child_output(ended: &ChildEnded) -> ToolOutput {
+    let text = match &ended.outcome {
+        RunOutcome::Completed(output) => &output.text,
+        RunOutcome::Failed(error) => &error.message,
+        RunOutcome::Cancelled(reason) => reason,
+    };
+    ToolOutput { full: ended.full, ..ToolOutput::text(text.as_str()) }
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "only events that end a call have results")]

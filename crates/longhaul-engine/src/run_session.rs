@@ -12,12 +12,12 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::tool::LateToolResultEvent;
 use longhaul_core::id::{Seq, WorkerId};
 use longhaul_core::message::Part;
+use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, JournalPage, StoreError,
 };
 use longhaul_core::time::{Clock, Millis, Timestamp};
-use longhaul_core::usage::RemainingBudget;
 use longhaul_run::checkpoint::CheckpointWriter;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
@@ -141,7 +141,8 @@ impl RunSession {
     pub(crate) async fn commit_input(&mut self, input: RunInput) -> Result<CommitOutcome, Error> {
         // All refusals of this input are kept: a decision that avoids only the last one could meet
         // the others again and again.
-        let mut remaining_budget = None;
+        let mut budget_account = None;
+        let mut free_children = None;
         let mut cap_refusals: Vec<CapRefusal> = Vec::new();
         loop {
             // Entries read meanwhile may show that the run is lost before an append does.
@@ -154,7 +155,8 @@ impl RunSession {
             let records = &*self.services.records;
             let blocked_until = blocks.blocked_until(records, &model, self.now()).await;
             let ctx = DecideContext {
-                remaining_budget,
+                budget_account,
+                free_children,
                 cap_refusals: cap_refusals.clone(),
                 provider_blocked_until: blocked_until,
                 random: self.random_for(&input),
@@ -169,6 +171,7 @@ impl RunSession {
                 // For example, a result that was surfaced meanwhile.
                 Err(refusal) => return self.count_rejected_input(&refusal.to_string()),
             };
+            let new_children = count_new_children(&batch);
             let news = ProviderNews::from_events(&batch.events, now);
             match self.append_batch(batch).await? {
                 AppendAttemptOutcome::Committed => {
@@ -182,10 +185,14 @@ impl RunSession {
                 AppendAttemptOutcome::Conflict => {
                     self.apply_new_entries().await?;
                     // One of the new entries may be a raise.
-                    remaining_budget = None;
+                    budget_account = None;
+                    free_children = None;
                     cap_refusals.clear();
                 }
-                AppendAttemptOutcome::OverBudget(left) => remaining_budget = Some(left),
+                AppendAttemptOutcome::OverBudget(account) => budget_account = Some(account),
+                AppendAttemptOutcome::TreeFull => {
+                    free_children = Some(new_children.saturating_sub(1))
+                }
                 AppendAttemptOutcome::OverCap(refusal) => {
                     cap_refusals.retain(|earlier| earlier.key != refusal.key);
                     cap_refusals.push(*refusal);
@@ -238,7 +245,8 @@ impl RunSession {
             match self.append_batch(batch).await? {
                 AppendAttemptOutcome::Committed
                 | AppendAttemptOutcome::OverBudget(_)
-                | AppendAttemptOutcome::OverCap(_) => return Ok(CommitOutcome::Applied),
+                | AppendAttemptOutcome::OverCap(_)
+                | AppendAttemptOutcome::TreeFull => return Ok(CommitOutcome::Applied),
                 AppendAttemptOutcome::Conflict => self.apply_new_entries().await?,
                 AppendAttemptOutcome::Fenced => return Ok(CommitOutcome::Lost),
             }
@@ -307,6 +315,7 @@ impl RunSession {
     }
 
     async fn append_batch(&mut self, batch: Batch) -> Result<AppendAttemptOutcome, Error> {
+        let has_children = count_new_children(&batch) > 0;
         let append = self.driver_append_request(batch);
         match self.append_with_retries(&append).await? {
             AppendResult::Committed { seq, now } => {
@@ -318,8 +327,11 @@ impl RunSession {
             | AppendResult::Refused(AppendRefusalReason::CapWindowPassed) => {
                 Ok(AppendAttemptOutcome::Conflict)
             }
-            AppendResult::Refused(AppendRefusalReason::OverBudget(left)) => {
-                Ok(AppendAttemptOutcome::OverBudget(left))
+            AppendResult::Refused(AppendRefusalReason::OverBudget(account)) => {
+                Ok(AppendAttemptOutcome::OverBudget(account))
+            }
+            AppendResult::Refused(AppendRefusalReason::TreeFull) if has_children => {
+                Ok(AppendAttemptOutcome::TreeFull)
             }
             AppendResult::Refused(AppendRefusalReason::OverCap(refusal)) => {
                 Ok(AppendAttemptOutcome::OverCap(refusal))
@@ -444,8 +456,10 @@ impl RunSession {
 enum AppendAttemptOutcome {
     Committed,
     Conflict,
-    /// The budget does not cover the append. The value is what is left of the budget.
-    OverBudget(RemainingBudget),
+    /// The budget does not cover the append, or a warning comes first. The value is the account.
+    OverBudget(BudgetAccount),
+    /// The tree of runs is too full for a child run of the append.
+    TreeFull,
     /// A spend cap does not cover the append.
     OverCap(Box<CapRefusal>),
     Fenced,
@@ -458,4 +472,9 @@ fn tool_output_text(parts: &[Part]) -> String {
         Part::Image(_) => "(an image)",
     });
     texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the number of child runs that a batch starts.
+fn count_new_children(batch: &Batch) -> usize {
+    batch.events.iter().filter(|event| matches!(event, Event::ChildStarted(_))).count()
 }

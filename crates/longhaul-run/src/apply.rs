@@ -68,7 +68,7 @@ impl ControlState {
             self.crashes = 0;
         }
         messages.extend(self.take_finished_tool_results());
-        self.continue_for_signal_answers();
+        self.continue_for_reports();
         if let RunStage::Concluding(concluding) = &mut self.stage
             && !was_concluding
         {

@@ -10,6 +10,10 @@ use crate::state::Run;
 use crate::state::control::IdleReason;
 use crate::state::stage::RunStage;
 
+/// Explains a wait for the calls of other runs.
+const BUDGET_HELD: &str = "The run waits until model calls of other runs of its tree release what \
+                           they hold of the budget; it then goes on by itself.";
+
 /// Explanation of a run's state, with a suggested command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateExplanation {
@@ -119,13 +123,8 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
         WaitReason::SandboxSlot => {
             ("The run waits for a free sandbox.".into(), "longhaul sandboxes".into())
         }
-        WaitReason::Budget(cap) => {
-            let (what, more) = budget_raise_argument(run, *cap);
-            (
-                format!("The run's budget of {what} is used up."),
-                format!("longhaul resume {id} --budget {more}"),
-            )
-        }
+        WaitReason::Budget(cap) => explain_budget_wait(run, *cap),
+        WaitReason::BudgetHeld => (BUDGET_HELD.to_owned(), String::new()),
         WaitReason::Cap(wait) => (explain_cap_wait(wait), cap_raise_command(wait)),
         WaitReason::StartAt(at) => (format!("The run starts at {at}."), String::new()),
         WaitReason::Batch => {
@@ -138,6 +137,19 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
         WaitReason::Worker => ("The run waits for a worker.".into(), "longhaul worker".into()),
     };
     StateExplanation { message, command }
+}
+
+/// Explains a wait for a higher budget cap, with the command that raises it.
+fn explain_budget_wait(run: &Run, cap: BudgetCap) -> (String, String) {
+    let (what, more) = budget_raise_argument(run, cap);
+    let of_tree = match run.control.exhausted_tree_cap {
+        Some(_) => " of its whole tree",
+        None => "",
+    };
+    (
+        format!("The run's budget of {what}{of_tree} is used up."),
+        format!("longhaul resume {} --budget {more}", run.id()),
+    )
 }
 
 fn approval_count_text(count: usize) -> String {
@@ -156,6 +168,7 @@ fn explain_child_wait(run: &Run, child: RunId) -> String {
     }
     let others = match run.control.children.len() {
         0 | 1 => String::new(),
+        2 => " and 1 more child run".to_owned(),
         open => format!(" and {} more child runs", open - 1),
     };
     format!("The run waits for {child}{others} to end.")
@@ -251,14 +264,15 @@ fn answer_command(run: &Run, gate: GateId) -> String {
 /// Returns the name of the exhausted budget cap and the command-line argument that doubles it.
 fn budget_raise_argument(run: &Run, cap: BudgetCap) -> (&'static str, String) {
     let caps = &run.control.caps;
+    let tree_cap = run.control.exhausted_tree_cap;
     match cap {
         BudgetCap::Money => {
-            let micros = caps.micro_usd.map_or(0, |micros| micros.0);
+            let micros = tree_cap.or(caps.micro_usd.map(|micros| micros.0)).unwrap_or_default();
             let dollars = micros.saturating_mul(2).div_ceil(1_000_000);
             ("money", format!("usd={}", dollars.max(1)))
         }
         BudgetCap::Tokens => {
-            let tokens = caps.tokens.unwrap_or_default().saturating_mul(2);
+            let tokens = tree_cap.or(caps.tokens).unwrap_or_default().saturating_mul(2);
             ("tokens", format!("tokens={}", tokens.max(100_000)))
         }
         BudgetCap::Turns => {

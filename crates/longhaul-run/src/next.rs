@@ -145,11 +145,7 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
 /// has to stop starts none.
 fn start_children_or(run: &Run, other: impl FnOnce() -> EngineStep) -> EngineStep {
     let control = &run.control;
-    let is_stopping = control.cancel.is_some()
-        || control.pause.is_some()
-        || control.pending_failure.is_some()
-        || control.is_timed_out();
-    let calls = startable_child_calls(control).filter(|_| !is_stopping);
+    let calls = startable_child_calls(control).filter(|_| !control.must_stop());
     let requests: Vec<ChildRequest> =
         calls.map(|call| ChildRequest { call: call.id, input: call.arguments().clone() }).collect();
     match requests.is_empty() {

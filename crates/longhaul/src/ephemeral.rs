@@ -236,6 +236,7 @@ fn makes_run_wait(event: &Event) -> bool {
             | WaitReason::Retry(_)
             | WaitReason::Outage { .. }
             | WaitReason::SandboxSlot
+            | WaitReason::BudgetHeld
             | WaitReason::Worker
             | WaitReason::StartAt(_)
             | WaitReason::Batch => false,

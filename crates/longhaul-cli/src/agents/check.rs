@@ -150,6 +150,10 @@ impl<'a> AgentChecker<'a> {
             None => repeats(tool).then_some(false),
         };
         let mut notes = check::agent_warnings(agent, is_once);
+        let missing = |name: &&String| self.project.loaded.find_loaded_agent(name).is_err();
+        notes.extend(agent.children.agents.iter().filter(missing).map(|name| {
+            format!("`children` names the agent `{name}`, which the project does not have")
+        }));
         notes.extend(self.model_notes(agent));
         notes
     }

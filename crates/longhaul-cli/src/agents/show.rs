@@ -20,6 +20,7 @@ use longhaul_engine::agent::config::{
 };
 use longhaul_engine::agent::{Agent, BudgetPatch, EffectRule, RetryPatch};
 use longhaul_engine::tool_registry::{RegisteredTool, ToolRegistry};
+use longhaul_engine::{CHILD_TOOLS, RUN_AGENT};
 use serde_json::json;
 
 use crate::agents::project::AgentsProject;
@@ -123,13 +124,18 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Formats the names of the agent's tools. A deferred one ends with `?`, as in the agent's file.
+/// Formats the names of the agent's tools, with those that come with `run_agent`. A deferred tool ends
+/// with `?`, as in the agent's file.
 fn format_tools(agent: &Agent) -> String {
     let names = agent.tools.iter().map(|tool| match agent.deferred_tools.contains(tool) {
         true => format!("{tool}?"),
         false => tool.clone(),
     });
-    names.collect::<Vec<_>>().join(", ")
+    let names = names.collect::<Vec<_>>().join(", ");
+    match agent.tools.iter().any(|tool| tool == RUN_AGENT) {
+        true => format!("{names} (with {})", CHILD_TOOLS.join(", ")),
+        false => names,
+    }
 }
 
 /// Returns how many tokens the agent's tools take in each request, as far as they are known without

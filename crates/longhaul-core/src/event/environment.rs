@@ -99,6 +99,17 @@ pub struct BudgetWarned {
 pub struct BudgetReached {
     /// Budget cap that was reached.
     pub cap: BudgetCap,
+    /// Current cap of the whole tree, in millionths of a US dollar or tokens, if the tree has
+    /// reached it. `None` means a cap of the run alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree_cap: Option<u64>,
+}
+
+impl BudgetReached {
+    /// Returns the event of a cap that applies to the run alone.
+    pub const fn of_run(cap: BudgetCap) -> Self {
+        Self { cap, tree_cap: None }
+    }
 }
 
 /// Budget caps were raised.

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::event::tool::{ToolOutput, VerifyOutcome};
-use crate::id::{CallId, Epoch, ResourceKey, RunId, ThreadKey, ToolName};
+use crate::id::{CallId, Epoch, IdError, ResourceKey, RunId, ThreadKey, ToolName};
 use crate::policy::effect::{EffectClass, InDoubtPolicy};
 use crate::policy::effect_facts::PredictedEffects;
 use crate::port::image_sink::ImageSink;
@@ -117,6 +117,31 @@ pub struct ToolSpec {
     pub in_doubt: Option<InDoubtPolicy>,
     /// Timeout of a call. `None` means the runtime's default.
     pub timeout: Option<Millis>,
+}
+
+impl ToolSpec {
+    /// Creates the spec of a tool whose input is an object with these properties, some of them
+    /// required. The tool has the default timeout and can't verify its calls.
+    pub fn with_object_input(
+        name: &str,
+        description: &str,
+        properties: Value,
+        required: &[&str],
+    ) -> Result<Self, IdError> {
+        Ok(Self {
+            name: ToolName::new(name)?,
+            description: description.to_owned(),
+            schema: serde_json::json!({
+                "type": "object",
+                "properties": properties,
+                "required": required,
+                "additionalProperties": false,
+            }),
+            can_verify: false,
+            in_doubt: None,
+            timeout: None,
+        })
+    }
 }
 
 /// Context of a tool call, injected by the runtime and invisible to the model.

@@ -4,6 +4,8 @@
 //! budget account and the lane of its root, and no thread: it works in a conversation of its own.
 
 use longhaul_core::change::{Blob, NewRun};
+use longhaul_core::policy::RunPolicy;
+use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_run::Run;
@@ -42,8 +44,11 @@ impl Longhaul {
             links: above.links.clone(),
             ..Task::new(agent, input)
         };
-        let (spec, _, definition) = self.build_task_spec(task, id, None)?;
-        Ok((new_run_from_task(id, spec_below(parent, spec))?, definition))
+        let (spec, agent, definition) = self.build_task_spec(task, id, None)?;
+        // The parent waits for the result, so that a child does not stay open for messages.
+        let policy = RunPolicy { keep_open: None, ..spec.policy };
+        let spec = spec_below(parent, TaskSpec { policy, ..spec }, &agent);
+        Ok((new_run_from_task(id, spec)?, definition))
     }
 
     /// Builds the run that grades the result of `parent`. Also returns the definition of its agent, to
@@ -63,14 +68,18 @@ impl Longhaul {
             ..Task::new(agent.name.as_str(), input)
         })?;
         let (spec, definition) = self.build_task_spec_of_agent(task, &agent, id)?;
-        Ok((new_run_from_task(id, spec_below(parent, spec))?, definition))
+        Ok((new_run_from_task(id, spec_below(parent, spec, &agent))?, definition))
     }
 }
 
 /// Returns the specification of a task as that of a child of `parent`.
-fn spec_below(parent: &Run, spec: TaskSpec) -> TaskSpec {
+fn spec_below(parent: &Run, spec: TaskSpec, agent: &Agent) -> TaskSpec {
     let above = parent.task();
+    // The budget of the root is the default, so that only caps of the agent's own file count.
+    let BudgetRaise { micro_usd, tokens, .. } = agent.budget.caps;
+    let budget = Budget { micro_usd, tokens, ..spec.policy.budget };
     TaskSpec {
+        policy: RunPolicy { budget, ..spec.policy },
         parent: Some(parent.id()),
         root: above.root,
         depth: above.depth.saturating_add(1),

@@ -5,7 +5,7 @@
 //! in the append that ends it, as a timer of the parent. So a crash neither starts a child twice nor
 //! loses its end.
 
-use longhaul_core::change::{Change, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{Change, OPEN_DESCENDANTS_MAX, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ChildStarted;
 use longhaul_core::event::steer::SteerDelivery;
@@ -25,13 +25,19 @@ use crate::state::control::{ControlState, OpenChild};
 /// Maximum depth of a tree of runs below its root.
 pub const CHILD_DEPTH_MAX: u32 = 5;
 
-/// Maximum number of open child runs of one run, and of all open runs below one root.
-pub const CHILDREN_MAX: usize = 32;
+/// Maximum number of open child runs of one run. The store limits the open runs of the whole tree.
+pub const CHILDREN_MAX: usize = OPEN_DESCENDANTS_MAX;
 
-/// Returns the calls that start a child run and may do so now.
+/// Returns the calls that start a child run and may do so now. None starts once the active time is
+/// used up.
 pub(crate) fn startable_child_calls(
     control: &ControlState,
 ) -> impl Iterator<Item = &TrackedToolCall> {
+    ready_child_calls(control).filter(|_| control.has_active_time())
+}
+
+/// Returns the calls that start a child run as soon as the run has active time.
+pub(super) fn ready_child_calls(control: &ControlState) -> impl Iterator<Item = &TrackedToolCall> {
     let calls = control.calls();
     calls.iter().enumerate().filter_map(move |(index, call)| {
         let is_new = matches!(call.state, ToolCallState::Unevaluated | ToolCallState::Ready);
@@ -45,6 +51,14 @@ pub(super) fn is_child_call(call: &TrackedToolCall) -> bool {
     call.classification.tool.as_str() == RUN_AGENT
 }
 
+/// Returns whether the run has child runs whose ends its model could still read in a later turn.
+pub(super) fn has_unread_children(control: &ControlState) -> bool {
+    let mut calls = control.calls().iter();
+    let is_open =
+        !control.children.is_empty() || calls.any(|call| is_child_call(call) && !call.is_done());
+    is_open && !control.has_used_all_turns()
+}
+
 /// Records the starts of prepared child runs, and the errors of those that can't start. Nothing
 /// starts if the run has to stop or a message comes first.
 pub(crate) fn record_prepared_children(
@@ -53,10 +67,7 @@ pub(crate) fn record_prepared_children(
 ) -> Result<(), Rejection> {
     let control = &decision.control;
     let comes_first = [SteerDelivery::Interrupt, SteerDelivery::BeforeNextTool];
-    let is_stopping = control.cancel.is_some()
-        || control.pause.is_some()
-        || control.pending_failure.is_some()
-        || control.is_timed_out()
+    let is_stopping = control.must_stop()
         || control.steers.iter().any(|steer| comes_first.contains(&steer.delivery));
     for child in prepared.into_iter().filter(|_| !is_stopping) {
         if startable_child_calls(&decision.control).any(|call| call.id == child.call) {
@@ -104,12 +115,19 @@ fn start_problem(decision: &DecisionBuilder<'_>) -> Option<String> {
              work yourself"
         ));
     }
-    (decision.control.children.len() >= CHILDREN_MAX).then(too_many_children)
-}
-
-/// Returns the message for the model that too many child runs are open.
-pub fn too_many_children() -> String {
-    format!("{CHILDREN_MAX} child runs are open, which is the maximum; wait until one of them ends")
+    if decision.control.children.len() >= CHILDREN_MAX {
+        return Some(format!(
+            "{CHILDREN_MAX} child runs are open, which is the maximum; wait until one of them ends"
+        ));
+    }
+    let created = decision.batch.changes.iter();
+    let created = created.filter(|change| matches!(change, Change::CreateRun(_))).count();
+    decision.ctx.free_children.is_some_and(|free| created >= free).then(|| {
+        format!(
+            "{OPEN_DESCENDANTS_MAX} runs are open below the first run of this tree, which is the \
+             maximum; wait until one of them ends"
+        )
+    })
 }
 
 /// Records that a `wait` call waits for a child run, or that it can't.
@@ -161,7 +179,7 @@ pub(super) fn notify_relatives(decision: &mut DecisionBuilder<'_>, status: Statu
 
 /// Sets the timer that cancels a child run.
 pub(super) fn cancel_child(decision: &mut DecisionBuilder<'_>, child: RunId) {
-    arm_timer(decision, child, TimerKind::ParentCancelled(decision.run.id));
+    arm_timer(decision, child, TimerKind::ParentEnded(decision.run.id));
 }
 
 fn arm_timer(decision: &mut DecisionBuilder<'_>, run: RunId, kind: TimerKind) {

@@ -37,7 +37,7 @@ pub(super) fn conclude_run(
             decision.withdraw_gate(gate, "a person sent a message")?;
             return Ok(ControlFlow::Continue(()));
         }
-        if decision.control.must_report_signals() {
+        if decision.control.must_read_reports() {
             decision.withdraw_gate(gate, "an awaited event was reported")?;
             return Ok(ControlFlow::Continue(()));
         }

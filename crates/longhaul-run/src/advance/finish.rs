@@ -52,10 +52,10 @@ pub(super) fn cancel_run(decision: &mut DecisionBuilder<'_>) -> Result<ControlFl
     Ok(ControlFlow::Break(()))
 }
 
-/// Sets the run's scheduling row (its head) to ended, and releases its lane if it is a root run or
-/// the last run of a chain, which uses the lane of its root. If the task is from an external inbox,
-/// the inbox is notified through the outbox, which is written in the same transaction. While its
-/// chain goes on, neither the inbox nor the next run of its batch is notified.
+/// Sets the run's scheduling row (its head) to ended, and releases the lane of its root if no other run
+/// of the tree is open. If the task is from an external inbox, the inbox is notified through
+/// the outbox, which is written in the same transaction. While the chain of the run goes on, the
+/// lane stays taken, and neither the inbox nor the next run of its batch is notified.
 pub(super) fn mark_run_ended(
     decision: &mut DecisionBuilder<'_>,
     status: Status,
@@ -69,11 +69,10 @@ pub(super) fn mark_run_ended(
             body: source.id.clone(),
         }));
     }
-    let frees_lane = is_last && (task.root == decision.run.id || task.chain.is_some());
     decision.add_scheduling_update(RunSchedulingUpdate::End {
         status,
         code,
-        releases_lane: frees_lane,
+        releases_lane: is_last,
     });
     if is_last {
         notify_next_in_batch(decision, status);

@@ -18,7 +18,7 @@ use longhaul_core::status::{RunError, WaitReason};
 
 use crate::advance::call_events::{record_call_result, record_used_rules};
 use crate::advance::call_order::may_start_call_after;
-use crate::advance::children::{is_child_call, startable_child_calls};
+use crate::advance::children::{is_child_call, ready_child_calls, startable_child_calls};
 use crate::advance::finish;
 use crate::advance::gates::{evaluate_call_rules, raise_in_doubt_gate};
 use crate::advance::park::{block_run_at_gate, park_run, park_run_with_timer};
@@ -72,7 +72,10 @@ pub(super) fn advance_tool_calls(
     match (settling, decision.control.has_running_call() || verifying || starting) {
         (true, _) => Ok(ControlFlow::Continue(())),
         (false, true) => Ok(ControlFlow::Break(())),
-        (false, false) if next_ready_call(&decision.control).is_some() => {
+        (false, false)
+            if next_ready_call(&decision.control).is_some()
+                || ready_child_calls(&decision.control).next().is_some() =>
+        {
             park_until_budget_is_raised(decision)
         }
         (false, false) => park_for_waiting_calls(decision),
@@ -136,6 +139,11 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
             }
             ToolCallState::Sleeping(_) => {
                 record_call_result(decision, call.id, ToolOutput::text(WAIT_INTERRUPTED), false)?;
+            }
+            ToolCallState::AwaitingChild(child) if interrupt => {
+                let text =
+                    format!("{WAIT_INTERRUPTED}; {child} goes on, and you are told when it ends");
+                record_call_result(decision, call.id, ToolOutput::text(text), false)?;
             }
             ToolCallState::Unevaluated
             | ToolCallState::Ready
@@ -238,7 +246,7 @@ fn park_until_budget_is_raised(
 ) -> Result<ControlFlow<()>, Rejection> {
     let cap = BudgetCap::ActiveTime;
     if !decision.control.is_active_time_used_up() {
-        decision.record_event(Event::BudgetReached(BudgetReached { cap }))?;
+        decision.record_event(Event::BudgetReached(BudgetReached::of_run(cap)))?;
     }
     park_run(decision, WaitReason::Budget(cap))
 }

@@ -100,7 +100,7 @@ impl ControlState {
                 let output = ToolOutput { full: data.full, ..ToolOutput::text(text) };
                 call.state = ToolCallState::ResultReady { output, is_error };
             }
-            None => self.add_signal_answer(match is_error {
+            None => self.add_report(match is_error {
                 true => format!("[longhaul] Of agent `{agent}`: {text}"),
                 false => format!("[longhaul] The child run {id} of agent `{agent}` ended: {text}"),
             }),
@@ -136,6 +136,7 @@ impl ControlState {
 
     pub(super) fn apply_budget_reached(&mut self, data: &BudgetReached) -> ApplyResult {
         self.exhausted_cap = Some(data.cap);
+        self.exhausted_tree_cap = data.tree_cap;
         NO_MESSAGES
     }
 

@@ -12,7 +12,7 @@ use longhaul_core::status::RunError;
 use crate::apply::ApplyResult;
 use crate::apply::outcome::{GRADER_FAILED, NOT_MET};
 use crate::state::call::{ToolCallOrigin, ToolCallState, TrackedToolCall};
-use crate::state::control::{CompactionState, ControlState, RetryCounts};
+use crate::state::control::{CompactionState, ControlState, OpenChild, RetryCounts};
 use crate::state::empty_replies::EmptyReplies;
 use crate::state::outcome::Grading;
 use crate::state::stage::{ConcludingState, PendingModelCall, RunStage};
@@ -38,6 +38,7 @@ impl ControlState {
     pub(super) fn apply_run_forked(&mut self, data: &RunForked) -> ApplyResult {
         let has_unusable_reply = self.has_unusable_reply();
         let unread_note = self.unread_note();
+        self.report_left_children();
         let earlier = ToolCallOrigin { run: data.from, epochs: self.epoch };
         self.stage = match std::mem::replace(&mut self.stage, RunStage::New) {
             RunStage::Ended(_) => return Err("a copy never contains the end of a run"),
@@ -70,7 +71,6 @@ impl ControlState {
         self.blocked_on = None;
         self.blocked_resumed = false;
         self.gates.clear();
-        self.children.clear();
         self.votes.clear();
         self.steers.clear();
         self.approvals.clear();
@@ -94,6 +94,25 @@ fn grading_of_retry(grading: Grading) -> Grading {
         accepted @ Grading::Graded(OutcomeVerdict::Satisfied) => accepted,
         Grading::Pending | Grading::Running(_) | Grading::Ended { .. } | Grading::Graded(_) => {
             Grading::Pending
+        }
+    }
+}
+
+impl ControlState {
+    /// Tells the model of the child runs in the background that the failed run had started: their ends
+    /// are reported to that run alone.
+    fn report_left_children(&mut self) {
+        for OpenChild { id, agent, call } in std::mem::take(&mut self.children) {
+            // The call itself gets a result that says so, and a grading run is not the model's own.
+            if call.is_none()
+                || self.calls().iter().any(|call| call.state == ToolCallState::AwaitingChild(id))
+            {
+                continue;
+            }
+            self.add_report(format!(
+                "[longhaul] The child run {id} of agent `{agent}` belongs to the failed run before \
+                 this retry: you are not told when it ends. Start another one if you need its result."
+            ));
         }
     }
 }

@@ -65,9 +65,7 @@ pub(super) fn decide_due_timer(status: Status, due_timer: &DueTimer, ctx: Decide
             batch.events.extend(step.map(|step| gate_reminded(*gate, Some(step.to.clone()))));
         }
         // Timers that end a run are handled as cancels.
-        TimerKind::BatchStopped(_)
-        | TimerKind::ParentCancelled(_)
-        | TimerKind::LaneInterrupted(_) => {}
+        TimerKind::BatchStopped(_) | TimerKind::ParentEnded(_) | TimerKind::LaneInterrupted(_) => {}
         // The report needs the child's outcome; the sweeper sends it as a command of its own.
         TimerKind::ChildEnded(_) => {}
     }
@@ -108,9 +106,9 @@ pub fn timer_cancel_request(due_timer: &DueTimer) -> Option<RunControlRequest> {
         TimerKind::BatchStopped(batch) => {
             (CancelCause::BatchStopped, format!("the run before it in {batch} did not complete"))
         }
-        TimerKind::ParentCancelled(parent) => {
+        TimerKind::ParentEnded(parent) => {
             let why = format!("its parent run {parent} has ended or needs it no more");
-            (CancelCause::ParentCancelled, why)
+            (CancelCause::ParentEnded, why)
         }
         TimerKind::LaneInterrupted(newer) => {
             (CancelCause::LaneInterrupted, format!("the newer {newer} interrupted it"))

@@ -85,10 +85,11 @@ pub struct ControlState {
     /// Child runs that have not ended. Their number is bounded.
     #[serde(default)]
     pub children: Vec<OpenChild>,
-    /// Texts that tell the model how gates of programs were answered, until the next turn starts.
+    /// Texts that tell the model how gates of programs were answered and how child runs in the
+    /// background ended, until the next turn starts.
     /// Their length is bounded.
     #[serde(default)]
-    pub(crate) signal_answers: Vec<Arc<str>>,
+    pub(crate) unread_reports: Vec<Arc<str>>,
     /// Votes with a note or a payload on the open gates, for the model.
     #[serde(default)]
     pub(crate) votes: Vec<GateAnswer>,
@@ -106,6 +107,9 @@ pub struct ControlState {
     pub(crate) warned: Vec<BudgetCap>,
     /// Budget cap that was exhausted and has not been raised since.
     pub(crate) exhausted_cap: Option<BudgetCap>,
+    /// Value of that cap if it is one of the whole tree, in millionths of a US dollar or tokens.
+    #[serde(default)]
+    pub(crate) exhausted_tree_cap: Option<u64>,
     /// Whether the last model reply was interrupted and no message to the model followed it.
     pub(crate) interrupted: bool,
     /// Artifacts of the run's tool calls, which become artifacts of its output. Bounded.
@@ -250,12 +254,13 @@ impl ControlState {
             compaction_policy: None,
             warned: Vec::new(),
             exhausted_cap: None,
+            exhausted_tree_cap: None,
             interrupted: false,
             artifacts: Arc::default(),
             loop_guard: LoopGuard::default(),
             progress_guard: ProgressGuard::default(),
             output_retries: OutputRetries::default(),
-            signal_answers: Vec::new(),
+            unread_reports: Vec::new(),
             empty_replies: EmptyReplies::default(),
             outcome: OutcomeRounds::default(),
         }
@@ -281,6 +286,14 @@ impl ControlState {
     /// aborted.
     pub const fn is_timed_out(&self) -> bool {
         self.attempt_time.timed_out
+    }
+
+    /// Returns whether the run must stop before it starts further work.
+    pub(crate) const fn must_stop(&self) -> bool {
+        self.cancel.is_some()
+            || self.pause.is_some()
+            || self.pending_failure.is_some()
+            || self.is_timed_out()
     }
 
     /// Returns the active time that the run's budget still allows, without the work in progress.

@@ -80,7 +80,8 @@ CREATE TABLE run_head (
   estimated          INTEGER NOT NULL DEFAULT 0,
   cost_micro_usd     INTEGER NOT NULL DEFAULT 0,
   cost_unknown       INTEGER NOT NULL DEFAULT 0,  -- 1 if the price of any call is unknown
-  active_ms          INTEGER NOT NULL DEFAULT 0
+  active_ms          INTEGER NOT NULL DEFAULT 0,
+  open_descendants   INTEGER NOT NULL DEFAULT 0   -- of a root: other runs of its tree that have not ended
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX run_head_leased ON run_head (worker) WHERE worker IS NOT NULL;
 CREATE INDEX run_head_open ON run_head (run) WHERE state <> 5;
@@ -224,6 +225,16 @@ CREATE TABLE budget (
   held_micro_usd  INTEGER NOT NULL DEFAULT 0,
   held_tokens     INTEGER NOT NULL DEFAULT 0
 ) STRICT;
+
+-- Runs that wait until other runs release what they hold of the budget, with the amount that they
+-- need. A row counts only while its run is parked for the reason `budget_held`.
+CREATE TABLE budget_wait (
+  run       BLOB NOT NULL PRIMARY KEY,
+  account   BLOB NOT NULL,
+  micro_usd INTEGER NOT NULL,
+  tokens    INTEGER NOT NULL
+) STRICT;
+CREATE INDEX budget_wait_account ON budget_wait (account, run);
 
 -- What spend caps have counted, by cap, subject and window. A higher raised_limit replaces the
 -- limit of the configuration.

@@ -1,7 +1,9 @@
 //! Creates runs, either requested by a caller or decided by the events of another run. The runs of
 //! one request are created together or not at all.
 
-use longhaul_core::change::{LaneEntryPolicy, NewRun, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{
+    LaneEntryPolicy, NewRun, OPEN_DESCENDANTS_MAX, TimerDueTime, TimerKind, TimerUpdate,
+};
 use longhaul_core::event::Event;
 use longhaul_core::id::{Epoch, RunId, Seq, TimerId};
 use longhaul_core::port::store::{
@@ -11,7 +13,7 @@ use longhaul_core::raw::Hash;
 use longhaul_core::task::{EarliestStart, TaskSpec};
 use rusqlite::params;
 
-use crate::sqlite::column::{LANE_WAIT, PARKED, READY, count_to_column};
+use crate::sqlite::column::{LANE_WAIT, PARKED, READY, count_to_column, limit_to_column};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{CommandError, RowChangeError};
 use crate::sqlite::journal::{JournalAppendPoint, copy_journal, encode_events, insert_events};
@@ -158,6 +160,10 @@ pub(crate) fn create_run(
         }
         (EarliestStart::Now | EarliestStart::At(_) | EarliestStart::AfterBatch, _) => None,
     };
+    if task.root != new_run.id {
+        let is_child = origin == RunOrigin::Run;
+        count_open_descendant(tx, task.root, is_child.then_some(OPEN_DESCENDANTS_MAX))?;
+    }
     // A task that only adds a message to a busy lane is not counted.
     spend::count_new_run(tx, &new_run.caps)?;
     insert_run_row(tx, new_run, origin, entered.map(|entered| entered.seq))?;
@@ -181,6 +187,27 @@ pub(crate) fn create_run(
         timer::set_or_consume_timer(tx, &start)?;
     }
     Ok(())
+}
+
+/// Counts a new run that is not the root of its tree. Refused if more than `max` runs would be open
+/// below the root.
+fn count_open_descendant(
+    tx: &Tx<'_>,
+    root: RunId,
+    max: Option<usize>,
+) -> Result<(), RowChangeError> {
+    let open: Option<i64> = tx.query_one(
+        "UPDATE run_head SET open_descendants = open_descendants + 1 WHERE run = ?1
+         RETURNING open_descendants",
+        params![root.bytes()],
+        |row| row.get(0),
+    )?;
+    match open.zip(max) {
+        Some((open, max)) if open > limit_to_column(max) => {
+            Err(RowChangeError::Refused(AppendRefusalReason::TreeFull))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Inserts the first events of a run, and after its first event those that are copied from another

@@ -81,6 +81,7 @@ macro_rules! each_store_check {
             }
             children {
                 a_child_starts_and_ends_with_its_events
+                the_open_runs_of_a_tree_are_limited
             }
             claim {
                 a_claim_is_journaled
@@ -166,6 +167,7 @@ macro_rules! each_store_check {
                 a_queued_run_can_leave_its_lane
                 a_start_time_comes_before_the_lane
                 a_chain_keeps_its_lane_to_the_end
+                a_tree_keeps_its_lane_until_its_last_run_ends
                 lanes_are_listed_while_used
                 a_paused_lane_starts_no_run
                 a_paused_lane_lets_its_started_run_go_on
@@ -186,6 +188,10 @@ macro_rules! each_store_check {
                 a_budget_without_a_cap_is_unlimited
                 caps_can_be_raised
                 a_tree_has_one_account
+                a_settlement_wakes_runs_that_wait_for_holds
+                a_run_that_waits_for_holds_too_late_is_woken
+                a_hold_is_refused_until_the_model_is_warned
+                a_child_never_lowers_a_cap_of_its_tree
                 usage_adds_up
                 usage_is_summed_by_model
             }

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use longhaul_core::change::{LaneEntryPolicy, NewRun, TimerKind};
+use longhaul_core::change::{LaneEntryPolicy, NewRun, OPEN_DESCENDANTS_MAX, TimerKind};
 use longhaul_core::id::{Epoch, LaneKey, RunId, Seq, TimerId};
-use longhaul_core::port::records::BudgetAccount;
+use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::port::store::{
     AppendRefusalReason, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, StoreError,
 };
@@ -95,6 +95,13 @@ impl Tx<'_> {
             new;
         if self.tables.heads.contains(&id) {
             return Err(Rollback::Error(duplicate_run(id)));
+        }
+        if task.root != id && origin == RunOrigin::Run {
+            let open = self.open_runs_of_tree(task.root);
+            let open_below = open - usize::from(!self.is_ended(task.root));
+            if open_below >= OPEN_DESCENDANTS_MAX {
+                return refuse(AppendRefusalReason::TreeFull);
+            }
         }
         let start = task.start;
         // A retry uses the account of the run that it retries.

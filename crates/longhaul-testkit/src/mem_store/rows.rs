@@ -10,6 +10,7 @@ use longhaul_core::id::{
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::Note;
+use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::policy::rule::ApprovalRuleRow;
 use longhaul_core::policy::spend_cap::{CapKey, CapWaitRow, SpendRow};
@@ -17,7 +18,7 @@ use longhaul_core::port::auth::{
     GateLinkRow, IdempotencyKey, KeyRow, StoredResponse, TokenKind, TokenRow,
 };
 use longhaul_core::port::queue::QueuePosition;
-use longhaul_core::port::records::{BudgetAccount, GlobalSeq};
+use longhaul_core::port::records::GlobalSeq;
 use longhaul_core::port::store::WorkerLiveness;
 use longhaul_core::raw::Hash;
 use longhaul_core::request::IdempotentRequestEffect;
@@ -25,7 +26,7 @@ use longhaul_core::schedule::ScheduleRow;
 use longhaul_core::status::Status;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Millis, Timestamp};
-use longhaul_core::usage::{MicroUsd, Usage};
+use longhaul_core::usage::{BudgetAmount, MicroUsd, Usage};
 
 use crate::mem_store::table::Table;
 
@@ -72,6 +73,7 @@ tables! {
     accounts: RunId => BudgetAccount,
     spend: CapKey => SpendRow,
     spend_waits: RunId => SpendWait,
+    budget_waits: RunId => BudgetAmount,
     usage: u64 => UsageEntry,
     outbox: u64 => OutboxEntry,
     threads: (ThreadKey, u64) => Message,

@@ -341,8 +341,8 @@ impl ReferenceDriver {
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }
-            AppendResult::Refused(AppendRefusalReason::OverBudget(left)) => {
-                self.ctx.remaining_budget = Some(left);
+            AppendResult::Refused(AppendRefusalReason::OverBudget(account)) => {
+                self.ctx.budget_account = Some(account);
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }

@@ -64,6 +64,11 @@ impl TestRun {
             "crash" => outcome_line(self.crash()),
             "tick" => self.tick(Millis::from_secs(rest.parse().unwrap())),
             "fire" => self.fire_next(),
+            "others" => {
+                let mut amounts = rest.split(' ').map(|amount| amount.parse().unwrap());
+                self.rows.set_others(amounts.next().unwrap(), amounts.next().unwrap());
+                String::new()
+            }
             "limit" => {
                 let duration = Millis::from_secs(rest.parse().unwrap());
                 self.provider_blocked_until = Some(self.now.plus(duration));
