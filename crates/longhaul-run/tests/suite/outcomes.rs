@@ -203,7 +203,7 @@ fn a_message_during_the_grading_leads_to_another_result() {
     "#,
     );
     let parent = run.run.id();
-    assert_eq!(run.rows.sent, [(child_id(1), TimerKind::ParentCancelled(parent))]);
+    assert_eq!(run.rows.sent, [(child_id(1), TimerKind::ParentEnded(parent))]);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_cancel_ends_the_grading_even_if_children_are_kept() {
         policy,
         "close enough => run.cancel_requested run.cancelled | cancelled",
     );
-    assert_eq!(run.rows.sent, [(child_id(1), TimerKind::ParentCancelled(run.run.id()))]);
+    assert_eq!(run.rows.sent, [(child_id(1), TimerKind::ParentEnded(run.run.id()))]);
 }
 
 #[test]
