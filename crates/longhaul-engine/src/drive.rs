@@ -12,6 +12,7 @@ mod context;
 mod model_call;
 mod perception;
 mod progress;
+mod suspended_calls;
 mod tool_calls;
 pub(crate) mod truncate;
 

@@ -231,6 +231,10 @@ fn cancel_run_without_driver(
     decision: &mut DecisionBuilder<'_>,
     request: RunControlRequest,
 ) -> Result<(), Rejection> {
+    // A driver is needed to tell the tool of a suspended call.
+    if decision.control.has_call_to_cancel() {
+        return Err(invalid_state_rejection(decision, "a cancel without a driver"));
+    }
     decision.record_event(Event::RunCancelRequested(request))?;
     settle_work_of_dead_drivers(decision, None)?;
     // A parked or paused run is cancelled too.

@@ -31,5 +31,6 @@ mod suite {
     mod signals;
     mod steers;
     mod strictness;
+    mod suspension;
     mod timeouts;
 }

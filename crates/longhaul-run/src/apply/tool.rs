@@ -116,6 +116,8 @@ impl ControlState {
             | ToolCallState::Gated(_)
             | ToolCallState::Sleeping(_)
             | ToolCallState::AwaitingChild(_)
+            | ToolCallState::InputRequired
+            | ToolCallState::Pending(_)
             | ToolCallState::ResultReady { .. }
             | ToolCallState::Done { .. } => false,
         };
