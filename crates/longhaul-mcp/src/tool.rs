@@ -230,7 +230,7 @@ impl McpTool {
         ctx: &ToolContext,
     ) -> Result<ToolReply, ToolFailure> {
         let message = self.status_message(task);
-        let said = message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
+        let suffix = message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
         match task["status"].as_str() {
             Some("working") => Ok(state.wait_for_task(task, message)),
             Some("completed") => {
@@ -240,10 +240,10 @@ impl McpTool {
             Some("failed") => {
                 let error = &task["error"];
                 let reason = self.printable(error["message"].as_str().unwrap_or("no reason given"));
-                Err(ToolFailure::new(format!("the server's task failed: {reason}{said}")))
+                Err(ToolFailure::new(format!("the server's task failed: {reason}{suffix}")))
             }
             Some("cancelled") => {
-                Err(ToolFailure::new(format!("the server has cancelled its task{said}")))
+                Err(ToolFailure::new(format!("the server has cancelled its task{suffix}")))
             }
             _ => Err(self.unknown_outcome("the status of its task is invalid")),
         }

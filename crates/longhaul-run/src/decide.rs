@@ -18,7 +18,7 @@ use longhaul_core::message::Message;
 use longhaul_core::policy::gate::SUBMIT_AGAIN;
 
 use crate::advance::call_events::add_active_time_to_usage;
-use crate::advance::{advance_run, children, gates, settle_work_of_dead_drivers};
+use crate::advance::{advance_run, children, gates, settle_work_of_dead_drivers, suspension};
 use crate::commands;
 use crate::decide::release::{invalid_state_rejection, release_run};
 use crate::decision::DecisionBuilder;
@@ -186,6 +186,10 @@ fn block_unrunnable_run(
     let control = &decision.control;
     if control.cancel.is_some() || control.pending_failure.is_some() || control.pause.is_some() {
         return recover_and_advance(decision);
+    }
+    // A server may be down when it is asked for the result of a task.
+    if tags.is_empty() && suspension::postpone_polls(decision, message)? {
+        return Ok(());
     }
     // The new gate replaces an earlier one, which may be about another missing dependency.
     if let Some(gate) = decision.control.blocked_on {

@@ -54,6 +54,6 @@ fn a_run_that_waits_for_a_task_is_cancelled_with_the_task() {
     project.run(&["cancel", &run], 0);
     project.wait_until(&run, |view| view["status"] == "cancelled");
     drop(worker);
-    let told = std::fs::read_to_string(project.path().join("task_cancelled")).unwrap();
-    assert_eq!(told, "task-7\n");
+    let cancelled = std::fs::read_to_string(project.path().join("task_cancelled")).unwrap();
+    assert_eq!(cancelled, "task-7\n");
 }

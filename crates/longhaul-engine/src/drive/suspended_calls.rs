@@ -17,7 +17,7 @@ use crate::drive::calls::{FinishedToolCall, finished_call_with_text};
 use crate::drive::context::DriveContext;
 use crate::redaction::Redaction;
 
-/// Timeout for telling a tool that the run has given up a suspended call.
+/// Timeout for request a tool that the run has given up a suspended call.
 const CANCEL_TIMEOUT: Millis = Millis::from_secs(10);
 
 /// Returns a suspended call with its texts redacted. Its state must come back to the tool unchanged,
@@ -57,8 +57,8 @@ pub(super) fn with_storable_suspension(
 
 /// Tells the tool of a suspended call that the run has given up the call. The call ends in any case.
 pub(super) async fn cancel_suspended_call(ctx: &mut DriveContext, task: &ToolCallTask) -> RunInput {
-    let telling = tell_tool(ctx, task);
-    let text = match telling.await {
+    let request = request_cancellation(ctx, task);
+    let text = match request.await {
         Ok(()) => "the call was stopped, and its server was asked to stop the work".to_owned(),
         Err(failure) => {
             let reason = failure.into_message();
@@ -75,7 +75,7 @@ pub(super) async fn cancel_suspended_call(ctx: &mut DriveContext, task: &ToolCal
 }
 
 /// Returns a future that tells the tool. The future borrows nothing of the driver's state.
-fn tell_tool(
+fn request_cancellation(
     ctx: &DriveContext,
     task: &ToolCallTask,
 ) -> impl Future<Output = Result<(), ToolFailure>> + use<> {
@@ -89,10 +89,10 @@ fn tell_tool(
     let missing = format!("this worker has no tool `{}`", task.tool);
     async move {
         let (tool, tool_ctx) = found.ok_or_else(|| ToolFailure::new(missing))?;
-        let telling = AssertUnwindSafe(tool.cancel_suspended(&state, &tool_ctx)).catch_unwind();
+        let request = AssertUnwindSafe(tool.cancel_suspended(&state, &tool_ctx)).catch_unwind();
         tokio::select! {
             biased;
-            told = telling => told.unwrap_or_else(|_| Err(ToolFailure::new("the tool panicked"))),
+            told = request => outcome.unwrap_or_else(|_| Err(ToolFailure::new("the tool panicked"))),
             () = clock.sleep(CANCEL_TIMEOUT) => {
                 Err(ToolFailure::new(format!("no answer within {} s", CANCEL_TIMEOUT.0 / 1_000)))
             }

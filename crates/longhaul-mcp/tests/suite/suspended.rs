@@ -182,7 +182,7 @@ async fn a_task_is_asked_about_by_its_id_until_it_ends() {
 
 #[tokio::test]
 async fn a_task_that_ends_without_a_result_is_a_failure_with_a_reason() {
-    for (said, problem, is_unknown) in [
+    for (task, problem, is_unknown) in [
         (json!({ "code": -32602, "message": "no such task" }), "does not know its task", false),
         (
             json!({ "status": "failed", "error": { "code": -32603, "message": "out of ink" } }),
@@ -204,7 +204,7 @@ async fn a_task_that_ends_without_a_result_is_a_failure_with_a_reason() {
         (json!({ "status": "working", "taskId": "task-8" }), "about another task", true),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let input = json!({ "script": [said] });
+        let input = json!({ "script": [task] });
         let stored = suspended(call_anew(dir.path(), ("task", &input), None).await.unwrap());
         let result = call_anew(dir.path(), ("task", &input), resume(stored, None)).await;
         let failure = result.unwrap_err();

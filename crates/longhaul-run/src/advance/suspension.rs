@@ -11,9 +11,11 @@ use longhaul_core::event::tool::{
 use longhaul_core::id::CallId;
 use longhaul_core::policy::gate::{GateKind, GateSpec};
 use longhaul_core::port::tool::{SuspendedToolCall, ToolWait};
+use longhaul_core::status::WaitReason;
 use longhaul_core::time::Millis;
 
 use crate::advance::gates::new_call_gate;
+use crate::advance::park::park_run_with_timer;
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool_names::poll_timer_id;
 use crate::rejection::Rejection;
@@ -40,6 +42,13 @@ const POLL_BACKOFF_MAX: Millis = Millis::from_secs(60 * 60);
 /// A call that has been pending for some time is asked about again after this part of the time at the
 /// earliest, so that the number of events grows slowly and a result is hardly late.
 const POLL_BACKOFF_DIVISOR: u64 = 50;
+
+/// Delay of a poll whose tool is not available. Each further delay is twice as long.
+const POSTPONE_DELAY: Millis = Millis::from_secs(60);
+
+/// Maximum number of times in a row that a poll is postponed, over about four hours. Then a person is
+/// asked to make the tool available.
+const POSTPONED_MAX: u32 = 8;
 
 /// Maximum time for which a call can be pending.
 const PENDING_MAX: Millis = Millis::from_secs(366 * 24 * 60 * 60);
@@ -108,6 +117,48 @@ pub(crate) fn record_interrupted_poll(
     let suspension = suspended.ok_or(Rejection::CallNotRunning(call))?.suspension.clone();
     let wait = ToolWait::Poll { after: POLL_DELAY_MIN, ttl: None, message: None };
     record_suspension(decision, SuspendedToolCall { suspension, wait }, (call, active))
+}
+
+/// Postpones the polls that are due in a run whose tools are not available, and parks the run. A run
+/// that has other work, or whose polls were postponed too often, is not parked.
+pub(crate) fn postpone_polls(
+    decision: &mut DecisionBuilder<'_>,
+    reason: &str,
+) -> Result<bool, Rejection> {
+    let calls = decision.control.calls().iter().filter(|call| !call.is_done());
+    let (due, other): (Vec<_>, Vec<_>) = calls.cloned().partition(TrackedToolCall::is_poll_due);
+    let may_wait = |call: &TrackedToolCall| matches!(call.state, ToolCallState::Pending(_));
+    let postponed =
+        due.iter().filter_map(|call| call.suspended.as_ref()).map(|call| call.postponed);
+    let Some(postponed) = postponed.max() else {
+        return Ok(false);
+    };
+    if postponed >= POSTPONED_MAX || !other.iter().all(may_wait) {
+        return Ok(false);
+    }
+    let after = Millis(POSTPONE_DELAY.0 << postponed);
+    for call in &due {
+        let Some(suspended) = &call.suspended else { continue };
+        let message = Some(reason.to_owned());
+        let wait = ToolWait::Poll { after, ttl: None, message };
+        let suspension = suspended.suspension.clone();
+        record_suspension(
+            decision,
+            SuspendedToolCall { suspension, wait },
+            (call.id, Millis::ZERO),
+        )?;
+    }
+    let mut pending = decision.control.calls().iter().filter_map(|call| {
+        let ToolCallState::Pending(timer) = call.state else {
+            return None;
+        };
+        Some(timer)
+    });
+    let Some(first) = pending.next() else {
+        return Ok(false);
+    };
+    park_run_with_timer(decision, WaitReason::Tool(first.until), first.timer)?;
+    Ok(true)
 }
 
 /// Returns the delay before a tool is asked again that asked for this delay.

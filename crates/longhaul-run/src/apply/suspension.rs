@@ -24,9 +24,16 @@ impl ControlState {
     }
 
     pub(super) fn apply_tool_pending(&mut self, data: &ToolPending) -> ApplyResult {
-        let run = self.id;
+        let (run, epoch) = (self.id, self.epoch);
         let call = self.call_mut(data.call)?;
+        let is_postponed = call.is_poll_due() && call.state == ToolCallState::Ready;
+        if is_postponed {
+            call.state = ToolCallState::Started(epoch);
+        }
         let suspended = suspend_call(call, &data.suspension)?;
+        if is_postponed {
+            suspended.postponed = suspended.postponed.saturating_add(1);
+        }
         suspended.since.get_or_insert(data.since);
         suspended.polls = suspended.polls.saturating_add(1);
         let timer = poll_timer_id(run, data.call, suspended.polls);
@@ -46,7 +53,9 @@ impl ControlState {
             return Err("this call may not continue in its current state");
         }
         let suspended = call.suspended.as_mut().ok_or("this call was not suspended")?;
-        Arc::make_mut(suspended).resumes = data.attempt;
+        let suspended = Arc::make_mut(suspended);
+        suspended.resumes = data.attempt;
+        suspended.postponed = 0;
         call.state = ToolCallState::Started(epoch);
         self.retries.tool_calls =
             self.retries.tool_calls.saturating_add(u32::from(data.attempt > 1));
@@ -71,6 +80,7 @@ fn suspend_call<'a>(
             question: None,
             answer: None,
             resumes: 0,
+            postponed: 0,
         })
     };
     let suspended = Arc::make_mut(call.suspended.get_or_insert_with(new));

@@ -63,6 +63,9 @@ pub struct CallSuspension {
     pub answer: Option<ToolAnswer>,
     /// Number of times the call was continued since it was suspended.
     pub resumes: u32,
+    /// Number of times in a row that the tool could not be asked, because it was not available.
+    #[serde(default)]
+    pub postponed: u32,
 }
 
 /// Run that an unfinished tool call was copied from, because this run retries it.
@@ -174,6 +177,14 @@ impl TrackedToolCall {
         let is_open =
             !matches!(self.state, ToolCallState::ResultReady { .. } | ToolCallState::Done { .. });
         is_open && self.suspended.as_ref().is_some_and(|call| call.suspension.must_cancel)
+    }
+
+    /// Returns whether the tool is to be asked now for the result of the pending call.
+    pub(crate) fn is_poll_due(&self) -> bool {
+        let is_poll = self.suspended.as_ref().is_some_and(|call| {
+            call.since.is_some() && call.answer.is_none() && call.suspension.may_repeat
+        });
+        is_poll && matches!(self.state, ToolCallState::Ready | ToolCallState::Started(_))
     }
 
     /// Returns the tool's question that a person is asked or will be asked.

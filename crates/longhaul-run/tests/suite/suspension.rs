@@ -244,3 +244,28 @@ fn a_poll_that_a_cancel_interrupts_does_not_end_the_call_before_the_tool_is_told
     assert_eq!(next_calls(&test_run)[0].action, ToolCallAction::Cancel);
     check_in(test_run, "kill t1.1 => tool.interrupted(t1.1) run.cancelled | cancelled");
 }
+
+#[test]
+fn a_poll_is_postponed_while_the_server_is_not_available() {
+    let mut test_run = check(plain(), STARTED);
+    test_run.play("pend t1.1 30");
+    for _ in 0..8 {
+        for line in ["fire", "claim"] {
+            test_run.play(line);
+        }
+        let events = test_run.play("missing the server is down");
+        assert_eq!(events, "tool.pending(t1.1) run.waiting(tool)");
+    }
+    check_in(
+        test_run,
+        r#"
+        fire                       => timer.fired | running
+        claim                      => run.claimed
+        missing the server is down => gate.raised(blocked) run.blocked | blocked
+        answer It is back.         => gate.answered | running
+        claim                      => run.claimed
+        go                         => tool.resumed(t1.1)
+        done t1.1 paid             => tool.completed(t1.1) turn.started
+    "#,
+    );
+}
