@@ -17,7 +17,7 @@ use crate::drive::calls::{FinishedToolCall, finished_call_with_text};
 use crate::drive::context::DriveContext;
 use crate::redaction::Redaction;
 
-/// Timeout for request a tool that the run has given up a suspended call.
+/// Timeout for telling a tool that the run has given up a suspended call.
 const CANCEL_TIMEOUT: Millis = Millis::from_secs(10);
 
 /// Returns a suspended call with its texts redacted. Its state must come back to the tool unchanged,
@@ -74,7 +74,7 @@ pub(super) async fn cancel_suspended_call(ctx: &mut DriveContext, task: &ToolCal
     RunInput::ToolsDone(vec![ToolCallResult { call: task.call, status, output, active, blobs }])
 }
 
-/// Returns a future that tells the tool. The future borrows nothing of the driver's state.
+/// Returns a future that tells the tool that the call was given up. The future borrows nothing of the driver's state.
 fn request_cancellation(
     ctx: &DriveContext,
     task: &ToolCallTask,
@@ -92,7 +92,7 @@ fn request_cancellation(
         let request = AssertUnwindSafe(tool.cancel_suspended(&state, &tool_ctx)).catch_unwind();
         tokio::select! {
             biased;
-            told = request => outcome.unwrap_or_else(|_| Err(ToolFailure::new("the tool panicked"))),
+            outcome = request => outcome.unwrap_or_else(|_| Err(ToolFailure::new("the tool panicked"))),
             () = clock.sleep(CANCEL_TIMEOUT) => {
                 Err(ToolFailure::new(format!("no answer within {} s", CANCEL_TIMEOUT.0 / 1_000)))
             }
