@@ -110,7 +110,10 @@ fn check_cancel(entries: &[Entry]) -> Result<(), String> {
     for entry in cancelled {
         if matches!(
             entry.event,
-            Event::TurnStarted(_) | Event::ToolStarted(_) | Event::ChildStarted(_)
+            Event::TurnStarted(_)
+                | Event::ToolStarted(_)
+                | Event::ToolResumed(_)
+                | Event::ChildStarted(_)
         ) {
             return Err(format!("`{}` after the cancel, at {}", entry.event.kind(), entry.seq));
         }
