@@ -263,6 +263,9 @@ fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
         WaitReason::Message(_) => "open for a message".to_owned(),
         WaitReason::Signal(_) => "for a signal".to_owned(),
         WaitReason::Child(child) => format!("for {child}"),
+        WaitReason::Tool(until) => {
+            format!("for the result of a tool call; asked for again at {}", time(until))
+        }
         WaitReason::SandboxSlot => "for a free sandbox".to_owned(),
         WaitReason::StartAt(at) => format!("until its start at {}", time(at)),
         WaitReason::Batch => "for the run before it in its batch".to_owned(),

@@ -399,6 +399,7 @@ fn needs_person_after_event(event: &Event, is_only_client: bool) -> Option<bool>
             WaitReason::Signal(_) => is_only_client,
             WaitReason::Timer(_)
             | WaitReason::Child(_)
+            | WaitReason::Tool(_)
             | WaitReason::RateLimit(_)
             | WaitReason::Cap(_)
             | WaitReason::Retry(_)

@@ -41,6 +41,7 @@ mod suite {
     mod mcp_cli;
     mod mcp_cli_login;
     mod mcp_cli_tools;
+    mod mcp_waits_cli;
     mod memory_cli;
     mod mock_model;
     mod model_calls;

@@ -25,7 +25,8 @@ use crate::event::run::{
 };
 use crate::event::steer::{SteerDelivered, SteerDropped, SteerMessage, SteerWithdrawn};
 use crate::event::tool::{
-    LateToolResultEvent, ToolEnded, ToolInDoubt, ToolProgress, ToolStarted, ToolVerified,
+    LateToolResultEvent, ToolEnded, ToolInDoubt, ToolInputRequired, ToolPending, ToolProgress,
+    ToolResumed, ToolStarted, ToolVerified,
 };
 use crate::event::turn::{TurnCompleted, TurnFailed, TurnInterrupted, TurnStarted};
 
@@ -140,6 +141,12 @@ events! {
     ToolStarted(ToolStarted) = "tool.started" v 1 format 1 outside None;
     /// A tool call reported progress.
     ToolProgress(ToolProgress) = "tool.progress" v 1 format 1 outside None;
+    /// A tool needs a person's answer before it continues a call.
+    ToolInputRequired(Box<ToolInputRequired>) = "tool.input_required" v 1 format 1 outside None;
+    /// A tool has no result of a call yet and is asked again later.
+    ToolPending(Box<ToolPending>) = "tool.pending" v 1 format 1 outside None;
+    /// A suspended tool call is about to be continued.
+    ToolResumed(ToolResumed) = "tool.resumed" v 1 format 1 outside None;
     /// A tool call completed with a result.
     ToolCompleted(ToolEnded) = "tool.completed" v 1 format 1 outside None;
     /// A tool call failed, was denied or was never started. The failure is its result.

@@ -61,6 +61,8 @@ pub enum WaitReason {
     Timer(Timestamp),
     /// The run waits for the end of this child run.
     Child(RunId),
+    /// The run waits for the result of a tool call and asks the tool again at this time.
+    Tool(Timestamp),
     /// The run waits until a provider's rate limit ends.
     RateLimit(Timestamp),
     /// The run waits until a call or the run itself is retried.
@@ -103,6 +105,7 @@ impl WaitReason {
             Self::Blocked(_) => "blocked",
             Self::Timer(_) => "timer",
             Self::Child(_) => "child",
+            Self::Tool(_) => "tool",
             Self::RateLimit(_) => "rate_limit",
             Self::Retry(_) => "retry",
             Self::Outage { .. } => "outage",
@@ -122,6 +125,7 @@ impl WaitReason {
     pub const fn end_time(&self) -> Option<Timestamp> {
         match self {
             Self::Timer(at)
+            | Self::Tool(at)
             | Self::RateLimit(at)
             | Self::Retry(at)
             | Self::Outage { until: at, .. }

@@ -13,6 +13,7 @@ mod grading;
 mod model_call;
 mod perception;
 mod progress;
+mod suspended_calls;
 mod tool_calls;
 pub(crate) mod truncate;
 

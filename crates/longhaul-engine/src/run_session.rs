@@ -411,7 +411,9 @@ impl RunSession {
                 ToolCallStatus::Completed | ToolCallStatus::Failed => {
                     self.submit_late_result(tool).await?
                 }
-                ToolCallStatus::Interrupted | ToolCallStatus::Unknown => {}
+                ToolCallStatus::Interrupted
+                | ToolCallStatus::Unknown
+                | ToolCallStatus::Suspended(_) => {}
             }
         }
         Ok(())

@@ -46,6 +46,7 @@ mod suite {
     mod steer;
     mod store_faults;
     mod submit;
+    mod suspended_calls;
     mod timeouts;
     mod tool_traits;
     mod untrusted_secrets;

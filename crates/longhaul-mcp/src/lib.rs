@@ -27,6 +27,7 @@ mod request_error;
 mod schema_check;
 mod spec;
 mod stdio;
+mod suspended_call;
 mod tls;
 mod tool;
 

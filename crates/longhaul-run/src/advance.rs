@@ -18,6 +18,7 @@ mod park;
 pub(crate) mod runtime_message;
 mod spend_caps;
 mod steer;
+pub(crate) mod suspension;
 mod tool_calls;
 mod turn_start;
 
@@ -54,7 +55,7 @@ fn advance_run_one_step(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlo
     if matches!(control.stage, RunStage::Ended(_)) || control.idle.is_some() {
         return Ok(ControlFlow::Break(()));
     }
-    let busy = control.has_running_call();
+    let busy = control.has_running_call() || control.abandoned_calls().next().is_some();
     if control.cancel.is_some() {
         return if busy { Ok(ControlFlow::Break(())) } else { finish::cancel_run(decision) };
     }

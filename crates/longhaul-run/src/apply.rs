@@ -9,6 +9,7 @@ mod gate;
 mod outcome;
 mod run;
 mod steer;
+mod suspension;
 mod tool;
 mod turn;
 
@@ -39,6 +40,8 @@ fn is_progress_event(event: &Event) -> bool {
         | Event::ToolCompleted(_)
         | Event::ToolFailed(_)
         | Event::ToolInterrupted(_)
+        | Event::ToolInputRequired(_)
+        | Event::ToolPending(_)
         | Event::ToolVerified(_)
         | Event::ToolSurfaced(_) => true,
         Event::TurnFailed(data) => data.failure.class != FailureClass::Lost,
@@ -106,6 +109,9 @@ impl ControlState {
             Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
                 self.apply_tool_ended(data, true)
             }
+            Event::ToolInputRequired(data) => self.apply_tool_input_required(data),
+            Event::ToolPending(data) => self.apply_tool_pending(data),
+            Event::ToolResumed(data) => self.apply_tool_resumed(data),
             Event::ToolInDoubt(data) => self.apply_tool_in_doubt(data),
             Event::ToolVerified(data) => self.apply_tool_verified(data),
             Event::ToolSurfaced(data) => self.apply_late_tool_result(data),

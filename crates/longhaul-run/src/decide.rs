@@ -18,7 +18,9 @@ use longhaul_core::message::Message;
 use longhaul_core::policy::gate::SUBMIT_AGAIN;
 
 use crate::advance::call_events::add_active_time_to_usage;
-use crate::advance::{advance_run, children, gates, outcome, settle_work_of_dead_drivers};
+use crate::advance::{
+    advance_run, children, gates, outcome, settle_work_of_dead_drivers, suspension,
+};
 use crate::commands;
 use crate::decide::release::{invalid_state_rejection, release_run};
 use crate::decision::DecisionBuilder;
@@ -191,6 +193,10 @@ fn block_unrunnable_run(
     if control.cancel.is_some() || control.pending_failure.is_some() || control.pause.is_some() {
         return recover_and_advance(decision);
     }
+    // A server may be down when it is asked for the result of a task.
+    if tags.is_empty() && suspension::postpone_polls(decision, message)? {
+        return Ok(());
+    }
     // The new gate replaces an earlier one, which may be about another missing dependency.
     if let Some(gate) = decision.control.blocked_on {
         decision.withdraw_gate(gate, "checked again by another worker")?;
@@ -235,6 +241,10 @@ fn cancel_run_without_driver(
     decision: &mut DecisionBuilder<'_>,
     request: RunControlRequest,
 ) -> Result<(), Rejection> {
+    // A driver is needed to tell the tool of a suspended call.
+    if decision.control.has_call_to_cancel() {
+        return Err(invalid_state_rejection(decision, "a cancel without a driver"));
+    }
     decision.record_event(Event::RunCancelRequested(request))?;
     settle_work_of_dead_drivers(decision, None)?;
     // A parked or paused run is cancelled too.

@@ -5,8 +5,10 @@ use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::gate::has_unanswerable_tag;
 use longhaul_core::status::{CapShortage, CapWait, RunOutcome, Status, WaitReason};
+use longhaul_core::time::Timestamp;
 
 use crate::state::Run;
+use crate::state::call::ToolCallState;
 use crate::state::control::IdleReason;
 use crate::state::stage::RunStage;
 
@@ -73,6 +75,14 @@ fn explain_state_untrimmed(run: &Run) -> StateExplanation {
     }
 }
 
+/// Returns the sentence about a run that waits for the result of a tool call.
+fn explain_tool_wait(run: &Run, until: Timestamp) -> String {
+    let mut calls = run.control.calls().iter();
+    let pending = calls.find(|call| matches!(call.state, ToolCallState::Pending(_)));
+    let tool = pending.map_or("a tool", |call| call.classification.tool.as_str());
+    format!("The run waits for the result of `{tool}`, which is asked for again at {until}.")
+}
+
 fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
     let id = run.id();
     let gate_text = |gate| {
@@ -100,6 +110,9 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
         }
         WaitReason::Child(child) => {
             (explain_child_wait(run, *child), format!("longhaul why {child}"))
+        }
+        WaitReason::Tool(until) => {
+            (explain_tool_wait(run, *until), format!("longhaul cancel {id}"))
         }
         WaitReason::RateLimit(until) => (
             format!("The provider limits the request rate; the next attempt is at {until}."),

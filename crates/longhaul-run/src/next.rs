@@ -9,6 +9,7 @@ use longhaul_core::id::{CallId, ToolName};
 use longhaul_core::message::Message;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::model::ModelRequest;
+use longhaul_core::port::tool::ToolResumption;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunOutcome, WaitReason};
 use longhaul_core::time::Timestamp;
@@ -32,7 +33,7 @@ pub enum EngineStep {
     RefreshPerception,
     /// Call the model. The event that starts the turn is already recorded.
     AskModel(ModelRequest),
-    /// Run or verify these tool calls. The events that start them are already recorded.
+    /// Run, verify or cancel these tool calls. The events that start them are already recorded.
     UseTools(Vec<ToolCallTask>),
     /// Prepare the child runs that these calls ask for. Nothing is recorded about them yet.
     StartChildren(Vec<ChildRequest>),
@@ -51,7 +52,7 @@ pub enum EngineStep {
     Idle,
 }
 
-/// A tool call that the engine must run or verify.
+/// A tool call that the engine must run, verify or cancel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCallTask {
     /// Id of the tool call.
@@ -62,10 +63,14 @@ pub struct ToolCallTask {
     pub input: RawJson,
     /// Effect class of the tool call, which says whether it may be repeated.
     pub class: EffectClass,
+    /// Whether this start or continuation of the tool call may be repeated.
+    pub may_repeat: bool,
     /// Number of times that the tool call has been started, including this start.
     pub attempt: u32,
-    /// Whether the tool call is to be run or verified.
+    /// What is done with the tool call.
     pub action: ToolCallAction,
+    /// What the tool continues the call with. `None` means that the tool has not suspended it.
+    pub resumption: Option<ToolResumption>,
 }
 
 /// A call of `run_agent`, for which the engine prepares a child run.
@@ -80,8 +85,10 @@ pub struct ChildRequest {
 /// What the engine does with a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolCallAction {
-    /// Run the tool call.
+    /// Start the tool call, or continue it.
     Run,
+    /// Tell the tool that the run has given up the call, which the tool has suspended.
+    Cancel,
     /// Check whether a call in doubt has taken effect.
     Verify,
 }
@@ -173,13 +180,17 @@ fn tool_call_tasks(run: &Run, calls: &[TrackedToolCall]) -> Vec<ToolCallTask> {
         tool: call.classification.tool.clone(),
         input: call.arguments().clone(),
         class: call.classification.class,
+        may_repeat: call.may_repeat(),
         attempt: call.starts,
         action: work,
+        resumption: call.resumption(),
     };
+    let abandoned: Vec<CallId> = run.control.abandoned_calls().map(|call| call.id).collect();
     let due = calls.iter().filter_map(|call| {
         let is_verified = matches!(call.state, ToolCallState::InDoubt { can_verify: true, .. });
         let work = match call.is_running_in_epoch(run.control.epoch) {
             true => ToolCallAction::Run,
+            false if abandoned.contains(&call.id) => ToolCallAction::Cancel,
             false if is_verified => ToolCallAction::Verify,
             false => return None,
         };

@@ -33,5 +33,6 @@ mod suite {
     mod signals;
     mod steers;
     mod strictness;
+    mod suspension;
     mod timeouts;
 }

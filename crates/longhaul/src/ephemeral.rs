@@ -232,6 +232,7 @@ fn makes_run_wait(event: &Event) -> bool {
             | WaitReason::Message(_) => true,
             WaitReason::Timer(_)
             | WaitReason::Child(_)
+            | WaitReason::Tool(_)
             | WaitReason::RateLimit(_)
             | WaitReason::Retry(_)
             | WaitReason::Outage { .. }

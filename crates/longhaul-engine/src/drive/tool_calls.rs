@@ -9,7 +9,7 @@ use std::pin::pin;
 
 use futures_util::FutureExt as _;
 use longhaul_core::change::Blob;
-use longhaul_core::event::tool::{ToolOutput, ToolVerified, VerifyOutcome};
+use longhaul_core::event::tool::{ToolVerified, VerifyOutcome};
 use longhaul_core::id::CallId;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::time::{Clock, Millis};
@@ -20,8 +20,10 @@ use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
 use crate::drive::calls::{
     ActiveToolCalls, CALL_TIMEOUT, FinishedToolCall, ToolCallCancelPolicy, ToolCallRequest,
+    finished_call_with_text,
 };
 use crate::drive::context::DriveContext;
+use crate::drive::suspended_calls::{cancel_suspended_call, with_storable_suspension};
 use crate::drive::truncate::{ArtifactQuota, truncate_tool_output};
 use crate::error::Error;
 use crate::redaction::Redaction;
@@ -46,6 +48,9 @@ pub(super) async fn run_tool_calls(
 ) -> Result<Option<RunInput>, Error> {
     if let Some(task) = tasks.iter().find(|task| task.action == ToolCallAction::Verify) {
         return verify_tool_call(ctx, task).await;
+    }
+    if let Some(task) = tasks.iter().find(|task| task.action == ToolCallAction::Cancel) {
+        return Ok(Some(cancel_suspended_call(ctx, task).await));
     }
     let since = ctx.services.clock.monotonic_nanos();
     if !start_tool_calls(ctx, tasks).await {
@@ -97,6 +102,8 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
             input,
             ctx: tool_ctx,
             class: task.class,
+            may_repeat: task.may_repeat,
+            resumption: task.resumption,
             clock: ctx.services.clock.clone(),
         };
         ctx.calls.start_call(request, ctx.progress.track_call(task.call));
@@ -207,11 +214,6 @@ async fn abort_tool_calls(
     (!ended.is_empty()).then_some(ended)
 }
 
-fn finished_call_with_text(call: CallId, status: ToolCallStatus, text: &str) -> FinishedToolCall {
-    let output = ToolOutput::text(text);
-    FinishedToolCall { call, status, output, images: Vec::new() }
-}
-
 /// Converts ended calls into results for the state machine. Concurrent calls share their active
 /// time, which is counted only for the first of them.
 fn to_tool_call_results(
@@ -222,6 +224,7 @@ fn to_tool_call_results(
 ) -> Vec<ToolCallResult> {
     let times = std::iter::once(took).chain(std::iter::repeat(Millis::ZERO));
     let done = ended.into_iter().zip(times).map(|(ended, active)| {
+        let ended = with_storable_suspension(ended, redact);
         let output = Redaction(redact).redact_tool_output(ended.output);
         let (output, blobs) = truncate_tool_output(ended.call, output, ended.images, &mut quota);
         ToolCallResult { call: ended.call, status: ended.status, output, active, blobs }

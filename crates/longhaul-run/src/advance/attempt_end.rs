@@ -59,6 +59,8 @@ fn skip_unfinished_calls(
                 | ToolCallState::Gated(_)
                 | ToolCallState::Started(_)
                 | ToolCallState::Sleeping(_)
+                | ToolCallState::InputRequired
+                | ToolCallState::Pending(_)
         )
     };
     let skipped: Vec<TrackedToolCall> =

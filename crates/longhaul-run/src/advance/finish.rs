@@ -153,7 +153,7 @@ pub(crate) fn settle_work_of_dead_drivers(
                     return None;
                 };
                 // Without a live driver no call is started again, even if it may be repeated.
-                let must_end = current_epoch.is_none() || !call.classification.class.may_repeat();
+                let must_end = current_epoch.is_none() || !call.may_repeat();
                 (left_by(from) && must_end).then(|| ToolInDoubt {
                     call: call.id,
                     epoch: from,

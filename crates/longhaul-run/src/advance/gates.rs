@@ -93,7 +93,7 @@ fn carry_out_control_call(
 }
 
 /// Returns a gate for a tool call, with the default deadline and without a digest.
-fn new_call_gate(
+pub(super) fn new_call_gate(
     decision: &DecisionBuilder<'_>,
     call: &TrackedToolCall,
     kind: GateKind,

@@ -23,6 +23,7 @@ use crate::advance::finish;
 use crate::advance::gates::{evaluate_call_rules, raise_in_doubt_gate};
 use crate::advance::park::{block_run_at_gate, park_run, park_run_with_timer};
 use crate::advance::steer::answer_question_with_steer;
+use crate::advance::suspension::{raise_tool_questions, record_resumption};
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool_names::FINISH;
 use crate::policy::in_doubt;
@@ -55,6 +56,7 @@ pub(super) fn advance_tool_calls(
         evaluate_call_rules(decision, &call)?;
     }
     record_known_call_results(decision)?;
+    raise_tool_questions(decision)?;
     if let Some(flow) = apply_in_doubt_policies(decision)? {
         return Ok(flow);
     }
@@ -68,7 +70,8 @@ pub(super) fn advance_tool_calls(
     };
     let settling = has(|state| matches!(state, ToolCallState::ResultReady { .. }));
     let verifying = has(|state| matches!(state, ToolCallState::InDoubt { can_verify: true, .. }));
-    let starting = startable_child_calls(&decision.control).next().is_some();
+    let starting = startable_child_calls(&decision.control).next().is_some()
+        || decision.control.abandoned_calls().next().is_some();
     match (settling, decision.control.has_running_call() || verifying || starting) {
         (true, _) => Ok(ControlFlow::Continue(())),
         (false, true) => Ok(ControlFlow::Break(())),
@@ -120,7 +123,8 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
         return Ok(());
     }
     answer_questions_with_steers(decision)?;
-    for call in clone_matching_calls(decision, |call| !call.is_done()) {
+    // The tool of a call that another system works for is told first that the run gives it up.
+    for call in clone_matching_calls(decision, |call| !call.is_done() && !call.must_cancel()) {
         match call.state {
             ToolCallState::Unevaluated | ToolCallState::Ready
                 if before_next && call.starts == 0 =>
@@ -145,6 +149,9 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
                     format!("{WAIT_INTERRUPTED}; {child} goes on, and you are told when it ends");
                 record_call_result(decision, call.id, ToolOutput::text(text), false)?;
             }
+            ToolCallState::Pending(_) | ToolCallState::InputRequired if interrupt => {
+                record_call_result(decision, call.id, ToolOutput::text(WITHDRAWN), true)?;
+            }
             ToolCallState::Unevaluated
             | ToolCallState::Ready
             | ToolCallState::Gated(_)
@@ -152,6 +159,8 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
             | ToolCallState::InDoubt { .. }
             | ToolCallState::AwaitingAnswer(_)
             | ToolCallState::AwaitingChild(_)
+            | ToolCallState::InputRequired
+            | ToolCallState::Pending(_)
             | ToolCallState::ResultReady { .. }
             | ToolCallState::Done { .. } => {}
         }
@@ -196,7 +205,7 @@ fn record_known_call_results(decision: &mut DecisionBuilder<'_>) -> Result<(), R
     let current_epoch = decision.control.epoch;
     for call in clone_matching_calls(decision, |call| {
         matches!(call.state, ToolCallState::Started(epoch) if epoch < current_epoch)
-            && call.starts >= STARTS_MAX
+            && call.suspended.as_ref().map_or(call.starts, |call| call.resumes) >= STARTS_MAX
     }) {
         record_call_result(decision, call.id, ToolOutput::text(TOO_MANY_STARTS), true)?;
     }
@@ -256,6 +265,9 @@ fn start_ready_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection
     while decision.control.has_active_time()
         && let Some((call, attempt)) = next_ready_call(&decision.control)
     {
+        if record_resumption(decision, call)? {
+            continue;
+        }
         let has_approvals = !decision.control.approvals.is_empty();
         let unasked = |other: &TrackedToolCall| {
             (has_approvals || !other.classification.approvals.is_empty())
@@ -282,6 +294,7 @@ fn next_ready_call(control: &ControlState) -> Option<(CallId, u32)> {
     let (_, ready) = indexed.find(|(index, call)| {
         call.may_start_in_epoch(control.epoch)
             && !is_child_call(call)
+            && !control.abandoned_calls().any(|abandoned| abandoned.id == call.id)
             && may_start_call_after(&calls[..*index], call)
     })?;
     Some((ready.id, ready.starts + 1))
@@ -316,6 +329,9 @@ fn park_for_waiting_calls(
         }
         if let ToolCallState::Sleeping(sleep) = call.state {
             return park_run_with_timer(decision, WaitReason::Timer(sleep.until), sleep.timer);
+        }
+        if let ToolCallState::Pending(poll) = call.state {
+            return park_run_with_timer(decision, WaitReason::Tool(poll.until), poll.timer);
         }
     }
     Err(Rejection::InvalidState { what: "a wait without a reason", stage: "running tools" })

@@ -24,7 +24,9 @@ impl ControlState {
             RunStage::ModelPending(pending) => pending.pending_timer.as_mut(),
             RunStage::Concluding(concluding) => concluding.pending_timer.as_mut(),
             RunStage::ToolsRunning(tools) => tools.calls.iter_mut().find_map(|call| {
-                let ToolCallState::Sleeping(sleep) = &mut call.state else {
+                let (ToolCallState::Sleeping(sleep) | ToolCallState::Pending(sleep)) =
+                    &mut call.state
+                else {
                     return None;
                 };
                 (sleep.timer == data.timer).then_some(sleep)
@@ -39,6 +41,11 @@ impl ControlState {
             Some(sleep) if sleep.timer == data.timer => sleep.fired = true,
             // The timer is no longer needed.
             Some(_) | None => {}
+        }
+        for call in self.calls_mut() {
+            if matches!(call.state, ToolCallState::Pending(timer) if timer.fired) {
+                call.state = ToolCallState::Ready;
+            }
         }
         NO_MESSAGES
     }
@@ -172,9 +179,10 @@ impl ControlState {
         self.first_question().map(|(call, _)| call)
     }
 
-    /// Returns the first call that asks a person a question, with the gate of the question.
+    /// Returns the first call that asks a person a question, with the gate of the question. The
+    /// question of a tool is not answered by a message, which is meant for the model.
     pub(crate) fn first_question(&self) -> Option<(CallId, &GateSpec)> {
-        self.calls().iter().find_map(|call| {
+        self.calls().iter().filter(|call| call.question().is_none()).find_map(|call| {
             let open = self.find_open_gate(call.gate()?)?;
             let is_question = matches!(open.kind, GateKind::Question | GateKind::Blocked);
             is_question.then_some((call.id, open))

@@ -137,7 +137,12 @@ fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin)
         reason,
     };
     call.state = match std::mem::replace(&mut call.state, ToolCallState::Unevaluated) {
-        ToolCallState::Started(_) if call.classification.class.may_repeat() => ToolCallState::Ready,
+        ToolCallState::Started(_) if call.may_repeat() => ToolCallState::Ready,
+        // The retry goes on with a call that its tool has suspended.
+        ToolCallState::Pending(_) => ToolCallState::Ready,
+        ToolCallState::AwaitingAnswer(_) if call.question().is_some() => {
+            ToolCallState::InputRequired
+        }
         ToolCallState::Started(_) => ask(call.classification.can_verify, None),
         ToolCallState::InDoubt { policy: InDoubtPolicy::Fail, can_verify, reason } => {
             ask(can_verify, reason)
@@ -151,6 +156,7 @@ fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin)
         kept @ (ToolCallState::Unevaluated
         | ToolCallState::Ready
         | ToolCallState::InDoubt { .. }
+        | ToolCallState::InputRequired
         | ToolCallState::ResultReady { .. }
         | ToolCallState::Done { .. }) => kept,
     };

@@ -5,6 +5,7 @@ use longhaul_core::id::GateId;
 use longhaul_core::message::Message;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{Answer, GateDecision, GateKind, GateSpec, GateTimeoutAction};
+use longhaul_core::port::tool::ToolAnswer;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunError;
 
@@ -113,6 +114,7 @@ impl ControlState {
             match gate.kind {
                 GateKind::Approval => apply_approval_answer(call, answer),
                 GateKind::InDoubt => apply_in_doubt_answer(call, answer),
+                GateKind::Question if call.answer_question(tool_answer(answer)) => {}
                 GateKind::Question | GateKind::Blocked | GateKind::Signal | GateKind::Result => {
                     call.state = ToolCallState::from_result_text(answer_text(answer), false);
                 }
@@ -238,6 +240,7 @@ impl ControlState {
                     can_verify: false,
                     reason: None,
                 },
+                false if call.question().is_some() => ToolCallState::InputRequired,
                 false => ToolCallState::Unevaluated,
             };
         }
@@ -263,7 +266,7 @@ impl ControlState {
                     approve_call(call, edited);
                     call.approval_note = note;
                 }
-                false => call.state = unanswered_call_state(),
+                false => leave_call_unanswered(call),
             }
         }
         Vec::new()
@@ -278,13 +281,32 @@ impl ControlState {
             self.pending_failure = Some(RunError::new("rejected", message, ""));
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
-            call.state = unanswered_call_state();
+            leave_call_unanswered(call);
         }
     }
 }
 
-fn unanswered_call_state() -> ToolCallState {
-    ToolCallState::from_result_text("nobody answered before the deadline", true)
+/// Lets a call go on that nobody has answered in time. A tool that has asked a question learns that
+/// nobody answered; for every other call this is the result.
+fn leave_call_unanswered(call: &mut TrackedToolCall) {
+    if !call.answer_question(ToolAnswer::Unanswered) {
+        let text = "nobody answered before the deadline";
+        call.state = ToolCallState::from_result_text(text, true);
+    }
+}
+
+/// Returns a person's answer as the tool that has asked the question reads it. Notes are not for the
+/// tool.
+fn tool_answer(answer: &Answer) -> ToolAnswer {
+    match &answer.decision {
+        GateDecision::Answer(text) => {
+            RawJson::parse(text.as_str()).map_or(ToolAnswer::Declined, ToolAnswer::Answered)
+        }
+        GateDecision::Approve
+        | GateDecision::Edit(_)
+        | GateDecision::Reject
+        | GateDecision::Complete => ToolAnswer::Declined,
+    }
 }
 
 /// Lets a call start, with the arguments of the person who edited it.

@@ -118,6 +118,8 @@ impl ControlState {
             | ToolCallState::Gated(_)
             | ToolCallState::Sleeping(_)
             | ToolCallState::AwaitingChild(_)
+            | ToolCallState::InputRequired
+            | ToolCallState::Pending(_)
             | ToolCallState::ResultReady { .. }
             | ToolCallState::Done { .. } => false,
         };

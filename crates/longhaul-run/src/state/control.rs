@@ -401,14 +401,28 @@ impl ControlState {
         }
     }
 
+    /// Returns the suspended calls that the run gives up, because it has to stop or a message
+    /// interrupts it, and whose tools must be told so.
+    pub(crate) fn abandoned_calls(&self) -> impl Iterator<Item = &TrackedToolCall> {
+        let gives_up = self.cancel.is_some()
+            || self.pending_failure.is_some()
+            || self.is_timed_out()
+            || self.has_interrupting_steer();
+        let calls = self.calls().iter().filter(move |_| gives_up);
+        calls.filter(|call| call.must_cancel() && !call.is_running_in_epoch(self.epoch))
+    }
+
+    /// Returns whether the run has a suspended call that another system works for.
+    pub fn has_call_to_cancel(&self) -> bool {
+        self.calls().iter().any(TrackedToolCall::must_cancel)
+    }
+
     /// Returns whether a running call must end before the driver releases the run. A call that may
     /// be repeated does not have to end, because the next driver starts it again.
     pub(crate) fn has_unrepeatable_work(&self) -> bool {
         let repeats = self.running_tools().is_some_and(|tools| {
             let mut started = tools.calls.iter();
-            started.all(|call| {
-                !call.is_running_in_epoch(self.epoch) || call.classification.class.may_repeat()
-            })
+            started.all(|call| !call.is_running_in_epoch(self.epoch) || call.may_repeat())
         });
         self.has_running_call() && !repeats
     }

@@ -95,7 +95,7 @@ proptest! {
                     | Event::ToolInDoubt(_) | Event::TurnFailed(_) | Event::RunCancelled(_)
                     | Event::GateWithdrawn(_) | Event::SteerDropped(_)
                     | Event::RunClaimed(_) | Event::RunRecovered(_) | Event::RunWaiting(_)
-                    | Event::RunPaused(_)
+                    | Event::RunPaused(_) | Event::ToolInputRequired(_) | Event::ToolPending(_)
             );
             prop_assert!(closes, "{} after a cancel", entry.event.kind());
         }
@@ -199,6 +199,7 @@ fn check_effects(test_run: &TestRun) -> Result<(), TestCaseError> {
     let mut class: BTreeMap<CallId, EffectClass> = BTreeMap::new();
     let mut may_start: BTreeSet<CallId> = BTreeSet::new();
     let mut ended: BTreeSet<CallId> = BTreeSet::new();
+    let mut suspended: BTreeMap<CallId, bool> = BTreeMap::new();
     let mut doubt_gates: BTreeMap<GateId, CallId> = BTreeMap::new();
     let mut approvals: BTreeMap<GateId, CallId> = BTreeMap::new();
     for entry in &test_run.entries {
@@ -217,6 +218,19 @@ fn check_effects(test_run: &TestRun) -> Result<(), TestCaseError> {
                 prop_assert!(first || repeats, "{} is started again", data.call);
                 let is_awaiting = approvals.values().any(|call| *call == data.call);
                 prop_assert!(!is_awaiting, "{} is started before its gate is answered", data.call);
+            }
+            Event::ToolInputRequired(data) => {
+                suspended.insert(data.call, data.suspension.may_repeat);
+                may_start.insert(data.call);
+            }
+            Event::ToolPending(data) => {
+                suspended.insert(data.call, data.suspension.may_repeat);
+                may_start.insert(data.call);
+            }
+            Event::ToolResumed(data) => {
+                prop_assert!(!ended.contains(&data.call), "{} again", data.call);
+                let first = may_start.remove(&data.call);
+                prop_assert!(first || suspended[&data.call], "{} is continued again", data.call);
             }
             Event::ToolVerified(data) if data.outcome == VerifyOutcome::NotHappened => {
                 may_start.insert(data.call);
@@ -320,6 +334,7 @@ fn random_scripts_reach_every_event_and_wait() {
         .filter(|kind| !OTHER_KIND_PREFIXES.iter().any(|prefix| kind.starts_with(prefix)))
         .collect();
     assert_eq!(unseen, ["tool.progress", "budget.settled"]);
-    let all = "approval budget child message outage question rate_limit retry signal timer worker";
+    let all =
+        "approval budget child message outage question rate_limit retry signal timer tool worker";
     assert_eq!(waits.into_iter().collect::<Vec<_>>().join(" "), all);
 }

@@ -5,6 +5,7 @@ use longhaul_core::event::tool::{ToolOutput, ToolVerified, VerifyOutcome};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::message::StopReason;
 use longhaul_core::status::WaitReason;
+use longhaul_core::time::Millis;
 use longhaul_run::input::ToolCallStatus;
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::state::control::IdleReason;
@@ -191,7 +192,9 @@ impl TestRun {
                 self.play("raise active 90000");
             }
         } else {
-            for line in ["yes", "yes by cli:bob", "answer All is well."] {
+            for line in
+                ["yes", "yes by cli:bob", "answer All is well.", r#"answer {"name": "Ada"}"#]
+            {
                 if self.run.seq() == before {
                     self.play(line);
                 }
@@ -237,12 +240,19 @@ fn tools(todos: &[ToolCallTask], pick: usize) -> RunInput {
         let call = todo.call;
         return RunInput::Verified(ToolVerified { call, outcome: finding }, Vec::new());
     }
-    let end = match pick % 5 {
-        0 => ToolCallStatus::Interrupted,
-        1 => ToolCallStatus::Failed,
+    let cancel = todos.iter().find(|todo| todo.action == ToolCallAction::Cancel);
+    if let Some(todo) = cancel.filter(|_| pick.is_multiple_of(3) || alone) {
+        let done = inputs::tool_result(todo.call, ToolCallStatus::Interrupted, "cancelled");
+        return RunInput::ToolsDone(vec![done]);
+    }
+    let end = match pick % 9 {
+        0 | 5 => ToolCallStatus::Interrupted,
+        1 | 6 => ToolCallStatus::Failed,
+        2 => inputs::pending_call(Millis(pick as u64 * 1_000), None),
+        4 => inputs::asking_call(pick.is_multiple_of(2)),
         _ => ToolCallStatus::Completed,
     };
     let many = if pick.is_multiple_of(7) { 1 } else { todos.len() };
-    let done = made.take(many).map(|todo| inputs::tool_result(todo.call, end, "ok"));
+    let done = made.take(many).map(|todo| inputs::tool_result(todo.call, end.clone(), "ok"));
     RunInput::ToolsDone(done.collect())
 }

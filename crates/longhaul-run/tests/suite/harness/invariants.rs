@@ -93,6 +93,7 @@ fn idle_run_can_wake(test_run: &TestRun) {
             is_open(gate)
         }
         WaitReason::Timer(_)
+        | WaitReason::Tool(_)
         | WaitReason::RateLimit(_)
         | WaitReason::Retry(_)
         | WaitReason::Outage { .. }

@@ -312,6 +312,12 @@ fn driver(verb: &str, rest: &str) -> Option<RunInput> {
         "fail" => one(ToolCallStatus::Failed),
         "kill" => one(ToolCallStatus::Interrupted),
         "lose" => one(ToolCallStatus::Unknown),
+        "ask" => one(inputs::asking_call(text == "task")),
+        "pend" => {
+            let (after, ttl) = text.split_once(' ').unwrap_or((text, ""));
+            let seconds = |text: &str| text.parse().ok().map(Millis::from_secs);
+            one(inputs::pending_call(seconds(after).unwrap(), seconds(ttl)))
+        }
         "found" => {
             let finding = match text {
                 "nothing" => VerifyOutcome::NotHappened,

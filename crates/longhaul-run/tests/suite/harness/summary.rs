@@ -34,6 +34,12 @@ pub(crate) fn summarize(event: &Event) -> String {
             data.call.map_or_else(|| "grading".to_owned(), |call| call.to_string())
         }
         Event::OutcomeGraded(data) => format!("{} {}", data.round, data.verdict.as_str()),
+        Event::ToolInputRequired(data) => data.call.to_string(),
+        Event::ToolPending(data) => data.call.to_string(),
+        Event::ToolResumed(data) => match data.attempt {
+            1 => data.call.to_string(),
+            attempt => format!("{} again {attempt}", data.call),
+        },
         Event::ToolInDoubt(data) => data.call.to_string(),
         Event::ToolVerified(data) => data.call.to_string(),
         Event::ToolSurfaced(data) => data.call.to_string(),
