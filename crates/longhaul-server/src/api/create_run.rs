@@ -139,13 +139,12 @@ fn parse_chain(body: &NewRunBody) -> Result<Option<TaskChain>, Problem> {
         };
     };
     let approves = body.auto_approve == Some(true);
-    let chain = match written.to_value() {
-        serde_json::Value::String(name) => ChainChoice::Named(name),
-        _ => {
-            let spec = serde_json::from_str(written.as_str())
-                .map_err(|bad| Problem::unprocessable(format!("`chain` is invalid: {bad}")))?;
-            ChainChoice::Inline(spec)
-        }
+    let chain = if let serde_json::Value::String(name) = written.to_value() {
+        ChainChoice::Named(name)
+    } else {
+        let spec = serde_json::from_str(written.as_str())
+            .map_err(|bad| Problem::unprocessable(format!("`chain` is invalid: {bad}")))?;
+        ChainChoice::Inline(spec)
     };
     Ok(Some(TaskChain { chain, step: body.step.clone(), auto_approve: approves }))
 }
