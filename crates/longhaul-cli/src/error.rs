@@ -227,6 +227,9 @@ fn from_api_problem(problem: &Problem) -> CliError {
         Some(suggestion) if code == "no_agent" => {
             failure.with_hint("did you mean", format!("longhaul run {suggestion} ..."))
         }
+        Some(suggestion) if code == "no_chain" => {
+            failure.with_hint("did you mean", format!("longhaul run --chain {suggestion} ..."))
+        }
         Some(suggestion) if code == "no_cap" => {
             failure.with_hint("did you mean", format!("longhaul spend raise {suggestion} ..."))
         }

@@ -115,16 +115,22 @@ impl RunTaskCommand {
         options
     }
 
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let timeout = self.follow.timeout;
+    /// Checks that no option is given that works for a single run only.
+    fn check_chain_options(&self) -> anyhow::Result<()> {
         let keeps_calls = self.record_replay.is_recording() || self.record_replay.is_replaying();
         if self.task.chain().is_some() && (self.ephemeral.is_enabled() || keeps_calls) {
             let message = "a chain can't be recorded, replayed or run with --ephemeral";
-            let hint = "longhaul run --chain NAME --step STEP ...";
+            let hint = "longhaul run --chain NAME ...";
             return Err(CliError::usage_error(message)
                 .with_hint("run it in the store", hint)
                 .into());
         }
+        Ok(())
+    }
+
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let timeout = self.follow.timeout;
+        self.check_chain_options()?;
         if self.ephemeral.is_enabled() {
             return self.run_ephemeral(timeout);
         }

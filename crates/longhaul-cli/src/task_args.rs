@@ -105,8 +105,8 @@ impl TaskArgs {
         self.chain.as_deref().unwrap_or_else(|| self.agent_name())
     }
 
-    /// Returns the words of the input. With a chain, no agent precedes them.
-    fn input_words(&self) -> Vec<String> {
+    /// Returns the parts of the input. With a chain, no agent precedes them.
+    fn input_args(&self) -> Vec<String> {
         let first = self.agent.iter().filter(|_| self.chain.is_some());
         first.chain(&self.input).cloned().collect()
     }
@@ -123,7 +123,7 @@ impl TaskArgs {
 
     /// Returns whether the input of the task is read from stdin.
     pub(crate) fn reads_stdin(&self) -> bool {
-        self.input_words() == ["-"]
+        self.input_args() == ["-"]
     }
 
     /// Builds the task from the command-line arguments.
@@ -156,8 +156,8 @@ impl TaskArgs {
 
     fn read_input(&self) -> anyhow::Result<RawJson> {
         let text = {
-            let words = self.input_words();
-            output::join_args_or_read_stdin(&words, INPUT_BYTES_MAX + 1, "the input")?
+            let args = self.input_args();
+            output::join_args_or_read_stdin(&args, INPUT_BYTES_MAX + 1, "the input")?
         };
         parse_input_json(&text)
     }

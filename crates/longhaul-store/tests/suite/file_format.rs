@@ -45,7 +45,10 @@ fn every_table_is_strict_and_only_narrow_ones_lack_a_rowid() {
         names.collect::<Result<_, _>>().unwrap()
     };
     assert_eq!(tables("strict = 0"), [""; 0]);
-    assert_eq!(tables("wr = 1"), ["chain", "lane", "ready", "run_head", "sandbox_slot", "spend", "timer"]);
+    assert_eq!(
+        tables("wr = 1"),
+        ["chain", "lane", "ready", "run_head", "sandbox_slot", "spend", "timer"]
+    );
 }
 
 #[tokio::test]
