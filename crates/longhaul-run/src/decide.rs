@@ -84,7 +84,7 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecideContext) -> Result<Batch, R
         RunInput::CrashLoop => {
             block_unrunnable_run(&mut decision, &crash_loop_message(&run.control), &[])?
         }
-        RunInput::MissingDependency(message) => block_unrunnable_run(&mut decision, &message, &[])?,
+        RunInput::MissingDependency(message) => handle_missing_dependency(&mut decision, &message)?,
         RunInput::Unrunnable(message) => {
             block_unrunnable_run(&mut decision, &message, &[SUBMIT_AGAIN])?
         }
@@ -179,6 +179,21 @@ fn round_down_to_turn_start(run: &Run, replaced_messages: usize) -> usize {
     end - usize::from(splits)
 }
 
+/// Blocks a run whose dependency is missing. A run that only asks for the result of a pending call
+/// asks later instead, because a server may be down for a while.
+fn handle_missing_dependency(
+    decision: &mut DecisionBuilder<'_>,
+    message: &str,
+) -> Result<(), Rejection> {
+    let control = &decision.control;
+    let is_stopping =
+        control.cancel.is_some() || control.pending_failure.is_some() || control.pause.is_some();
+    if !is_stopping && suspension::postpone_polls(decision, message)? {
+        return Ok(());
+    }
+    block_unrunnable_run(decision, message, &[])
+}
+
 fn block_unrunnable_run(
     decision: &mut DecisionBuilder<'_>,
     message: &str,
@@ -192,10 +207,6 @@ fn block_unrunnable_run(
     let control = &decision.control;
     if control.cancel.is_some() || control.pending_failure.is_some() || control.pause.is_some() {
         return recover_and_advance(decision);
-    }
-    // A server may be down when it is asked for the result of a task.
-    if tags.is_empty() && suspension::postpone_polls(decision, message)? {
-        return Ok(());
     }
     // The new gate replaces an earlier one, which may be about another missing dependency.
     if let Some(gate) = decision.control.blocked_on {
