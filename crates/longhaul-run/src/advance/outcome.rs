@@ -65,6 +65,9 @@ pub(crate) fn record_prepared_grading(
         return Ok(());
     }
     match prepared {
+        Ok(_) if decision.ctx.free_children == Some(0) => {
+            record_failed_grading(decision, "too many runs below the root are open".to_owned())
+        }
         Ok(new) => {
             let NewChild { run, definition, .. } = *new;
             let (child, agent) = (run.id, run.task.agent.clone());
@@ -74,10 +77,16 @@ pub(crate) fn record_prepared_grading(
             decision.add_row_change(Change::CreateRun(Box::new(run)));
             Ok(())
         }
-        Err(note) => {
-            let (round, verdict) = (control.outcome.next_round(), OutcomeVerdict::GraderFailed);
-            let graded = OutcomeGraded { round, verdict, note, child: None };
-            decision.record_event(Event::OutcomeGraded(graded))
-        }
+        Err(note) => record_failed_grading(decision, note),
     }
+}
+
+/// Records that no run could grade the result.
+fn record_failed_grading(
+    decision: &mut DecisionBuilder<'_>,
+    note: String,
+) -> Result<(), Rejection> {
+    let round = decision.control.outcome.next_round();
+    let verdict = OutcomeVerdict::GraderFailed;
+    decision.record_event(Event::OutcomeGraded(OutcomeGraded { round, verdict, note, child: None }))
 }
