@@ -134,6 +134,11 @@ impl TerminalPrompt {
         output::eprint_line("          type a message · w why · d detach");
     }
 
+    /// Sets the gate that the next answer is for, which the caller has printed.
+    pub(crate) const fn set_shown_gate(&mut self, gate: GateId) {
+        self.shown_gate = Some(gate);
+    }
+
     /// Forgets which gate was printed last, so that the gate is printed again.
     pub(crate) const fn reset_shown_gate(&mut self) {
         self.shown_gate = None;

@@ -167,6 +167,7 @@ impl<'a> DemoSession<'a> {
             output::print_line(&format!("            {line}"))?;
         }
         if self.prompt.is_interactive() {
+            self.prompt.set_shown_gate(gate.id);
             output::print_line("            a approve · r [note] reject · w why · d detach")?;
             return self.wait_for_gate_answer(stream).await;
         }

@@ -404,7 +404,7 @@ fn templates_are_compiled_early() {
     assert_eq!(
         found,
         [
-            "3:4: in the template: unknown name `perception`, expected one of `input`, `context`, `memory`"
+            "3:4: in the template: unknown name `perception`, expected one of `input`, `context`, `memory`, `previous`, `steps`"
         ]
     );
     let found = problems("---\nlane: \"x:{{ inptu }}\"\n---\nOne.\n{{ memroy }}\n");

@@ -76,6 +76,7 @@ name        implement
 file        agents/implement.md
 source      project
 version     VERSION
+tool size   about 360 tokens, and those of mcp:github
 about       Implements an approved plan in a sandboxed clone.
 model       anthropic/claude-sonnet-4-5
 idle model  moonshot/kimi-k2-0905-chat

@@ -90,10 +90,12 @@ fn agents_show_and_check_know_child_runs() {
     let project = project_with_children();
     let shown = project.run(&["agents", "show", "lead"], 0).out;
     assert!(shown.contains("run_agent (with child_status, steer_child, cancel_child)"), "{shown}");
-    let checked = project.run(&["agents", "check", "lead"], 0);
+    let other = "---\nmodel: scripted/lead\ntools: [run_agent]\nchildren: { agents: [asker, gone] }\n---\n.\n";
+    project.write("agents/other.md", other);
+    let checked = project.run(&["agents", "check", "other"], 0);
     let text = format!("{}{}", checked.out, checked.err);
     assert!(
-        text.contains("`children` names the agent `plain`, which the project does not have"),
+        text.contains("`children` names the agent `gone`, which the project does not have"),
         "{text}"
     );
     assert!(!text.contains("names the agent `asker`"), "{text}");

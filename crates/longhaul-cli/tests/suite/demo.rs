@@ -105,4 +105,5 @@ fn the_demo_is_answered_from_a_terminal() {
         assert!(text.contains(expected), "`{expected}` is missing in:\n{text}");
     }
     assert!(!text.contains("no terminal"), "{text}");
+    assert_eq!(text.matches("approve · r").count(), 1, "one answer is enough:\n{text}");
 }
