@@ -157,8 +157,7 @@ pub(crate) fn postpone_polls(
     let Some(first) = pending.next() else {
         return Ok(false);
     };
-    park_run_with_timer(decision, WaitReason::Tool(first.until), first.timer)?;
-    Ok(true)
+    park_run_with_timer(decision, WaitReason::Tool(first.until), first.timer).map(|_| true)
 }
 
 /// Returns the delay before a tool is asked again that asked for this delay.
