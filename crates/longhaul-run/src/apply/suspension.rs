@@ -49,7 +49,9 @@ impl ControlState {
         }
         let epoch = self.epoch;
         let call = self.call_mut(data.call)?;
-        if !call.may_start_in_epoch(epoch) {
+        // In a copy of a failed run's journal, the id of the timer that has fired is another one.
+        let may_continue = matches!(call.state, ToolCallState::Pending(_));
+        if !may_continue && !call.may_start_in_epoch(epoch) {
             return Err("this call may not continue in its current state");
         }
         let suspended = call.suspended.as_mut().ok_or("this call was not suspended")?;

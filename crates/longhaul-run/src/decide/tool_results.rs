@@ -19,7 +19,7 @@ use crate::input::{ToolCallResult, ToolCallStatus};
 use crate::policy::in_doubt;
 use crate::policy::rules::in_doubt_policy;
 use crate::rejection::Rejection;
-use crate::state::call::ToolCallState;
+use crate::state::call::{ToolCallState, TrackedToolCall};
 
 pub(super) fn record_tool_results(
     decision: &mut DecisionBuilder<'_>,
@@ -28,8 +28,19 @@ pub(super) fn record_tool_results(
     let mut active = Millis::ZERO;
     for tool in done {
         let is_started = |state: &ToolCallState| matches!(state, ToolCallState::Started(_));
-        let is_cancelled = tool.status == ToolCallStatus::Interrupted
-            && decision.control.abandoned_calls().any(|call| call.id == tool.call);
+        // The tool was told to cancel the call, even if the reason has been withdrawn since.
+        let current_epoch = decision.control.epoch;
+        let suspended = decision.control.calls().iter().find(|call| call.id == tool.call);
+        let suspended = suspended.filter(|call| {
+            call.suspended.is_some()
+                && !call.is_running_in_epoch(current_epoch)
+                && tool.status == ToolCallStatus::Interrupted
+        });
+        let is_cancelled = suspended.is_some_and(TrackedToolCall::must_cancel);
+        if suspended.is_some() && !is_cancelled {
+            // A result has arrived in the meantime.
+            continue;
+        }
         if !is_cancelled && !has_call_in_state(decision, tool.call, is_started) {
             return Err(Rejection::CallNotRunning(tool.call));
         }

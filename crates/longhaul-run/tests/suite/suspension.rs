@@ -108,7 +108,7 @@ fn a_tool_asks_a_limited_number_of_questions() {
         test_run,
         r#"
         ask t1.1 => tool.failed(t1.1) turn.started
-        ? said   => t1.1: stopped: the tool asked more than 8 questions without a result
+        ? said   => t1.1: ! stopped: the tool asked more than 8 questions without a result
     "#,
     );
 }
@@ -180,7 +180,7 @@ fn a_pending_call_fails_after_the_time_that_its_tool_allows() {
         claim             => run.claimed
         go                => tool.resumed(t1.1)
         pend t1.1 30 10   => tool.failed(t1.1) turn.started
-        ? said            => t1.1: stopped: the tool has no result after 10s, which is the time that it allows
+        ? said            => t1.1: ! stopped: the tool has no result after 10s, which is the time that it allows
     "#
         ),
     );
@@ -261,7 +261,7 @@ fn a_poll_is_postponed_while_the_server_is_not_available() {
         r#"
         fire                       => timer.fired | running
         claim                      => run.claimed
-        missing the server is down => gate.raised(blocked) run.blocked | blocked
+        missing the server is down => gate.raised(blocked) run.blocked | blocked blocked
         answer It is back.         => gate.answered | running
         claim                      => run.claimed
         go                         => tool.resumed(t1.1)

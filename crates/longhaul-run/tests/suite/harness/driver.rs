@@ -245,11 +245,13 @@ fn tools(todos: &[ToolCallTask], pick: usize) -> RunInput {
         let done = inputs::tool_result(todo.call, ToolCallStatus::Interrupted, "cancelled");
         return RunInput::ToolsDone(vec![done]);
     }
-    let end = match pick % 9 {
-        0 | 5 => ToolCallStatus::Interrupted,
-        1 | 6 => ToolCallStatus::Failed,
+    let end = match pick % 20 {
+        // The number with which a run is brought to its end.
+        _ if pick == 40 => ToolCallStatus::Completed,
+        0 | 5 | 10 | 15 => ToolCallStatus::Interrupted,
+        1 | 6 | 11 | 16 => ToolCallStatus::Failed,
         2 => inputs::pending_call(Millis(pick as u64 * 1_000), None),
-        4 => inputs::asking_call(pick.is_multiple_of(2)),
+        8 => inputs::asking_call(pick == 8),
         _ => ToolCallStatus::Completed,
     };
     let many = if pick.is_multiple_of(7) { 1 } else { todos.len() };
