@@ -3,6 +3,7 @@
 //! Control tools are never executed as tools: a tool that waits for an answer would lose it in a
 //! crash, but a gate or a timer is durable.
 
+use longhaul_core::duration;
 use longhaul_core::form::{Form, check_options};
 use longhaul_core::id::RunId;
 use longhaul_core::raw::RawJson;
@@ -115,6 +116,14 @@ fn parse_progress_report(input: &Value) -> ControlToolCall {
 /// Maximum duration of a `wait` call: one year. A model that asks for more has made a mistake.
 const WAIT_MAX: Millis = Millis::from_secs(366 * 24 * 60 * 60);
 
+/// Parses a duration of a model, such as `2h 30m`, `4d`, `2 hours` or `PT2H`.
+fn parse_wait_duration(text: &str) -> Option<Millis> {
+    duration::parse_duration(text).or_else(|| {
+        let duration: jiff::SignedDuration = text.parse().ok()?;
+        std::time::Duration::try_from(duration).ok().map(Millis::from)
+    })
+}
+
 fn parse_wait(input: &Value, now: Timestamp) -> ControlToolCall {
     let conditions = ["for", "until", "child", "signal"];
     let given = conditions.iter().filter(|name| input.get(**name).is_some_and(|v| !v.is_null()));
@@ -132,11 +141,7 @@ fn parse_wait(input: &Value, now: Timestamp) -> ControlToolCall {
         return ControlToolCall::WaitForSignal(signal);
     }
     let until = match (string_field(input, "for"), string_field(input, "until")) {
-        (Some(duration), _) => duration
-            .parse::<jiff::SignedDuration>()
-            .ok()
-            .and_then(|duration| std::time::Duration::try_from(duration).ok())
-            .map(|duration| now.plus(duration.into())),
+        (Some(duration), _) => parse_wait_duration(&duration).map(|duration| now.plus(duration)),
         (None, Some(at)) => at.parse::<Timestamp>().ok(),
         (None, None) => None,
     };

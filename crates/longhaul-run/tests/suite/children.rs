@@ -238,7 +238,7 @@ fn finish_waits_for_the_results_of_children() {
 
 #[test]
 fn no_child_starts_when_the_active_time_is_used_up() {
-    let time = Budget { active: Some(Millis(900)), ..Budget::default() };
+    let time = Budget { active: Some(Millis(400)), ..Budget::default() };
     check_after_start(
         with_caps(time),
         r#"
@@ -277,7 +277,7 @@ fn a_retry_is_told_of_the_children_that_the_failed_run_has_left() {
         r#"
         call run_agent/pure   => turn.completed
         spawn t1.1 background => child.started(t1.1) tool.completed(t1.1) turn.started
-        err auth              => turn.failed(auth) run.failed(auth) | failed
+        err invalid_request   => turn.failed(invalid_request) run.failed(invalid_request) | failed
     "#,
     );
     check_in(

@@ -117,7 +117,7 @@ async fn schedules_are_created_listed_run_and_deleted() {
         (post("/v1/schedules", &new), 409, "schedule_exists", "`digest`"),
         (with("cron", json!("99 * * * *")), 422, "invalid_schedule", "an example is"),
         (with("tz", json!("Nowhere")), 422, "invalid_schedule", "an example is `Europe/Berlin`"),
-        (with("chain", json!("full")), 422, "invalid_schedule", "`chain` is not supported"),
+        (with("chain", json!("full")), 422, "invalid_schedule", "either an `agent` or a `chain`"),
         (with("agent", json!("nobody")), 422, "no_agent", "`nobody`"),
         (with("catch_up", json!("never")), 422, "invalid", "catch_up"),
         (with("when", json!("now")), 422, "invalid", "when"),
