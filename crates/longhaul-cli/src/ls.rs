@@ -134,7 +134,7 @@ impl ListRunsCommand {
     async fn print_runs_as_json(&self, client: &RunClient) -> anyhow::Result<()> {
         let limit = self.run_limit();
         let mut data =
-            client.list_runs_with_details(self.build_run_filter(client, limit + 1).await?).await?;
+            client.list_run_views(self.build_run_filter(client, limit + 1).await?).await?;
         let more = data.len() > limit;
         data.truncate(limit);
         let next = data.last().filter(|_| more).map(|last| last.id);

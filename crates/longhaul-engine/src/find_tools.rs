@@ -55,7 +55,7 @@ pub(crate) fn find_tools_tool(deferred: BTreeMap<String, ToolSpec>) -> Option<Ar
         name: ToolName::new(FIND_TOOLS).ok()?,
         description: format!(
             "Loads further tools, so that you can call them: those that you name in `query`, or \
-             those that match its words best. These tools can be loaded:{lines}{more}"
+             those that match its text best. These tools can be loaded:{lines}{more}"
         ),
         schema: json!({
             "type": "object",
@@ -91,15 +91,15 @@ impl FindTools {
         let query = query.to_lowercase();
         let is_separator = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-'));
         let names: Vec<&str> = query.split(is_separator).collect();
-        let words: Vec<&str> = query.split(|c: char| !c.is_alphanumeric()).collect();
-        let words = words.into_iter().filter(|word| !word.is_empty());
+        let parts: Vec<&str> = query.split(|c: char| !c.is_alphanumeric()).collect();
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
         let score = |name: &str, spec: &ToolSpec| {
             let (name, about) = (name.to_lowercase(), spec.description.to_lowercase());
-            let word_score =
-                |word: &str| 2 * u32::from(name.contains(word)) + u32::from(about.contains(word));
+            let part_score =
+                |part: &str| 2 * u32::from(name.contains(part)) + u32::from(about.contains(part));
             match names.contains(&name.as_str()) {
                 true => u32::MAX,
-                false => words.clone().map(word_score).sum(),
+                false => parts.clone().map(part_score).sum(),
             }
         };
         let mut scored: Vec<(u32, &str)> =
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_found_by_name_and_by_words() {
+    fn tools_are_found_by_name_and_by_description() {
         let about = [
             ("mcp__git__create_issue", "Opens an issue.\nWith a title."),
             ("mcp__git__list_issues", "Lists all issues of a repository."),

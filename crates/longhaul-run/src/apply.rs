@@ -106,9 +106,7 @@ impl ControlState {
             Event::TurnInterrupted(data) => self.apply_turn_interrupted(data),
             Event::ToolStarted(data) => self.apply_tool_started(data),
             Event::ToolCompleted(data) => self.apply_tool_ended(data, false),
-            Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
-                self.apply_tool_ended(data, true)
-            }
+            Event::ToolFailed(data) | Event::ToolInterrupted(data) => self.apply_tool_failed(data),
             Event::ToolInputRequired(data) => self.apply_tool_input_required(data),
             Event::ToolPending(data) => self.apply_tool_pending(data),
             Event::ToolResumed(data) => self.apply_tool_resumed(data),
@@ -133,8 +131,6 @@ impl ControlState {
             Event::BudgetReached(data) => self.apply_budget_reached(data),
             Event::BudgetRaised(data) => self.apply_budget_raised(data),
             Event::RuleAdded(data) => self.apply_rule_added(data),
-            // The call has started with the next event.
-            Event::RuleUsed(_) => NO_MESSAGES,
             Event::RuleRevoked(data) => self.apply_rule_revoked(data),
             Event::MemoryCompacted(data) => self.apply_memory_compacted(data),
             Event::RunForked(data) => self.apply_run_forked(data),
@@ -150,6 +146,7 @@ impl ControlState {
             | Event::SandboxDeleted(_)
             | Event::SandboxLost(_)
             | Event::ChainStepStarted(_)
+            | Event::RuleUsed(_)
             | Event::ProgressReported(_) => NO_MESSAGES,
         }
     }

@@ -131,9 +131,10 @@ impl Tool for Shell {
     /// files and hosts that it accesses.
     async fn predict_effects(&self, input: &Value, _ctx: &ToolContext) -> PredictedEffects {
         let command = input["command"].as_str().unwrap_or_default();
-        let words = command.split(|c: char| c.is_whitespace() || "\"'`=;|&<>(){}$,:".contains(c));
+        let arguments =
+            command.split(|c: char| c.is_whitespace() || "\"'`=;|&<>(){}$,:".contains(c));
         let paths: BTreeSet<&str> =
-            words.filter(|word| self.workspace.is_protected_word(word)).collect();
+            arguments.filter(|part| self.workspace.is_protected_argument(part)).collect();
         PredictedEffects {
             network: Some(vec![ANY_HOST.to_owned()]),
             protected_paths: paths.into_iter().map(str::to_owned).collect(),

@@ -259,10 +259,11 @@ async fn the_question_of_a_server_of_the_official_sdk_is_answered_after_a_restar
     for round in 0..2 {
         let spec = python_spec("sdk", &["-B", program.to_str().unwrap(), "stdio"]);
         let (servers, _) = single_server(spec);
-        let book = tool(&servers, "book_table").await;
+        let booking = tool(&servers, "book_table").await;
         let (ctx, _progress) = tool_context();
         let input = json!({ "date": "2026-12-24" });
-        let reply = within_timeout(book.call_or_suspend(input, &ctx, then.take())).await.unwrap();
+        let reply =
+            within_timeout(booking.call_or_suspend(input, &ctx, then.take())).await.unwrap();
         servers.close_all_servers().await;
         match round {
             0 => {

@@ -46,6 +46,10 @@ impl ControlState {
         NO_MESSAGES
     }
 
+    pub(super) fn apply_tool_failed(&mut self, data: &ToolEnded) -> ApplyResult {
+        self.apply_tool_ended(data, true)
+    }
+
     pub(super) fn apply_tool_ended(&mut self, data: &ToolEnded, is_error: bool) -> ApplyResult {
         let call = self.call_mut(data.call)?;
         if call.is_done() {

@@ -11,7 +11,8 @@ use longhaul_run::next::ToolCallTask;
 
 use crate::sim::external_world::{ExternalWorld, ToolEffect};
 
-/// Starts or continues a call. One of six calls is suspended, and one of three of them again.
+/// Starts or continues a call. One of six calls is suspended, and one of three of them again. Calls of
+/// drivers that always choose 0 are never suspended.
 pub(super) fn perform(
     world: &ExternalWorld,
     effect: ToolEffect,
@@ -23,13 +24,13 @@ pub(super) fn perform(
     match (result, state.is_some()) {
         // The effect happened when the call was started.
         (Some(result), _) => match choose(3) {
-            0 => (poll_later(result), ToolOutput::default()),
+            2 => (poll_later(result), ToolOutput::default()),
             _ => (ToolCallStatus::Completed, ToolOutput::text(result)),
         },
         (None, true) => (ToolCallStatus::Completed, world.perform(effect)),
         (None, false) => match choose(12) {
-            0 => (ask_person(task.may_repeat), ToolOutput::default()),
-            1 => {
+            10 => (ask_person(task.may_repeat), ToolOutput::default()),
+            11 => {
                 let output = world.perform(effect);
                 let text = output.content.first().and_then(Part::text).unwrap_or_default();
                 (poll_later(text), ToolOutput::default())

@@ -134,12 +134,12 @@ impl Workspace {
         predicted.unwrap_or_default()
     }
 
-    /// Returns whether a word of a shell command names a protected path, from whatever folder of
+    /// Returns whether an argument of a shell command is a protected path, from whatever folder of
     /// the workspace. The disk is not accessed, so symbolic links are not followed.
-    pub(crate) fn is_protected_word(&self, word: &str) -> bool {
-        let below = self.roots.iter().find_map(|root| path::strip_root_prefix(root, word));
+    pub(crate) fn is_protected_argument(&self, argument: &str) -> bool {
+        let below = self.roots.iter().find_map(|root| path::strip_root_prefix(root, argument));
         let mut names: Vec<String> = Vec::new();
-        for name in below.unwrap_or(word).split('/') {
+        for name in below.unwrap_or(argument).split('/') {
             match name {
                 "" | "." => {}
                 ".." => drop(names.pop()),

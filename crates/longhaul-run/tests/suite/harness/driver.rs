@@ -246,7 +246,7 @@ fn tools(todos: &[ToolCallTask], pick: usize) -> RunInput {
         return RunInput::ToolsDone(vec![done]);
     }
     let end = match pick % 20 {
-        // The number with which a run is brought to its end.
+        // The number with which a run is ended.
         _ if pick == 40 => ToolCallStatus::Completed,
         0 | 5 | 10 | 15 => ToolCallStatus::Interrupted,
         1 | 6 | 11 | 16 => ToolCallStatus::Failed,
