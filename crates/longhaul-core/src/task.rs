@@ -135,6 +135,12 @@ impl RetriedRun {
 }
 
 impl TaskSpec {
+    /// Returns whether the run is a child of another run. The step of a chain is not, although the run
+    /// before it is its parent.
+    pub const fn is_child(&self) -> bool {
+        self.parent.is_some() && self.chain.is_none()
+    }
+
     /// Creates a task with default settings.
     pub fn new(run: RunId, agent: AgentName, input: RawJson, inbox: InboxName) -> Self {
         Self {

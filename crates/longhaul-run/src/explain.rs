@@ -155,13 +155,13 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
 /// Explains a wait for a higher budget cap, with the command that raises it.
 fn explain_budget_wait(run: &Run, cap: BudgetCap) -> (String, String) {
     let (what, more) = budget_raise_argument(run, cap);
-    let of_tree = match run.control.exhausted_tree_cap {
-        Some(_) => " of its whole tree",
-        None => "",
+    let (of_tree, raised) = match run.control.exhausted_tree_cap {
+        Some(_) => (" of its whole tree", run.task().root),
+        None => ("", run.id()),
     };
     (
         format!("The run's budget of {what}{of_tree} is used up."),
-        format!("longhaul resume {} --budget {more}", run.id()),
+        format!("longhaul resume {raised} --budget {more}"),
     )
 }
 

@@ -180,7 +180,7 @@ fn size_within_budget(
                 BudgetCap::Money => account.cap_micro_usd.map(|cap| cap.0),
                 BudgetCap::Tokens | BudgetCap::Turns | BudgetCap::ActiveTime => account.cap_tokens,
             };
-            let is_child = decision.run.task.parent.is_some();
+            let is_child = decision.run.task.is_child();
             let tree_cap = tree_cap.filter(|_| is_child && !is_own);
             CallSizeOutcome::Exhausted(BudgetReached { cap: short, tree_cap })
         }
@@ -190,7 +190,7 @@ fn size_within_budget(
 /// Returns what a child run may still spend of the caps in its own agent file. Those of a root are the
 /// caps of the whole tree, which the store counts.
 fn own_budget(decision: &DecisionBuilder<'_>) -> RemainingBudget {
-    if decision.run.task.parent.is_none() {
+    if !decision.run.task.is_child() {
         return RemainingBudget::default();
     }
     let ControlState { caps, totals, .. } = &decision.control;

@@ -28,6 +28,10 @@ impl ControlState {
         self.epoch = data.epoch;
         self.driven = true;
         self.idle = None;
+        // Another run of the tree may have got a higher budget, so the request is tried again.
+        if self.exhausted_tree_cap.take().is_some() {
+            self.exhausted_cap = None;
+        }
         NO_MESSAGES
     }
 

@@ -90,8 +90,9 @@ pub(crate) fn settle_budget_hold(
     account.map_or(Ok(()), |account| wake_waiting_runs(tx, account))
 }
 
-/// Sets the budget caps that `raise` contains. Other caps stay unchanged. A child run never lowers a
-/// cap of its tree.
+/// Sets the budget caps that `raise` contains. Other caps stay unchanged. A raise of a child run
+/// concerns its own caps only, which its journal has. Runs that wait for a higher budget of the tree
+/// are woken and try again.
 pub(crate) fn set_budget_caps(
     tx: &Tx<'_>,
     run: RunId,
@@ -99,11 +100,10 @@ pub(crate) fn set_budget_caps(
 ) -> Result<(), RowChangeError> {
     let account = tx.query_one(
         "UPDATE budget
-            SET cap_micro_usd = iif(r.parent IS NULL, coalesce(?2, cap_micro_usd),
-                                    max(cap_micro_usd, coalesce(?2, cap_micro_usd))),
-                cap_tokens = iif(r.parent IS NULL, coalesce(?3, cap_tokens),
-                                 max(cap_tokens, coalesce(?3, cap_tokens)))
-           FROM run r WHERE r.id = ?1 AND budget.root = coalesce(r.account, r.root)
+            SET cap_micro_usd = coalesce(?2, cap_micro_usd), cap_tokens = coalesce(?3, cap_tokens)
+           FROM run r
+          WHERE r.id = ?1 AND budget.root = coalesce(r.account, r.root)
+            AND (r.parent IS NULL OR r.chain_step IS NOT NULL)
          RETURNING budget.root",
         params![
             run.bytes(),
@@ -112,7 +112,20 @@ pub(crate) fn set_budget_caps(
         ],
         |row| row.get(0),
     )?;
-    account.map_or(Ok(()), |account| wake_waiting_runs(tx, account))
+    let Some(account) = account else {
+        return Ok(());
+    };
+    let waiting: Vec<[u8; 16]> = tx.query_all(
+        "SELECT h.run FROM run r JOIN run_head h ON h.run = r.id
+          WHERE r.root = (SELECT root FROM run WHERE id = ?1) AND h.state = ?2
+            AND h.reason = 'budget'",
+        params![run.bytes(), PARKED],
+        |row| row.get(0),
+    )?;
+    for waiting in waiting {
+        wake_run(tx, RunId::from_bytes(waiting))?;
+    }
+    wake_waiting_runs(tx, account)
 }
 
 /// Queues a parked run until the budget covers this amount. The run is woken at once if it does by
@@ -132,8 +145,9 @@ pub(crate) fn wait_for_holds(
     account.map_or(Ok(()), |account| wake_waiting_runs(tx, account))
 }
 
-/// Wakes the runs of an account whose amounts now fit, the oldest first, and those whose amounts can
-/// no longer fit, because too much was spent.
+/// Wakes the runs of an account whose amounts now fit, and those whose amounts can no longer fit,
+/// because too much was spent. Each amount is compared alone: a woken run may make no request, and
+/// then nothing would wake the next one. A run that comes too late waits again.
 fn wake_waiting_runs(tx: &Tx<'_>, root: [u8; 16]) -> Result<(), RowChangeError> {
     let waiting: Vec<([u8; 16], BudgetAmount, bool)> = tx.query_all(
         "SELECT w.run, w.micro_usd, w.tokens, h.state = ?2 AND h.reason = 'budget_held'
@@ -147,7 +161,7 @@ fn wake_waiting_runs(tx: &Tx<'_>, root: [u8; 16]) -> Result<(), RowChangeError> 
     }
     let account = budget_account_of_tree(tx, RunId::from_bytes(root))?;
     // The account is pruned only after its runs have ended.
-    let mut account = account.unwrap_or_default();
+    let account = account.unwrap_or_default();
     for (run, needed, is_waiting) in waiting {
         let fits = account.free().covers(needed);
         if is_waiting && !fits && account.unspent().covers(needed) {
@@ -156,7 +170,6 @@ fn wake_waiting_runs(tx: &Tx<'_>, root: [u8; 16]) -> Result<(), RowChangeError> 
         tx.run("DELETE FROM budget_wait WHERE run = ?1", params![run])?;
         if is_waiting {
             wake_run(tx, RunId::from_bytes(run))?;
-            account.held = account.held.plus(needed);
         }
     }
     Ok(())

@@ -191,7 +191,8 @@ macro_rules! each_store_check {
                 a_settlement_wakes_runs_that_wait_for_holds
                 a_run_that_waits_for_holds_too_late_is_woken
                 a_hold_is_refused_until_the_model_is_warned
-                a_child_never_lowers_a_cap_of_its_tree
+                a_raise_of_the_root_reaches_its_tree
+                every_run_whose_amount_fits_is_woken
                 usage_adds_up
                 usage_is_summed_by_model
             }

@@ -35,20 +35,23 @@ impl Tx<'_> {
         self.wake_budget_waits(root);
     }
 
-    /// Replaces the caps that `raise` contains. A child run never lowers a cap of its tree.
+    /// Replaces the caps that `raise` contains, and wakes the runs of the tree that wait for a higher
+    /// budget. A raise of a child run concerns only its own caps, which its journal has.
     pub(crate) fn set_cap(&mut self, run: RunId, raise: BudgetRaise) {
         let root = self.tables.account_root(run);
         let mut account = self.account(root);
-        let is_child = self.tables.heads.get(&run).is_some_and(|head| head.task.parent.is_some());
-        let (micro_usd, tokens) = (account.cap_micro_usd, account.cap_tokens);
-        (account.cap_micro_usd, account.cap_tokens) = match is_child {
-            true => (
-                micro_usd.map(|cap| raise.micro_usd.map_or(cap, |new| new.max(cap))),
-                tokens.map(|cap| raise.tokens.map_or(cap, |new| new.max(cap))),
-            ),
-            false => (raise.micro_usd.or(micro_usd), raise.tokens.or(tokens)),
+        let Some(head) = self.tables.heads.get(&run).filter(|head| !head.task.is_child()) else {
+            return;
         };
+        let tree = head.task.root;
+        account.cap_micro_usd = raise.micro_usd.or(account.cap_micro_usd);
+        account.cap_tokens = raise.tokens.or(account.cap_tokens);
         self.tables.accounts.insert(root, account);
+        let waits = |state: &State| matches!(state, State::Parked { reason: "budget", .. });
+        let heads = self.tables.heads.iter();
+        let waiting = heads.filter(|(_, head)| head.task.root == tree && waits(&head.state));
+        let waiting: Vec<RunId> = waiting.map(|(run, _)| *run).collect();
+        waiting.into_iter().for_each(|run| self.wake(run));
         self.wake_budget_waits(root);
     }
 
@@ -59,7 +62,7 @@ impl Tx<'_> {
     }
 
     fn wake_budget_waits(&mut self, root: RunId) {
-        let mut account = self.account(root);
+        let account = self.account(root);
         let waits = self.tables.budget_waits.iter();
         let waits = waits.filter(|(run, _)| self.tables.account_root(**run) == root);
         let waits: Vec<(RunId, BudgetAmount)> =
@@ -76,7 +79,6 @@ impl Tx<'_> {
             self.tables.budget_waits.remove(&run);
             if is_waiting {
                 self.wake(run);
-                account.held = account.held.plus(needed);
             }
         }
     }

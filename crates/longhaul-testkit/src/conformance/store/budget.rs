@@ -169,19 +169,39 @@ pub async fn a_hold_is_refused_until_the_model_is_warned(fixture: StoreFixture) 
     assert_appended(&held.change(hold(None, None)).await);
 }
 
-/// A child raises the caps of its tree, but neither lowers them nor adds one.
-pub async fn a_child_never_lowers_a_cap_of_its_tree(fixture: StoreFixture) {
-    let root = fixture.open_and_claim(|task| task.policy.budget.tokens = Some(100)).await;
-    let mut child = child_of(&root).await;
-    for (cap, expected) in [(50, 100), (200, 200)] {
-        let raise = BudgetRaise {
-            micro_usd: Some(MicroUsd(cap)),
-            tokens: Some(cap),
-            ..BudgetRaise::default()
-        };
-        assert_appended(&child.change(Change::SetCap(raise)).await);
-        let account = account(&fixture, &root).await;
-        assert_eq!((account.cap_micro_usd, account.cap_tokens), (None, Some(expected)));
+/// A raise of a child leaves the caps of its tree as they are. A raise of the root wakes the runs of
+/// the tree that wait for a higher budget.
+pub async fn a_raise_of_the_root_reaches_its_tree(fixture: StoreFixture) {
+    let mut root = fixture.open_and_claim(|task| task.policy.budget.tokens = Some(100)).await;
+    let [mut raised, mut waiting] = [child_of(&root).await, child_of(&root).await];
+    waiting.park("budget").await;
+    let raise = |tokens| {
+        let tokens = Some(tokens);
+        Change::SetCap(BudgetRaise { tokens, ..BudgetRaise::default() })
+    };
+    for tokens in [50, 200] {
+        assert_appended(&raised.change(raise(tokens)).await);
+        assert_eq!(account(&fixture, &root).await.cap_tokens, Some(100));
+    }
+    fixture.assert_status(waiting.run, Status::Waiting, "budget").await;
+    assert_appended(&root.change(raise(200)).await);
+    assert_eq!(account(&fixture, &root).await.cap_tokens, Some(200));
+    fixture.assert_status(waiting.run, Status::Running, "worker").await;
+}
+
+/// All runs whose amounts fit are woken, because the first one may make no request.
+pub async fn every_run_whose_amount_fits_is_woken(fixture: StoreFixture) {
+    let mut root = fixture.open_and_claim(caps(100, 1_000)).await;
+    let mut children = [child_of(&root).await, child_of(&root).await];
+    let held = hold_of(90, 0);
+    assert_appended(&root.change(Change::Hold(held.into())).await);
+    for child in &mut children {
+        child.append_ok(wait_for_holds(hold_of(60, 0))).await;
+    }
+    let (spent, lost) = (hold_of(1, 0), hold_of(0, 0));
+    assert_appended(&root.change(Change::Settle(BudgetHoldSettlement { held, spent, lost })).await);
+    for child in &children {
+        fixture.assert_status(child.run, Status::Running, "worker").await;
     }
 }
 
