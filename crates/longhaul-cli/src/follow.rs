@@ -15,6 +15,7 @@ use longhaul_core::status::{Status, WaitReason};
 
 use crate::client::{EventStream, RunClient};
 use crate::event_printer::EventPrinter;
+use crate::gate_card::approves_itself;
 use crate::output;
 use crate::prompt::{PromptInput, TerminalPrompt};
 use crate::status_label::status_label;
@@ -205,7 +206,7 @@ impl<'a> RunFollower<'a> {
         let is_session = is_open_for_messages(view);
         let stops = self.options.stop_at_person || self.is_wait_unanswerable(&gates);
         // A result that its chain approves needs no person.
-        let stops = stops && !gates.iter().any(|gate| gate.auto_approves_at.is_some());
+        let stops = stops && !(view.status == Status::Waiting && gates.iter().any(approves_itself));
         if stops && !self.has_other_work(view.id).await? {
             return Ok(Some(match is_session {
                 true => FollowOutcome::OpenForMessages,

@@ -1,6 +1,7 @@
 //! Follows a run to its end for `run` and `watch`, and drives the run if no other process does.
 
 use longhaul::assemble::ProjectRuntime;
+use longhaul_api::run::RunView;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
@@ -141,13 +142,24 @@ impl FollowedRun<'_> {
 
     /// Prints the run's final output to stdout, unless it was printed at the prompt.
     async fn print_final_output(&self, follower: &RunFollower<'_>) -> anyhow::Result<()> {
-        let view = self.client.get_run(follower.run).await?;
+        let view = self.newest_view(follower.run).await?;
         match (follower.options.final_output, &view.output) {
             (FinalOutputFormat::Json, _) => output::print_json(&view),
             (FinalOutputFormat::Text, Some(output)) if !follower.has_printed(&output.text) => {
                 output::print_untrusted_text(&output.text)
             }
             (FinalOutputFormat::Text | FinalOutputFormat::Nothing, _) => Ok(()),
+        }
+    }
+
+    /// Returns the run, or the newest run of its chain if the chain has gone on.
+    async fn newest_view(&self, run: RunId) -> anyhow::Result<RunView> {
+        let view = self.client.get_run(run).await?;
+        match &view.chain {
+            Some(chain) if view.status.is_terminal() && chain.current != view.id => {
+                self.client.get_run(chain.current).await
+            }
+            Some(_) | None => Ok(view),
         }
     }
 
@@ -158,7 +170,7 @@ impl FollowedRun<'_> {
         run: RunId,
         options: FollowOptions,
     ) -> anyhow::Result<Exit> {
-        let view = self.client.get_run(run).await?;
+        let view = self.newest_view(run).await?;
         let notify = |message: String| {
             if !options.silent {
                 output::eprint_line(&message);

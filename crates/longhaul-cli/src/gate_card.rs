@@ -3,6 +3,8 @@
 
 use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::GateKind;
+use longhaul_core::time::{Clock as _, Millis, Timestamp};
+use longhaul_engine::clock::SystemClock;
 use serde_json::Value;
 
 use crate::event_printer::format_date_time;
@@ -15,6 +17,9 @@ const LINES_MAX: usize = 24;
 
 /// Maximum width of an input line, in characters. Longer lines are wrapped.
 const LINE_WIDTH: usize = 76;
+
+/// How long after its time an automatic approval may come, because a worker has to give it.
+const AUTO_APPROVAL_DELAY_MAX: Millis = Millis::from_secs(30);
 
 /// Returns the lines of a gate's card. A long diff and a long input of the call are truncated.
 pub(crate) fn short_gate_card(gate: &GateView) -> Vec<String> {
@@ -79,7 +84,7 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     if !gate.tags.is_empty() {
         foot.push(format!("tags {}", sanitize::sanitize_line(&gate.tags.join(", "))));
     }
-    if let Some(at) = gate.auto_approves_at {
+    if let Some(at) = gate.auto_approves_at.filter(|_| approves_itself(gate)) {
         let (at, run) = (format_date_time(at), gate.run);
         lines.push(format!("  The chain approves this at {at}; stop it: longhaul pause {run}"));
     }
@@ -153,6 +158,13 @@ fn wrap_line(line: &str) -> Vec<String> {
         return vec![String::new()];
     }
     chars.chunks(LINE_WIDTH).map(|chunk| chunk.iter().collect()).collect()
+}
+
+/// Returns whether the chain of the run will approve the gate. A gate that is still open long after
+/// that time waits for a person, because somebody has paused the run.
+pub(crate) fn approves_itself(gate: &GateView) -> bool {
+    let is_near = |at: Timestamp| at.plus(AUTO_APPROVAL_DELAY_MAX) > SystemClock.now();
+    gate.auto_approves_at.is_some_and(is_near)
 }
 
 #[cfg(test)]

@@ -271,6 +271,8 @@ pub enum TimerUpdate {
     },
     /// Marks the timer with this id as fired. Refused if the timer was already marked as fired.
     Consume(TimerId),
+    /// Deletes the timers with which open gates of this run approve themselves.
+    StopAutoApproval(RunId),
 }
 
 /// Due time of a timer. The store adds relative delays to the time of its own clock.

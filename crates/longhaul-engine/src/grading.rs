@@ -44,7 +44,7 @@ pub(crate) fn grader_agent(outcome: &OutcomeConfig, models: &[String]) -> Option
         "type": "object",
         "properties": {
             "satisfied": { "type": "boolean" },
-            "note": { "type": "string", "minLength": 1, "maxLength": 8_000 },
+            "note": { "type": "string", "minLength": 1 },
         },
         "required": ["satisfied", "note"],
         "additionalProperties": false,

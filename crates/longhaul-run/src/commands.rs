@@ -9,7 +9,7 @@ mod signal;
 mod steer;
 mod timer;
 
-use longhaul_core::change::{Batch, Blob, Change};
+use longhaul_core::change::{Batch, Blob, Change, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{BudgetRaised, ChildEnded, RuleRevoked};
 use longhaul_core::event::run::RunControlRequest;
@@ -131,7 +131,7 @@ pub fn decide_command(
     if let RunCommand::Timer(due) = &command {
         return Ok(match timer_cancel_request(due) {
             Some(request) => timer::with_timer_consumed(due, decide_cancel(request)),
-            None => timer::decide_due_timer(snapshot.status, due, ctx),
+            None => timer::decide_due_timer(due, ctx),
         });
     }
     if snapshot.status.is_terminal() && !is_late_answer(&command) {
@@ -169,7 +169,7 @@ pub fn decide_command(
                 .collect(),
         }),
         RunCommand::SurfaceResult(surfaced) => Ok(batch_with_event(Event::ToolSurfaced(surfaced))),
-        RunCommand::Timer(due) => Ok(timer::decide_due_timer(snapshot.status, &due, ctx)),
+        RunCommand::Timer(due) => Ok(timer::decide_due_timer(&due, ctx)),
     }
 }
 
@@ -194,7 +194,10 @@ fn decide_pause(snapshot: &RunSnapshot, by: String) -> Result<Batch, Rejection> 
     if snapshot.status == Status::Paused {
         return Err(Rejection::AlreadyInState("paused"));
     }
-    Ok(batch_with_event(Event::RunPauseRequested(RunControlRequest::from_principal(by))))
+    let requested = Event::RunPauseRequested(RunControlRequest::from_principal(by));
+    // A person who pauses the run stops the approval: the gate then waits for an answer.
+    let stop = Change::SetTimer(TimerUpdate::StopAutoApproval(snapshot.run));
+    Ok(Batch { events: vec![requested], changes: vec![stop] })
 }
 
 fn decide_resume(by: String, raise: Option<BudgetRaise>) -> Batch {

@@ -61,6 +61,15 @@ fn a_chain_runs_to_its_end_and_is_shown() {
 }
 
 #[test]
+fn a_chain_that_goes_on_does_not_end_the_command_with_success() {
+    let project = project_with_chain();
+    project.write("agents/writer.md", "---\nmodel: scripted/writer\nkeep_open: 1h\n---\nWork.\n");
+    project.write("scripts/critic.yaml", "replies:\n  - text: \"Good.\"\n    delay: 1h\n");
+    let stopped = project.run(&["run", "--chain", "poem", "x", "--json", "--timeout", "2s"], 124);
+    assert_eq!(stopped.json()["agent"], "critic");
+}
+
+#[test]
 fn one_step_runs_alone_and_a_failed_step_gives_the_exit_code() {
     let project = project_with_chain();
     let alone = project.run(&["run", "--chain", "poem", "--step", "critic", "x", "--json"], 0);

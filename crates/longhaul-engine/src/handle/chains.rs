@@ -134,6 +134,8 @@ impl Longhaul {
         let mut policy = task.policy.clone();
         // The lane belongs to the chain and is taken until its last step has ended.
         policy.lane_on_park = ParkedLanePolicy::Keep;
+        // The next step waits for the result, so that a step does not stay open for messages.
+        policy.keep_open = None;
         if written.auto_approve {
             approve_own_result(&mut policy, by);
         }

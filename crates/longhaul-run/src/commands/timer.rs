@@ -13,14 +13,13 @@ use longhaul_core::event::run::{CancelCause, RunControlRequest};
 use longhaul_core::id::{GateId, TimerId};
 use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, GateRow, GateTimeoutAction};
 use longhaul_core::port::records::DueTimer;
-use longhaul_core::status::Status;
 
 use crate::commands::answer::{current_gate_digest, decide_gate_answer, newest_edited_input};
 use crate::context::DecideContext;
 use crate::policy::gate_timers::next_reminder;
 
 /// Returns the events and row changes for a timer that is due.
-pub(super) fn decide_due_timer(status: Status, due_timer: &DueTimer, ctx: DecideContext) -> Batch {
+pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Batch {
     let spent = consume_timer(due_timer.timer);
     let mut batch = Batch { events: Vec::new(), changes: vec![spent] };
     if due_timer.run_ended {
@@ -52,8 +51,6 @@ pub(super) fn decide_due_timer(status: Status, due_timer: &DueTimer, ctx: Decide
                 batch.changes.extend(next_reminder(due_timer.run, &row.spec, times));
             }
         }
-        // A person who pauses the run stops the approval: the gate then waits for an answer.
-        TimerKind::GateAutoApprove(_) if status == Status::Paused => {}
         TimerKind::GateAutoApprove(_) => {
             let approved = due_timer.open_gate.as_ref().and_then(|row| auto_approve(row, ctx));
             let Batch { events, changes } = approved.unwrap_or_default();

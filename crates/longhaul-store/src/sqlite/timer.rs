@@ -19,7 +19,7 @@ pub(crate) const SELECT_DUE_TIMERS: &str =
        FROM timer t LEFT JOIN run_head h ON h.run = t.run
       WHERE t.fire_at <= ?1 ORDER BY t.fire_at, t.timer LIMIT ?3";
 
-/// Sets a timer, or consumes a timer by deleting it. Refused if the timer was already consumed.
+/// Sets a timer, consumes a timer by deleting it, or deletes timers of gates. Refused if the timer was already consumed.
 pub(crate) fn set_or_consume_timer(
     tx: &Tx<'_>,
     timer_update: &TimerUpdate,
@@ -40,6 +40,10 @@ pub(crate) fn set_or_consume_timer(
             }
             Ok(())
         }
+        TimerUpdate::StopAutoApproval(run) => tx.exec(
+            "DELETE FROM timer WHERE run = ?1 AND kind LIKE '{\"gate_auto_approve\":%'",
+            params![run.bytes()],
+        ),
     }
 }
 

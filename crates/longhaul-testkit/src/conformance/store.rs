@@ -141,6 +141,7 @@ macro_rules! each_store_check {
                 timers_come_due_in_order
                 a_timer_fires_once
                 a_timer_set_again_moves
+                automatic_approvals_can_be_stopped
                 a_timer_of_an_ended_run_says_so
                 a_run_with_a_start_time_waits_for_it
                 a_run_of_a_batch_waits_for_its_turn

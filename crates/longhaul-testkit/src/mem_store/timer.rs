@@ -28,6 +28,9 @@ impl Tx<'_> {
                 };
                 self.tables.due.remove(&(spent.due, timer));
             }
+            TimerUpdate::StopAutoApproval(run) => {
+                self.disarm(run, |kind| matches!(kind, TimerKind::GateAutoApprove(_)));
+            }
         }
         Ok(())
     }
@@ -43,8 +46,12 @@ impl Tx<'_> {
 
     /// Removes the timer that starts a run.
     pub(crate) fn disarm_start(&mut self, run: RunId) {
-        let is_start = |timer: &Timer| timer.run == run && timer.kind == TimerKind::Start;
-        let timers = self.tables.timers.iter().filter(|(_, timer)| is_start(timer));
+        self.disarm(run, |kind| *kind == TimerKind::Start);
+    }
+
+    fn disarm(&mut self, run: RunId, is_removed: impl Fn(&TimerKind) -> bool) {
+        let timers = self.tables.timers.iter();
+        let timers = timers.filter(|(_, timer)| timer.run == run && is_removed(&timer.kind));
         let found: Vec<_> = timers.map(|(id, timer)| (*id, timer.due)).collect();
         for (id, due) in found {
             self.tables.timers.remove(&id);

@@ -284,6 +284,9 @@ impl Rows {
                 let spent = self.timers.remove(&timer);
                 spent.ok_or(RowConflict::Row("timer spent"))?;
             }
+            TimerUpdate::StopAutoApproval(_) => {
+                self.timers.retain(|_, (_, kind)| !matches!(kind, TimerKind::GateAutoApprove(_)));
+            }
         }
         Ok(())
     }

@@ -60,6 +60,23 @@ pub async fn a_timer_fires_once(fixture: StoreFixture) {
     assert_eq!(next_due(&fixture).await, None);
 }
 
+/// Only the timers of automatic approvals are deleted.
+pub async fn automatic_approvals_can_be_stopped(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(|_| {}).await;
+    let [approval, other] = [fixture.ids.timer(), fixture.ids.timer()];
+    let arm = |timer, kind| {
+        Change::SetTimer(TimerUpdate::Arm { timer, run: held.run, due: TimerDueTime::Now, kind })
+    };
+    let gate = fixture.ids.gate();
+    let batch = change_batch(arm(approval, TimerKind::GateAutoApprove(gate)))
+        .with_change(arm(other, TimerKind::GateDeadline(gate)));
+    let stop = change_batch(Change::SetTimer(TimerUpdate::StopAutoApproval(held.run)));
+    held.append_ok(batch).await;
+    assert_eq!(due(&fixture, 9).await.len(), 2);
+    assert_appended(&fixture.append_outside(held.run, stop).await);
+    assert_eq!(due(&fixture, 9).await, [other]);
+}
+
 /// A timer that is armed again is moved; there are never two with the same id.
 pub async fn a_timer_set_again_moves(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(|_| {}).await;
