@@ -234,7 +234,7 @@ impl McpTool {
         match task["status"].as_str() {
             Some("working") => Ok(state.wait_for_task(task, message)),
             Some("completed") if !task["result"].is_object() => {
-                Err(self.unknown_outcome("the task is completed, but has no result"))
+                Err(self.misbehaved("its task is completed, but has no result"))
             }
             Some("completed") => {
                 let output = self.parse_and_validate_output(&task["result"], ctx).await;
