@@ -6,6 +6,7 @@ use longhaul_api::run::RunBriefView;
 use longhaul_core::id::{GateId, RuleId, RunId};
 use longhaul_core::policy::rule::RuleFilter;
 use longhaul_core::port::store::{GateFilter, RunFilter};
+use longhaul_core::status::Status;
 
 use crate::client::RunClient;
 use crate::client::connect::connect_run_client;
@@ -127,6 +128,15 @@ async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateVi
         && let Some(chain) = client.get_run(run).await?.chain
     {
         open = client.list_open_gates(chain.current).await?;
+    }
+    // A run without a gate of its own stands for its open child runs.
+    if open.is_empty() {
+        let statuses = vec![Status::Waiting, Status::Blocked];
+        let filter =
+            RunFilter { parent: Some(run), statuses, limit: LAST_RUNS, ..RunFilter::default() };
+        for child in client.list_runs(filter).await? {
+            open.extend(client.list_open_gates(child.id).await?);
+        }
     }
     match (open.pop(), open.len()) {
         (Some(gate), 0) => Ok(gate),

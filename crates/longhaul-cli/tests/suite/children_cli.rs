@@ -51,9 +51,10 @@ fn a_tree_is_driven_shown_and_answered() {
     assert!(lines[1].starts_with("├─ ▲ waiting: you") && lines[2].starts_with("└─ "), "{tree}");
     let json = project.json(&["show", &root, "--tree", "--json"]);
     assert_eq!(json["children"].as_array().unwrap().len(), 2);
-    for child in &children {
-        project.run(&["answer", child, "B"], 0);
-    }
+    let unclear = project.run(&["answer", "@last", "B"], 2);
+    assert!(unclear.err.contains(&format!("{root} waits for 2 answers")), "{unclear:?}");
+    project.run(&["answer", children[0], "B"], 0);
+    project.run(&["answer", "@last", "B"], 0);
     let watched = project.run(&["watch", &root, "--no-input"], 0);
     assert!(watched.out.starts_with("All: "), "{watched:?}");
     let short = &children[0][children[0].len() - 6..];
