@@ -96,6 +96,11 @@ impl EventPrinter {
                 "",
                 format!("  {} failed: {}", self.tool_name(ended.call), tool_result_text(ended)),
             ),
+            Event::ToolPending(pending) => {
+                let message = pending.message.as_deref()?;
+                let name = self.tool_name(pending.call);
+                labeled("", format!("  {name}: {}", first_line(message)))
+            }
             Event::ToolInterrupted(ended) => {
                 labeled("", format!("  {} was stopped", self.tool_name(ended.call)))
             }

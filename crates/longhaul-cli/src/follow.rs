@@ -24,6 +24,9 @@ use crate::style::Tone;
 /// Number of characters of a child run's id that are printed before its events.
 const SHORT_ID_CHARS: usize = 6;
 
+/// Maximum number of open runs of a tree that are searched for one that goes on by itself.
+const OPEN_RUNS_MAX: usize = 1_000;
+
 /// Options for following a run: what to print, and when to stop.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FollowOptions {
@@ -162,6 +165,7 @@ impl<'a> RunFollower<'a> {
                 input = self.prompt.next_input(), if is_asking => match input {
                     PromptInput::Detach => return Ok(FollowOutcome::Detached),
                     PromptInput::Empty => {}
+                    PromptInput::Unknown => self.prompt.print_commands(),
                     input @ (PromptInput::Approve(_)
                     | PromptInput::Reject(_)
                     | PromptInput::Text(_)
@@ -239,9 +243,11 @@ impl<'a> RunFollower<'a> {
             }
         }
         let root = self.client.get_run(self.run).await?.root;
-        let statuses = vec![Status::Pending, Status::Running];
-        let filter = RunFilter { root: Some(root), statuses, limit: 1, ..RunFilter::default() };
-        Ok(!self.client.list_runs(filter).await?.is_empty())
+        let statuses = vec![Status::Pending, Status::Running, Status::Waiting];
+        let limit = OPEN_RUNS_MAX;
+        let filter = RunFilter { root: Some(root), statuses, limit, ..RunFilter::default() };
+        let open = self.client.list_runs(filter).await?;
+        Ok(open.iter().any(|run| !run.reason.as_deref().is_some_and(needs_other)))
     }
 
     /// Prints the result of a run that is open for messages, once, and asks for a message.
@@ -326,9 +332,11 @@ impl<'a> RunFollower<'a> {
         let why = self.client.explain_run(run).await?;
         if self.last_reason.as_ref() != Some(&why) {
             let (message, command) = (&why.message, &why.command);
-            output::eprint_line(&format!(
-                "{run}: {message}   {command}   (--no-input would exit here)"
-            ));
+            let note = match self.options.stop_at_person {
+                true => "other runs of the tree go on",
+                false => "--no-input would exit here",
+            };
+            output::eprint_line(&format!("{run}: {message}   {command}   ({note})"));
             self.last_reason = Some(why);
         }
         Ok(())
@@ -373,6 +381,13 @@ fn short_run_id(run: RunId) -> String {
 /// Returns whether the run has a result and stays open for messages.
 fn is_open_for_messages(view: &RunView) -> bool {
     view.status == Status::Waiting && view.reason.as_deref() == Some("message")
+}
+
+/// Returns whether a wait for this reason ends only through a person, another client or another run
+/// of the tree.
+fn needs_other(reason: &str) -> bool {
+    let others = ["approval", "question", "signal", "blocked", "budget", "message", "child"];
+    others.contains(&reason)
 }
 
 /// Returns whether the event with this sequence number is the last one in the journal. If this is

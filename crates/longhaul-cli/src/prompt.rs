@@ -28,6 +28,8 @@ pub(crate) enum PromptInput {
     Why,
     Detach,
     Empty,
+    /// Words that are no command, after which the commands are printed again.
+    Unknown,
 }
 
 /// What the prompt asks for, which decides the meaning of plain text.
@@ -53,6 +55,8 @@ pub(crate) struct TerminalPrompt {
     form: Option<FormPrompt>,
     /// Options of the shown gate.
     options: Vec<String>,
+    /// The line about the commands that was printed last.
+    commands: String,
 }
 
 impl TerminalPrompt {
@@ -66,6 +70,7 @@ impl TerminalPrompt {
             mode: PromptMode::Decision,
             form: None,
             options: Vec::new(),
+            commands: String::new(),
         }
     }
 
@@ -91,6 +96,10 @@ impl TerminalPrompt {
         self.mode = if is_question { PromptMode::Question } else { PromptMode::Decision };
         self.form = FormPrompt::for_gate(&gate);
         self.options.clone_from(&gate.options);
+        let view = client.get_run(run).await?;
+        if view.parent.is_some() && view.chain.is_none() {
+            output::eprint_line(&format!("          the child run {run} of agent {}:", view.agent));
+        }
         for line in short_gate_card(&gate) {
             output::eprint_line(&format!("          {line}"));
         }
@@ -100,7 +109,8 @@ impl TerminalPrompt {
                 "          no answer can unblock the run:  longhaul cancel {run}"
             ));
             if self.is_interactive() {
-                output::eprint_line("          w why · d detach");
+                self.commands = "w why · d detach".to_owned();
+                self.print_commands();
             }
         } else if self.is_interactive() {
             let wider: Vec<&str> = gate.scopes.iter().skip(1).map(|scope| scope.as_str()).collect();
@@ -114,7 +124,8 @@ impl TerminalPrompt {
                 let wider = wider.join("|");
                 format!("a [{wider}] approve · r [note] reject · s TEXT steer · w why · d detach")
             };
-            output::eprint_line(&format!("          {prompt}"));
+            self.commands = prompt;
+            self.print_commands();
             self.print_form_question();
         } else if is_question {
             let command = answer_command(&gate);
@@ -132,6 +143,11 @@ impl TerminalPrompt {
         (self.mode, self.form) = (PromptMode::Message, None);
         self.options.clear();
         output::eprint_line("          type a message · w why · d detach");
+    }
+
+    /// Prints the commands that the prompt accepts.
+    pub(crate) fn print_commands(&self) {
+        output::eprint_line(&format!("          {}", self.commands));
     }
 
     /// Sets the gate that the next answer is for, which the caller has printed.
@@ -239,7 +255,8 @@ impl TerminalPrompt {
                 PromptInput::Approve(_)
                 | PromptInput::Reject(_)
                 | PromptInput::Detach
-                | PromptInput::Empty,
+                | PromptInput::Empty
+                | PromptInput::Unknown,
                 _,
             ) => return Ok(()),
         };
@@ -272,8 +289,7 @@ fn parse_prompt_line(line: &str, mode: PromptMode) -> PromptInput {
             "run" => PromptInput::Approve(AnswerScope::Run),
             "agent" => PromptInput::Approve(AnswerScope::Agent),
             "project" => PromptInput::Approve(AnswerScope::Project),
-            // An unknown word must not be ignored.
-            _ => PromptInput::Empty,
+            _ => PromptInput::Unknown,
         },
         ("r" | "reject", Decision | Question) => PromptInput::Reject(note),
         ("n" | "no", Decision) => PromptInput::Reject(note),
@@ -281,7 +297,7 @@ fn parse_prompt_line(line: &str, mode: PromptMode) -> PromptInput {
         ("w" | "why", _) if note.is_none() => PromptInput::Why,
         ("d" | "detach", _) if note.is_none() => PromptInput::Detach,
         (_, Question | Message) => PromptInput::Text(line.to_owned()),
-        (_, Decision) => PromptInput::Empty,
+        (_, Decision) => PromptInput::Unknown,
     }
 }
 
@@ -312,7 +328,7 @@ mod tests {
             ("a run", Decision, PromptInput::Approve(AnswerScope::Run)),
             ("yes --for agent", Decision, PromptInput::Approve(AnswerScope::Agent)),
             ("a project", Decision, PromptInput::Approve(AnswerScope::Project)),
-            ("a always", Decision, PromptInput::Empty),
+            ("a always", Decision, PromptInput::Unknown),
             ("r not now", Decision, PromptInput::Reject(Some("not now".into()))),
             ("r not now", Message, text_input("r not now")),
             ("s keep the old name", Decision, text_input("keep the old name")),
@@ -321,7 +337,7 @@ mod tests {
             ("a", Question, text_input("a")),
             ("w", Question, PromptInput::Why),
             ("d", Message, PromptInput::Detach),
-            ("what?", Decision, PromptInput::Empty),
+            ("what?", Decision, PromptInput::Unknown),
             ("", Message, PromptInput::Empty),
         ] {
             assert_eq!(parse_prompt_line(line, mode), expected, "{line} {mode:?}");
@@ -337,6 +353,7 @@ mod tests {
             mode: PromptMode::Question,
             form: None,
             options: vec!["merge".into(), "reject".into()],
+            commands: String::new(),
         };
         for (line, expected) in [
             ("Reject", PromptInput::Text("reject".into())),

@@ -2,9 +2,11 @@
 //! characters of the id, or `@last`. If several ids match, the error lists them.
 
 use longhaul_api::gate::GateView;
+use longhaul_api::run::RunBriefView;
 use longhaul_core::id::{GateId, RuleId, RunId};
 use longhaul_core::policy::rule::RuleFilter;
 use longhaul_core::port::store::{GateFilter, RunFilter};
+use longhaul_core::status::Status;
 
 use crate::client::RunClient;
 use crate::client::connect::connect_run_client;
@@ -14,6 +16,9 @@ use crate::runtime;
 
 /// Maximum number of the newest runs or gates that are searched for an id suffix.
 const SEARCHED_MAX: usize = 10_000;
+
+/// Maximum number of the newest runs that are searched for the last one that is no child run.
+const LAST_RUNS: usize = 100;
 
 /// Minimum number of characters of an id suffix.
 const SUFFIX_CHARS_MIN: usize = 6;
@@ -44,15 +49,17 @@ pub(crate) fn with_resolved_gate<T>(
     })
 }
 
-/// Finds the run with this id, id suffix or `@last`.
+/// Finds the run with this id, id suffix or `@last`, which is the newest run that is no child run.
 pub(crate) async fn resolve_run_id(client: &RunClient, id: &str) -> anyhow::Result<RunId> {
     if let Ok(run) = id.parse::<RunId>() {
         return Ok(run);
     }
     if id == "@last" {
-        let filter = RunFilter { limit: 1, ..RunFilter::default() };
+        let filter = RunFilter { limit: LAST_RUNS, ..RunFilter::default() };
         let rows = client.list_runs(filter).await?;
-        return match rows.first() {
+        let is_child = |row: &RunBriefView| row.parent.is_some() && row.chain.is_none();
+        return match rows.iter().find(|row| !is_child(row)).or(rows.first()) {
+            Some(last) if is_child(last) => Ok(client.get_run(last.id).await?.root),
             Some(last) => Ok(last.id),
             None => Err(CliError::usage_error("there is no run yet")
                 .with_hint("try the demo", "longhaul demo")
@@ -122,6 +129,15 @@ async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateVi
     {
         open = client.list_open_gates(chain.current).await?;
     }
+    // A run without a gate of its own stands for its open child runs.
+    if open.is_empty() {
+        let statuses = vec![Status::Waiting, Status::Blocked];
+        let filter =
+            RunFilter { parent: Some(run), statuses, limit: LAST_RUNS, ..RunFilter::default() };
+        for child in client.list_runs(filter).await? {
+            open.extend(client.list_open_gates(child.id).await?);
+        }
+    }
     match (open.pop(), open.len()) {
         (Some(gate), 0) => Ok(gate),
         (None, _) => {
@@ -160,8 +176,9 @@ fn list_hint(kind: &str) -> (&'static str, &'static str) {
 fn parse_id_suffix<'a>(id: &'a str, prefix: &str) -> anyhow::Result<&'a str> {
     let end = id.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_')).unwrap_or(id);
     if end.len() < SUFFIX_CHARS_MIN || !end.chars().all(|c| c.is_ascii_alphanumeric()) {
+        let or_last = if prefix == RuleId::PREFIX { "" } else { ", or @last" };
         let message = format!(
-            "`{id}` is not an id: give the whole id, its last {SUFFIX_CHARS_MIN} characters or more, or @last"
+            "`{id}` is not an id: give the whole id, or its last {SUFFIX_CHARS_MIN} characters or more{or_last}"
         );
         let (what, command) = list_hint(prefix);
         return Err(CliError::usage_error(message).with_hint(what, command).into());

@@ -6,6 +6,7 @@ use longhaul_api::run::RunView;
 use longhaul_api::why::RunExplanation;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::budget::BudgetRaise;
+use longhaul_core::port::store::RunFilter;
 use longhaul_core::status::Status;
 
 use crate::client::RunClient;
@@ -58,6 +59,9 @@ pub(crate) struct CancelCommand {
     #[arg(long, default_value = "cancelled from the command line")]
     reason: String,
 }
+
+/// Maximum number of child runs that are searched for open ones.
+const CHILDREN_MAX: usize = 1_000;
 
 /// Arguments of `longhaul pause`.
 #[derive(Debug, Args)]
@@ -145,7 +149,9 @@ impl RunAction<'_> {
             match self.send_to_run(client, run).await {
                 Ok(view) => {
                     if !args.json {
-                        output::print_text(&self.outcome_text(&view, (was, &why), driven))?;
+                        let text = self.outcome_text(&view, (was, &why), driven);
+                        let children = self.open_children_text(client, run).await?;
+                        output::print_text(&format!("{text}{children}"))?;
                     }
                     data.push(view);
                 }
@@ -168,6 +174,21 @@ impl RunAction<'_> {
             Self::Resume(raise) => client.resume_run(run, *raise).await,
             Self::Retry => client.retry_run(run).await,
         }
+    }
+
+    /// Returns a sentence about the open child runs of a run that was cancelled.
+    async fn open_children_text(&self, client: &RunClient, run: RunId) -> anyhow::Result<String> {
+        if !matches!(self, Self::Cancel(_)) {
+            return Ok(String::new());
+        }
+        let filter = RunFilter { parent: Some(run), limit: CHILDREN_MAX, ..RunFilter::default() };
+        let children = client.list_runs(filter).await?;
+        let what = match children.iter().filter(|child| !child.status.is_terminal()).count() {
+            0 => return Ok(String::new()),
+            1 => "1 open child run".to_owned(),
+            count => format!("{count} open child runs"),
+        };
+        Ok(format!(" A worker cancels its {what} next, unless its agent says `on_cancel: keep`."))
     }
 
     /// Describes the outcome of the command for one run, and what happens next. `before` is the

@@ -315,6 +315,9 @@ pub enum TimerKind {
     ChildEnded(RunId),
     /// This parent run was cancelled or has failed.
     ParentEnded(RunId),
+    /// This parent run needs no verdict of its grading run any more, because it works on another
+    /// result.
+    VerdictUnneeded(RunId),
     /// This newer run of the same lane interrupts the run.
     LaneInterrupted(RunId),
 }
@@ -333,6 +336,7 @@ impl TimerKind {
             | Self::BatchStopped(_)
             | Self::ChildEnded(_)
             | Self::ParentEnded(_)
+            | Self::VerdictUnneeded(_)
             | Self::LaneInterrupted(_) => None,
         }
     }

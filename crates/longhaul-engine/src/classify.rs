@@ -22,6 +22,7 @@ use serde_json::Value;
 use wildmatch::WildMatch;
 
 use crate::agent::Agent;
+use crate::find_tools::join_names;
 use crate::panics;
 use crate::polling::polling_hint;
 use crate::run_env::RunEnv;
@@ -45,7 +46,8 @@ pub(crate) async fn classify_tool_call(
     let name = ToolName::from_text_lossy(&call.name);
     let Some(registered) = env.tool(&call.name) else {
         let available: Vec<&str> = env.tools_by_wire_name().map(|(wire, _)| wire).collect();
-        let available = if available.is_empty() { "none".to_owned() } else { available.join(", ") };
+        let available =
+            if available.is_empty() { "none".to_owned() } else { join_names(&available) };
         return classify_as_rejected(
             name.as_str(),
             &format!("there is no tool `{name}`; the available tools are: {available}"),

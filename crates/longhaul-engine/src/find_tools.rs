@@ -18,8 +18,11 @@ use serde_json::{Value, json};
 /// Name of the tool. Every agent with deferred tools has it.
 pub(crate) const FIND_TOOLS: &str = "find_tools";
 
-/// Maximum number of tools that one call loads.
-const LOADED_MAX: usize = 8;
+/// Maximum number of tools that one call loads without naming them.
+const LOADED_MAX: usize = 5;
+
+/// Maximum number of names in a list of tools in the result of a call.
+const NAMES_MAX: usize = 20;
 
 /// Maximum number of characters of the line about a deferred tool.
 const LINE_CHARS_MAX: usize = 100;
@@ -70,6 +73,15 @@ pub(crate) fn find_tools_tool(deferred: BTreeMap<String, ToolSpec>) -> Option<Ar
     Some(Arc::new(FindTools { spec, deferred }))
 }
 
+/// Returns the first of these names of tools, and how many more there are.
+pub(crate) fn join_names(names: &[&str]) -> String {
+    let shown = names.iter().take(NAMES_MAX).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// Returns the entry of a tool in the list of tools that models see.
 pub(crate) fn tool_list_entry(wire_name: &str, spec: &ToolSpec) -> Value {
     json!({ "name": wire_name, "description": spec.description, "schema": spec.schema })
@@ -86,21 +98,31 @@ fn first_line(text: &str) -> String {
 }
 
 impl FindTools {
+    /// Returns the names of the tools that a query names, as models or agent files write them.
+    fn named_tools(&self, query: &str) -> Vec<&str> {
+        let is_separator =
+            |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | ':' | '/' | '.'));
+        let words = query.split(is_separator).map(|word| word.trim_end_matches(['.', ':']));
+        let words: Vec<&str> = words.collect();
+        let is_named = |word: &&str, names: [&str; 2]| {
+            names.iter().any(|name| name.eq_ignore_ascii_case(word))
+        };
+        let named = self.deferred.iter().filter(|(wire_name, spec)| {
+            words.iter().any(|word| is_named(word, [wire_name.as_str(), spec.name.as_str()]))
+        });
+        named.map(|(wire_name, _)| wire_name.as_str()).collect()
+    }
+
     /// Returns the names of the tools that match a query, best first.
     fn matching_names(&self, query: &str) -> Vec<&str> {
         let query = query.to_lowercase();
-        let is_separator = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-'));
-        let names: Vec<&str> = query.split(is_separator).collect();
         let parts: Vec<&str> = query.split(|c: char| !c.is_alphanumeric()).collect();
         let parts = parts.into_iter().filter(|part| !part.is_empty());
         let score = |name: &str, spec: &ToolSpec| {
             let (name, about) = (name.to_lowercase(), spec.description.to_lowercase());
             let part_score =
                 |part: &str| 2 * u32::from(name.contains(part)) + u32::from(about.contains(part));
-            match names.contains(&name.as_str()) {
-                true => u32::MAX,
-                false => parts.clone().map(part_score).sum(),
-            }
+            parts.clone().map(part_score).sum()
         };
         let mut scored: Vec<(u32, &str)> =
             self.deferred.iter().map(|(name, spec)| (score(name, spec), name.as_str())).collect();
@@ -124,18 +146,22 @@ impl Tool for FindTools {
     async fn call(&self, input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let FindToolsInput { query } = serde_json::from_value(input)
             .map_err(|why| ToolFailure::new(format!("the input is invalid: {why}")))?;
-        let found = self.matching_names(&query);
+        let named = self.named_tools(&query);
+        let (found, loaded_max) = match named.is_empty() {
+            true => (self.matching_names(&query), LOADED_MAX),
+            false => (named, usize::MAX),
+        };
         if found.is_empty() {
             let why = "no tool matches; the description of `find_tools` lists their names";
             return Err(ToolFailure::new(why));
         }
-        let (loaded, rest) = found.split_at(found.len().min(LOADED_MAX));
+        let (loaded, rest) = found.split_at(found.len().min(loaded_max));
         let entries = loaded.iter().filter_map(|name| {
             Some(RawJson::from_serialize(&tool_list_entry(name, self.deferred.get(*name)?)))
         });
         let more = match rest {
             [] => String::new(),
-            rest => format!(" Not loaded, but matching too: {}.", rest.join(", ")),
+            rest => format!(" Not loaded, but matching too: {}.", join_names(rest)),
         };
         let text = format!("You can call these tools now: {}.{more}", loaded.join(", "));
         Ok(ToolOutput { loaded_tools: entries.collect(), ..ToolOutput::text(text) })
@@ -144,6 +170,8 @@ impl Tool for FindTools {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::id::{CallId, Epoch, RunId};
+
     use super::*;
 
     fn spec(name: &str, description: &str) -> ToolSpec {
@@ -169,7 +197,6 @@ mod tests {
         for (query, expected) in [
             ("issue", vec!["mcp__git__create_issue", "mcp__git__list_issues"]),
             ("list issues", vec!["mcp__git__list_issues"]),
-            ("mcp__git__merge", vec!["mcp__git__merge"]),
             ("pull requests, please", vec!["mcp__git__merge"]),
             ("Opens", vec!["mcp__git__create_issue"]),
             ("weather", vec![]),
@@ -178,6 +205,23 @@ mod tests {
             let mut found = tool.matching_names(query);
             found.truncate(expected.len().max(1));
             assert_eq!(found, expected, "{query}");
+        }
+    }
+
+    #[tokio::test]
+    async fn named_tools_are_loaded_alone_and_others_are_few() {
+        let names = (0..40).map(|index| format!("mcp:git/issue_{index}"));
+        let specs = names.map(|name| spec(&name, "Reads an issue."));
+        let specs = specs.map(|spec| (spec.name.wire_name().into_owned(), spec));
+        let tool = FindTools { spec: spec(FIND_TOOLS, ""), deferred: specs.collect() };
+        for (query, loaded, text) in [
+            ("mcp:git/issue_3, `mcp__git__issue_7`.", 2, "issue_3, mcp__git__issue_7."),
+            ("issue", LOADED_MAX, " and 15 more."),
+        ] {
+            let ctx = ToolContext::new(RunId::from_bits(1), CallId { turn: 1, index: 1 }, Epoch(1));
+            let output = tool.call(json!({ "query": query }), &ctx).await.unwrap();
+            assert_eq!(output.loaded_tools.len(), loaded, "{query}");
+            assert!(format!("{output:?}").contains(text), "{output:?}");
         }
     }
 

@@ -210,7 +210,8 @@ fn matching_lines(text: &str, needle: &str) -> String {
             output.push_str(&format!("{}: {line}\n", number + 1));
         }
     }
-    format!("{output}\n[longhaul] {found} lines contain `{needle}`.")
+    let lines = if found == 1 { "line contains" } else { "lines contain" };
+    format!("{output}\n[longhaul] {found} {lines} `{needle}`.")
 }
 
 #[cfg(test)]

@@ -52,7 +52,8 @@ pub(super) struct CallState {
     rounds: u32,
     /// Responses for the server, by the key of its request.
     responses: InputResponses,
-    /// Questions that a person has not answered yet. The first one is being asked.
+    /// Questions that a person has not answered yet. The first one is being asked. The runtime
+    /// redacts them: the name of this field is `SuspendedToolCall::QUESTIONS_KEY`.
     questions: Vec<OpenQuestion>,
     /// Keys of the task's requests that were answered. The server may list them for a while.
     answered: BTreeSet<String>,

@@ -233,6 +233,9 @@ impl McpTool {
         let suffix = message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
         match task["status"].as_str() {
             Some("working") => Ok(state.wait_for_task(task, message)),
+            Some("completed") if !task["result"].is_object() => {
+                Err(self.misbehaved("its task is completed, but has no result"))
+            }
             Some("completed") => {
                 let output = self.parse_and_validate_output(&task["result"], ctx).await;
                 output.map(ToolReply::Output)

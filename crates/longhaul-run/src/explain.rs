@@ -80,7 +80,12 @@ fn explain_tool_wait(run: &Run, until: Timestamp) -> String {
     let mut calls = run.control.calls().iter();
     let pending = calls.find(|call| matches!(call.state, ToolCallState::Pending(_)));
     let tool = pending.map_or("a tool", |call| call.classification.tool.as_str());
-    format!("The run waits for the result of `{tool}`, which is asked for again at {until}.")
+    let message = pending.and_then(|call| call.suspended.as_ref()?.message.as_deref());
+    let note = message.map_or_else(String::new, |message| {
+        let line: String = first_line_without_period(message).chars().take(300).collect();
+        format!(" ({line})")
+    });
+    format!("The run waits for the result of `{tool}`{note}, which is asked for again at {until}.")
 }
 
 fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {

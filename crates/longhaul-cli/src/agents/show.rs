@@ -152,11 +152,15 @@ fn format_tool_tokens(agent: &Agent, tools: &ToolRegistry) -> String {
         }
     }
     let tokens = bytes.div_ceil(BYTES_PER_TOKEN);
+    let note = match agent.deferred_tools.is_empty() {
+        true => "",
+        false => " (without the list of deferred tools that find_tools has)",
+    };
     match (agent.tools.is_empty(), unknown.as_slice()) {
         (true, _) => String::new(),
-        (false, []) => format!("about {tokens} tokens"),
+        (false, []) => format!("about {tokens} tokens{note}"),
         (false, unknown) => {
-            format!("about {tokens} tokens, and those of {}", unknown.join(", "))
+            format!("about {tokens} tokens, and those of {}{note}", unknown.join(", "))
         }
     }
 }

@@ -33,6 +33,9 @@ const KILL_DELAY: Millis = Millis(700);
 /// Delay before the demo approves the call by itself if there is no terminal.
 const AUTO_APPROVE_DELAY: Millis = Millis::from_secs(3);
 
+/// Commands at the demo's prompt.
+const COMMANDS: &str = "            a approve · r [note] reject · w why · d detach";
+
 /// State of the running demo: its run, its worker and the prompt.
 #[derive(Debug)]
 pub(crate) struct DemoSession<'a> {
@@ -168,7 +171,7 @@ impl<'a> DemoSession<'a> {
         }
         if self.prompt.is_interactive() {
             self.prompt.set_shown_gate(gate.id);
-            output::print_line("            a approve · r [note] reject · w why · d detach")?;
+            output::print_line(COMMANDS)?;
             return self.wait_for_gate_answer(stream).await;
         }
         output::print_line(&format!(
@@ -193,6 +196,7 @@ impl<'a> DemoSession<'a> {
                 }
                 input = self.prompt.next_input() => match input {
                     PromptInput::Empty => {}
+                    PromptInput::Unknown => output::print_line(COMMANDS)?,
                     PromptInput::Detach => {
                         let message = format!("Detached. The run is saved: cd {} && longhaul watch {}", self.project.display_path(), self.run);
                         return Err(CliError::usage_error(message).with_exit_code(Exit::Interrupted).into());

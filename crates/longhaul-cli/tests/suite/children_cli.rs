@@ -51,9 +51,10 @@ fn a_tree_is_driven_shown_and_answered() {
     assert!(lines[1].starts_with("├─ ▲ waiting: you") && lines[2].starts_with("└─ "), "{tree}");
     let json = project.json(&["show", &root, "--tree", "--json"]);
     assert_eq!(json["children"].as_array().unwrap().len(), 2);
-    for child in &children {
-        project.run(&["answer", child, "B"], 0);
-    }
+    let unclear = project.run(&["answer", "@last", "B"], 2);
+    assert!(unclear.err.contains(&format!("{root} waits for 2 answers")), "{unclear:?}");
+    project.run(&["answer", children[0], "B"], 0);
+    project.run(&["answer", "@last", "B"], 0);
     let watched = project.run(&["watch", &root, "--no-input"], 0);
     assert!(watched.out.starts_with("All: "), "{watched:?}");
     let short = &children[0][children[0].len() - 6..];
@@ -86,6 +87,32 @@ fn a_run_stops_at_the_gate_of_a_child_when_another_child_has_ended() {
 }
 
 #[test]
+fn a_run_goes_on_beside_the_gate_of_a_child_while_a_wait_ends_by_itself() {
+    let project = project_with_children();
+    let wait = "{ name: wait, input: { for: 1s } }";
+    let start = |agent: &str| {
+        format!("{{ name: run_agent, input: {{ agent: {agent}, input: x, background: true }} }}")
+    };
+    let agent = |more: &str| format!("---\nmodel: scripted/{more}\n---\nWork.\n");
+    let lead = "lead\ntools: [run_agent, wait]\nchildren: { agents: [asker, plain] }";
+    project.write("agents/lead.md", &agent(lead));
+    project.write("agents/plain.md", &agent("plain\ntools: [wait]"));
+    project.write("scripts/plain.yaml", &format!("replies:\n  - tools: [{wait}]\n  - text: ok\n"));
+    let asker = start("asker");
+    project.write(
+        "scripts/lead.yaml",
+        &format!("replies:\n  - tools: [{asker}]\n  - tools: [{wait}]\n  - text: end\n"),
+    );
+    let ended = project.run(&["run", "lead", "go", "--no-input"], 0);
+    assert!(!ended.err.contains("--no-input would exit"), "{ended:?}");
+    let calls = [asker, start("plain")].join(", ").replace(", background: true", "");
+    project.write("scripts/lead.yaml", &format!("replies:\n  - tools: [{calls}]\n  - text: end\n"));
+    let stopped = project.run(&["run", "lead", "go", "--no-input", "--json"], 3);
+    let events = project.events(stopped.json()["id"].as_str().unwrap());
+    assert_eq!(events.iter().filter(|event| event["type"] == "child.ended").count(), 1);
+}
+
+#[test]
 fn agents_show_and_check_know_child_runs() {
     let project = project_with_children();
     let shown = project.run(&["agents", "show", "lead"], 0).out;
@@ -106,7 +133,8 @@ fn a_cancel_of_the_root_ends_the_tree() {
     let project = project_with_children();
     let stopped = project.run(&["run", "lead", "go", "--no-input", "--json"], 3);
     let root = stopped.json()["id"].as_str().unwrap().to_owned();
-    project.run(&["cancel", &root], 0);
+    let cancelled = project.run(&["cancel", &root], 0);
+    assert!(cancelled.out.contains("its 2 open child runs next"), "{cancelled:?}");
     let _worker = project.start_worker();
     let list = project.json(&["ls", "--parent", &root, "--json"]);
     for child in list["data"].as_array().unwrap() {

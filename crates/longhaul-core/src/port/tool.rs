@@ -147,6 +147,10 @@ pub struct SuspendedToolCall {
 impl SuspendedToolCall {
     /// Maximum length of the state of a suspended call in bytes. A call with more fails.
     pub const STATE_BYTES_MAX: usize = 256 * 1024;
+
+    /// Key of the state under which a tool keeps the questions that it still has to ask. Only there,
+    /// secrets are redacted. A call with a secret in the rest of its state fails.
+    pub const QUESTIONS_KEY: &str = "questions";
 }
 
 /// What a suspended call waits for.

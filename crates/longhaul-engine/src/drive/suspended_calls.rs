@@ -20,8 +20,8 @@ use crate::redaction::Redaction;
 /// Timeout for telling a tool that the run has given up a suspended call.
 const CANCEL_TIMEOUT: Millis = Millis::from_secs(10);
 
-/// Returns a suspended call with its texts redacted. Its state must come back to the tool unchanged,
-/// so a call whose state is too long or contains a secret fails.
+/// Returns a suspended call with its texts redacted. Except for questions, its state must come back to
+/// the tool unchanged, so a call whose state is too long or contains a secret fails.
 pub(super) fn with_storable_suspension(
     ended: FinishedToolCall,
     redact: &dyn Redact,
@@ -34,7 +34,16 @@ pub(super) fn with_storable_suspension(
     if state.len() > SuspendedToolCall::STATE_BYTES_MAX {
         return failed("the call can't be continued later: the tool's state of it is too long");
     }
-    if redact.redact(state) != state {
+    let has_secret = |text: &str| redact.redact(text) != text;
+    let mut clean_state = None;
+    if has_secret(state) {
+        let mut value = suspended.suspension.state.to_value();
+        if let Some(questions) = value.get_mut(SuspendedToolCall::QUESTIONS_KEY) {
+            *questions = redact.redact_json(&RawJson::from_serialize(questions)).to_value();
+        }
+        clean_state = Some(RawJson::from_serialize(&value));
+    }
+    if clean_state.as_ref().is_some_and(|state| has_secret(state.as_str())) {
         return failed(
             "the call can't be continued later: the tool's state of it contains a secret of the \
              project, which is not stored",
@@ -42,6 +51,9 @@ pub(super) fn with_storable_suspension(
     }
     let redaction = Redaction(redact);
     let mut suspended = suspended.clone();
+    if let Some(state) = clean_state {
+        suspended.suspension.state = state;
+    }
     match &mut suspended.wait {
         ToolWait::Answer(question) => {
             question.asker = redaction.redact_text(std::mem::take(&mut question.asker));
@@ -97,5 +109,37 @@ fn request_cancellation(
                 Err(ToolFailure::new(format!("no answer within {} s", CANCEL_TIMEOUT.0 / 1_000)))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::event::tool::ToolSuspension;
+    use longhaul_core::id::CallId;
+    use longhaul_core::redact::Redactor;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_secret_is_redacted_in_questions_and_refused_in_the_rest_of_the_state() {
+        let redactor = Redactor::new([("PIN", "xyzzy-plugh")]);
+        let stored_state = |state: Value| {
+            let state = RawJson::from_serialize(&state);
+            let suspension = ToolSuspension { state, may_repeat: true, must_cancel: false };
+            let wait = ToolWait::Poll { after: Millis::ZERO, ttl: None, message: None };
+            let status =
+                ToolCallStatus::Suspended(Box::new(SuspendedToolCall { suspension, wait }));
+            let call = CallId { turn: 1, index: 1 };
+            let ended = finished_call_with_text(call, status, "");
+            match with_storable_suspension(ended, &redactor).status {
+                ToolCallStatus::Suspended(stored) => Some(stored.suspension.state.to_value()),
+                _ => None,
+            }
+        };
+        let asked = |message: &str| json!({ "task": "7", "questions": [{ "message": message }] });
+        let stored = stored_state(asked("Use xyzzy-plugh?")).unwrap();
+        assert_eq!(stored, asked("Use {{secret:PIN}}?"));
+        assert_eq!(stored_state(json!({ "task": "xyzzy-plugh", "questions": [] })), None);
     }
 }

@@ -60,7 +60,7 @@ async fn a_long_result_is_truncated_and_can_be_read_in_pages() {
     assert!(visible[0].0.len() < 17 * 1024 && visible[0].0.contains("read_output"));
     assert!(visible[0].0.starts_with(&text[..1_000]) && visible[0].0.ends_with(&text[99_900..]));
     assert!(visible[1].0.starts_with(&text[12 * 1024..20_000]), "{}", visible[1].0);
-    assert!(visible[2].0.contains("the needle") && visible[2].0.contains("1 lines contain"));
+    assert!(visible[2].0.contains("the needle") && visible[2].0.contains("1 line contains"));
     let end = format!("the result has {} bytes", text.len());
     assert!(visible[3].0.contains(&end), "{}", visible[3].0);
     assert!(

@@ -200,6 +200,7 @@ async fn a_task_that_ends_without_a_result_is_a_failure_with_a_reason() {
             "no",
             false,
         ),
+        (json!({ "status": "completed" }), "completed, but has no result", false),
         (json!({ "status": "asleep" }), "status of its task is invalid", true),
         (json!({ "status": "working", "taskId": "task-8" }), "about another task", true),
     ] {

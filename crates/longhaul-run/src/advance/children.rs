@@ -174,15 +174,11 @@ pub(super) fn notify_relatives(decision: &mut DecisionBuilder<'_>, status: Statu
     let cancels = decision.control.policy.children_on_cancel.is_cancel();
     let ending = decision.control.children.iter().filter(|open| cancels || open.call.is_none());
     let ending: Vec<RunId> = ending.map(|open| open.id).collect();
-    ending.into_iter().for_each(|child| cancel_child(decision, child));
+    ending.into_iter().for_each(|child| arm_timer(decision, child, TimerKind::ParentEnded(id)));
 }
 
-/// Sets the timer that cancels a child run.
-pub(super) fn cancel_child(decision: &mut DecisionBuilder<'_>, child: RunId) {
-    arm_timer(decision, child, TimerKind::ParentEnded(decision.run.id));
-}
-
-fn arm_timer(decision: &mut DecisionBuilder<'_>, run: RunId, kind: TimerKind) {
+/// Sets a timer of another run that is due now.
+pub(super) fn arm_timer(decision: &mut DecisionBuilder<'_>, run: RunId, kind: TimerKind) {
     let salt = decision.unique_id_salt(&format!("relative:{run}"));
     let timer = TimerId::derive(decision.run.id.bits(), &salt, decision.ctx.now);
     let arm = TimerUpdate::Arm { timer, run, due: TimerDueTime::Now, kind };

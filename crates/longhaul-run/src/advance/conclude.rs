@@ -7,14 +7,14 @@
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::{Change, NewThreadMessages};
+use longhaul_core::change::{Change, NewThreadMessages, TimerKind};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunCompleted;
 use longhaul_core::message::Message;
 use longhaul_core::status::{RunOutput, Status, WaitReason};
 
 use crate::advance::chain::open_next_step;
-use crate::advance::children::cancel_child;
+use crate::advance::children::arm_timer;
 use crate::advance::finish;
 use crate::advance::gates::raise_result_approval_gate;
 use crate::advance::outcome::check_outcome;
@@ -47,7 +47,7 @@ pub(super) fn conclude_run(
     if let Grading::Running(child) = concluding.grading
         && !decision.control.steers.is_empty()
     {
-        cancel_child(decision, child);
+        arm_timer(decision, child, TimerKind::VerdictUnneeded(decision.run.id));
     }
     if deliver_steers(decision, |_| true)? {
         return Ok(ControlFlow::Continue(()));

@@ -35,6 +35,7 @@ impl ControlState {
             suspended.postponed = suspended.postponed.saturating_add(1);
         }
         suspended.since.get_or_insert(data.since);
+        suspended.message.clone_from(&data.message);
         suspended.polls = suspended.polls.saturating_add(1);
         let timer = poll_timer_id(run, data.call, suspended.polls);
         let until = data.until;
@@ -83,6 +84,7 @@ fn suspend_call<'a>(
             answer: None,
             resumes: 0,
             postponed: 0,
+            message: None,
         })
     };
     let suspended = Arc::make_mut(call.suspended.get_or_insert_with(new));

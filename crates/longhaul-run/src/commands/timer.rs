@@ -62,7 +62,10 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Batc
             batch.events.extend(step.map(|step| gate_reminded(*gate, Some(step.to.clone()))));
         }
         // Timers that end a run are handled as cancels.
-        TimerKind::BatchStopped(_) | TimerKind::ParentEnded(_) | TimerKind::LaneInterrupted(_) => {}
+        TimerKind::BatchStopped(_)
+        | TimerKind::ParentEnded(_)
+        | TimerKind::VerdictUnneeded(_)
+        | TimerKind::LaneInterrupted(_) => {}
         // The report needs the child's outcome; the sweeper sends it as a command of its own.
         TimerKind::ChildEnded(_) => {}
     }
@@ -104,8 +107,10 @@ pub fn timer_cancel_request(due_timer: &DueTimer) -> Option<RunControlRequest> {
             (CancelCause::BatchStopped, format!("the run before it in {batch} did not complete"))
         }
         TimerKind::ParentEnded(parent) => {
-            let why = format!("its parent run {parent} has ended or needs it no more");
-            (CancelCause::ParentEnded, why)
+            (CancelCause::ParentEnded, format!("its parent run {parent} has ended"))
+        }
+        TimerKind::VerdictUnneeded(parent) => {
+            (CancelCause::ParentEnded, format!("its parent run {parent} works on another result"))
         }
         TimerKind::LaneInterrupted(newer) => {
             (CancelCause::LaneInterrupted, format!("the newer {newer} interrupted it"))

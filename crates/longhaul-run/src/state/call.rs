@@ -66,6 +66,9 @@ pub struct CallSuspension {
     /// Number of times in a row that the tool could not be asked, because it was not available.
     #[serde(default)]
     pub postponed: u32,
+    /// What the tool said about the work last, or why it could not be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// Run that an unfinished tool call was copied from, because this run retries it.

@@ -203,7 +203,7 @@ fn a_message_during_the_grading_leads_to_another_result() {
     "#,
     );
     let parent = run.run.id();
-    assert_eq!(run.rows.sent, [(child_id(1), TimerKind::ParentEnded(parent))]);
+    assert_eq!(run.rows.sent, [(child_id(1), TimerKind::VerdictUnneeded(parent))]);
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn a_pending_call_is_asked_about_by_a_timer() {
         &format!(
             r#"{STARTED}
         pend t1.1 30   => tool.pending(t1.1) run.waiting(tool) | waiting tool
-        ? why          => The run waits for the result of `pay`, which is asked for again at 2026-01-01T00:00:30.000000Z.
+        ? why          => The run waits for the result of `pay` (page 1 of 2), which is asked for again at 2026-01-01T00:00:30.000000Z.
         tick 29        =>
         tick 1         => timer.fired | running
         claim          => run.claimed

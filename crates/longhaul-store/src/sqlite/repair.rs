@@ -33,7 +33,7 @@ const PARKED_WITHOUT_WAKER: &str = "SELECT h.run FROM run_head h INDEXED BY run_
         WHEN h.reason IN ('approval', 'question', 'signal', 'blocked') THEN
           NOT EXISTS (SELECT 1 FROM gate g WHERE g.run = h.run AND g.status = 0)
         WHEN h.reason IN ('timer', 'retry', 'rate_limit', 'outage', 'message', 'start_at', 'collect',
-                         'cap') THEN
+                         'cap', 'tool') THEN
           NOT EXISTS (SELECT 1 FROM timer t WHERE t.run = h.run)
         WHEN h.reason = 'sandbox_slot' THEN
           NOT EXISTS (SELECT 1 FROM timer t WHERE t.run = h.run)

@@ -76,7 +76,7 @@ impl Tx<'_> {
         match reason {
             "approval" | "question" | "signal" | "blocked" => !gate(),
             "timer" | "retry" | "rate_limit" | "outage" | "message" | "start_at" | "collect"
-            | "cap" => !timer(),
+            | "cap" | "tool" => !timer(),
             "sandbox_slot" => !queue() && !timer(),
             "budget_held" => !self.tables.budget_waits.contains(&run),
             // A person, a child run or the previous run of its batch wakes it.

@@ -245,7 +245,8 @@ pub(crate) fn tool_result(call: CallId, end: ToolCallStatus, text: &str) -> Tool
 pub(crate) fn pending_call(after: Millis, ttl: Option<Millis>) -> ToolCallStatus {
     let state = RawJson::parse(r#"{"task":"7"}"#).unwrap();
     let suspension = ToolSuspension { state, may_repeat: true, must_cancel: true };
-    let wait = ToolWait::Poll { after, ttl, message: None };
+    let message = Some("page 1 of 2.\nMore.".to_owned());
+    let wait = ToolWait::Poll { after, ttl, message };
     ToolCallStatus::Suspended(Box::new(SuspendedToolCall { suspension, wait }))
 }
 

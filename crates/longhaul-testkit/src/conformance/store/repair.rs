@@ -23,6 +23,7 @@ pub async fn runs_without_a_wake_up_are_repaired(fixture: StoreFixture) {
         "retry",
         "rate_limit",
         "outage",
+        "tool",
         "message",
         "sandbox_slot",
         "budget_held",
