@@ -163,8 +163,8 @@ fn wrap_line(line: &str) -> Vec<String> {
 /// Returns whether the chain of the run will approve the gate. A gate that is still open long after
 /// that time waits for a person, because somebody has paused the run.
 pub(crate) fn approves_itself(gate: &GateView) -> bool {
-    let is_near = |at: Timestamp| at.plus(AUTO_APPROVAL_DELAY_MAX) > SystemClock.now();
-    gate.auto_approves_at.is_some_and(is_near)
+    let is_recent = |at: Timestamp| at.plus(AUTO_APPROVAL_DELAY_MAX) > SystemClock.now();
+    gate.auto_approves_at.is_some_and(is_recent)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod release;
 mod timeouts;
 mod tool_results;
 
-use longhaul_core::change::{Batch, Blob, RunSchedulingUpdate};
+use longhaul_core::change::{Batch, Blob, Change, RunSchedulingUpdate, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::{RunControlRequest, RunPrepared, RunRecovered};
@@ -277,6 +277,8 @@ fn pause_run_without_driver(
     let request = RunControlRequest::from_principal(by);
     decision.record_event(Event::RunPauseRequested(request.clone()))?;
     decision.record_event(Event::RunPaused(request))?;
+    let stop = TimerUpdate::StopAutoApproval(decision.run.id);
+    decision.add_row_change(Change::SetTimer(stop));
     decision.add_scheduling_update(RunSchedulingUpdate::Pause);
     Ok(())
 }
