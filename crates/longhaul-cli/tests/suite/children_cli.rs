@@ -103,8 +103,10 @@ fn a_run_goes_on_beside_the_gate_of_a_child_while_a_wait_ends_by_itself() {
         "scripts/lead.yaml",
         &format!("replies:\n  - tools: [{asker}]\n  - tools: [{wait}]\n  - text: end\n"),
     );
-    let ended = project.run(&["run", "lead", "go", "--no-input"], 0);
-    assert!(!ended.err.contains("--no-input would exit"), "{ended:?}");
+    // The run ends only after its child, which needs a person.
+    let stopped = project.run(&["run", "lead", "go", "--no-input"], 3);
+    assert!(stopped.err.contains("wait: the wait is over"), "{stopped:?}");
+    assert!(!stopped.err.contains("--no-input would exit"), "{stopped:?}");
     let calls = [asker, start("plain")].join(", ").replace(", background: true", "");
     project.write("scripts/lead.yaml", &format!("replies:\n  - tools: [{calls}]\n  - text: end\n"));
     let stopped = project.run(&["run", "lead", "go", "--no-input", "--json"], 3);

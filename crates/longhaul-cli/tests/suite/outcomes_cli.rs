@@ -27,8 +27,8 @@ fn a_run_is_graded_until_its_result_is_accepted() {
     assert!(ran.err.contains("round 1: not satisfied: Is it B?"), "{}", ran.err);
     assert!(ran.err.contains("round 2: satisfied: Is it B?"), "{}", ran.err);
     let shown = project.run(&["show", "@last", "--json"], 0).json();
-    assert_eq!(shown["agent"], "outcome:grader", "the newest run");
-    let root = shown["parent"].as_str().unwrap().to_owned();
+    assert_eq!(shown["agent"], "writer", "the newest run that is no child");
+    let root = shown["id"].as_str().unwrap().to_owned();
     let page = project.run(&["show", &root], 0).out;
     assert!(page.contains("outcome   round 1: not satisfied: Is it B?"), "{page}");
     assert!(page.contains("outcome   round 2: satisfied: Is it B?"), "{page}");
