@@ -22,8 +22,7 @@ use crate::task::TaskSpec;
 use crate::time::{Millis, Timestamp};
 use crate::usage::{BudgetAmount, MicroUsd, Usage};
 
-/// Events for a journal and the row changes that belong to them. A store writes all of them or
-/// none.
+/// Events for a journal and the row changes that belong to them. A store writes all or none.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
     /// Events to append to the journal, in order.
@@ -192,9 +191,6 @@ pub enum LaneEntryPolicy {
     /// The run enters at the end of the lane, and a timer cancels every other run in the lane.
     Interrupt,
 }
-
-/// Maximum number of open runs below the root of a tree while a child run starts.
-pub const OPEN_DESCENDANTS_MAX: usize = 32;
 
 /// Default maximum number of runs in one lane.
 pub const LANE_DEPTH_MAX: u32 = 10_000;

@@ -134,6 +134,9 @@ impl RetriedRun {
     }
 }
 
+/// Maximum number of open runs below the root of a tree while a child run starts.
+pub const OPEN_DESCENDANTS_MAX: usize = 32;
+
 impl TaskSpec {
     /// Returns whether the run is a child of another run. The step of a chain is not, although the run
     /// before it is its parent.

@@ -102,13 +102,13 @@ impl FindTools {
     fn named_tools(&self, query: &str) -> Vec<&str> {
         let is_separator =
             |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | ':' | '/' | '.'));
-        let words = query.split(is_separator).map(|word| word.trim_end_matches(['.', ':']));
-        let words: Vec<&str> = words.collect();
-        let is_named = |word: &&str, names: [&str; 2]| {
-            names.iter().any(|name| name.eq_ignore_ascii_case(word))
+        let parts = query.split(is_separator).map(|part| part.trim_end_matches(['.', ':']));
+        let parts: Vec<&str> = parts.collect();
+        let is_named = |part: &&str, names: [&str; 2]| {
+            names.iter().any(|name| name.eq_ignore_ascii_case(part))
         };
         let named = self.deferred.iter().filter(|(wire_name, spec)| {
-            words.iter().any(|word| is_named(word, [wire_name.as_str(), spec.name.as_str()]))
+            parts.iter().any(|part| is_named(part, [wire_name.as_str(), spec.name.as_str()]))
         });
         named.map(|(wire_name, _)| wire_name.as_str()).collect()
     }

@@ -130,7 +130,9 @@ impl CallState {
                     "its state of the request is longer than {REQUEST_STATE_BYTES_MAX} bytes"
                 ));
             }
-            _ => return Err("its state of the request is not a text".to_owned()),
+            Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                return Err("its state of the request is not a text".to_owned());
+            }
         };
         self.request_state = request_state;
         self.responses.clear();
@@ -176,7 +178,9 @@ impl CallState {
         let requests = match requests {
             Value::Null => return Ok(()),
             Value::Object(requests) => requests,
-            _ => return Err("its requests for input are invalid".to_owned()),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                return Err("its requests for input are invalid".to_owned());
+            }
         };
         for (key, request) in requests {
             if key.len() > ID_BYTES_MAX {

@@ -162,12 +162,10 @@ impl McpTool {
             reason: error.into_message(),
             is_unknown_task: false,
         })?;
-        let answer = match timeout(TASK_REQUEST_TIMEOUT, connection.request_json(request)).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let reason = format!("no answer within {} s", TASK_REQUEST_TIMEOUT.as_secs());
-                return Err(TaskRequestError { reason, is_unknown_task: false });
-            }
+        let answer = timeout(TASK_REQUEST_TIMEOUT, connection.request_json(request)).await;
+        let Ok(answer) = answer else {
+            let reason = format!("no answer within {} s", TASK_REQUEST_TIMEOUT.as_secs());
+            return Err(TaskRequestError { reason, is_unknown_task: false });
         };
         answer.map_err(|error| {
             let is_unknown_task = error.has_code(ErrorCode::INVALID_PARAMS.0);

@@ -134,7 +134,10 @@ mod tests {
             let ended = finished_call_with_text(call, status, "");
             match with_storable_suspension(ended, &redactor).status {
                 ToolCallStatus::Suspended(stored) => Some(stored.suspension.state.to_value()),
-                _ => None,
+                ToolCallStatus::Completed
+                | ToolCallStatus::Failed
+                | ToolCallStatus::Interrupted
+                | ToolCallStatus::Unknown => None,
             }
         };
         let asked = |message: &str| json!({ "task": "7", "questions": [{ "message": message }] });

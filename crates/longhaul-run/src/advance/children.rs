@@ -5,13 +5,14 @@
 //! in the append that ends it, as a timer of the parent. So a crash neither starts a child twice nor
 //! loses its end.
 
-use longhaul_core::change::{Change, OPEN_DESCENDANTS_MAX, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{Change, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ChildStarted;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::tool::{ToolOutput, ToolStarted};
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::status::Status;
+use longhaul_core::task::OPEN_DESCENDANTS_MAX;
 
 use crate::advance::call_events::{record_call_result, record_used_rules};
 use crate::advance::call_order::may_start_call_after;

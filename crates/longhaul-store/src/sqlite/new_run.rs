@@ -1,16 +1,14 @@
 //! Creates runs, either requested by a caller or decided by the events of another run. The runs of
 //! one request are created together or not at all.
 
-use longhaul_core::change::{
-    LaneEntryPolicy, NewRun, OPEN_DESCENDANTS_MAX, TimerDueTime, TimerKind, TimerUpdate,
-};
+use longhaul_core::change::{LaneEntryPolicy, NewRun, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::id::{Epoch, RunId, Seq, TimerId};
 use longhaul_core::port::store::{
     AppendRefusalReason, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord,
 };
 use longhaul_core::raw::Hash;
-use longhaul_core::task::{EarliestStart, TaskSpec};
+use longhaul_core::task::{EarliestStart, OPEN_DESCENDANTS_MAX, TaskSpec};
 use rusqlite::params;
 
 use crate::sqlite::column::{LANE_WAIT, PARKED, READY, count_to_column, limit_to_column};

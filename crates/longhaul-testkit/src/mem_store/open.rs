@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use longhaul_core::change::{LaneEntryPolicy, NewRun, OPEN_DESCENDANTS_MAX, TimerKind};
+use longhaul_core::change::{LaneEntryPolicy, NewRun, TimerKind};
 use longhaul_core::id::{Epoch, LaneKey, RunId, Seq, TimerId};
 use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::port::store::{
     AppendRefusalReason, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, StoreError,
 };
-use longhaul_core::task::EarliestStart;
+use longhaul_core::task::{EarliestStart, OPEN_DESCENDANTS_MAX};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, Usage};
 

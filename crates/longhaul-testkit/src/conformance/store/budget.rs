@@ -306,10 +306,11 @@ fn wait_for_holds(needed: BudgetAmount) -> Batch {
 
 /// Returns the account that has refused a hold.
 fn refusing_account(appended: AppendResult) -> BudgetAccount {
-    match refused(appended) {
-        AppendRefusalReason::OverBudget(account) => account,
-        other => panic!("refused for another reason: {other:?}"),
-    }
+    let reason = refused(appended);
+    let AppendRefusalReason::OverBudget(account) = reason else {
+        panic!("refused for another reason: {reason:?}");
+    };
+    account
 }
 
 async fn account(fixture: &StoreFixture, held: &ClaimedRun) -> BudgetAccount {

@@ -1,13 +1,12 @@
 //! Child runs: created with the event of their start, and announced with their end.
 
-use longhaul_core::change::{
-    Blob, Change, OPEN_DESCENDANTS_MAX, TimerDueTime, TimerKind, TimerUpdate,
-};
+use longhaul_core::change::{Blob, Change, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{ChildEnded, ChildStarted};
 use longhaul_core::id::{CallId, RunId};
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::status::{RunOutcome, Status};
+use longhaul_core::task::OPEN_DESCENDANTS_MAX;
 
 use crate::conformance::store::batches::{
     BatchExt as _, change_batch, end_batch, events_batch, park_batch, progress, spend_timer,
