@@ -92,7 +92,7 @@ pub(crate) struct RunFollower<'a> {
 /// Events of one of the followed runs.
 struct FollowedStream {
     run: RunId,
-    /// Run that has to be told of the end of this run. `None` if no run is, or if it knows already.
+    /// Run whose journal gets the end of this run. `None` if there is none, or if it has ended.
     parent: Option<RunId>,
     entries: EventStream,
     printer: EventPrinter,
@@ -189,7 +189,7 @@ impl<'a> RunFollower<'a> {
         Ok(())
     }
 
-    /// Removes the stream of a run that has ended. A run that has ended is told nothing any more.
+    /// Removes the stream of a run that has ended. Nothing is reported to it.
     fn remove_ended_stream(&mut self, index: usize) {
         let FollowedStream { run: ended, parent, .. } = self.streams.remove(index);
         self.unreported_ends.retain(|(parent, _)| *parent != ended);

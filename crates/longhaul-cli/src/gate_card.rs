@@ -161,7 +161,7 @@ fn wrap_line(line: &str) -> Vec<String> {
 }
 
 /// Returns whether the chain of the run will approve the gate. A gate that is still open long after
-/// that time waits for a person, because somebody has paused the run.
+/// that time waits for a person, because a pause of the run has stopped the approval.
 pub(crate) fn approves_itself(gate: &GateView) -> bool {
     let is_recent = |at: Timestamp| at.plus(AUTO_APPROVAL_DELAY_MAX) > SystemClock.now();
     gate.auto_approves_at.is_some_and(is_recent)

@@ -17,7 +17,7 @@ use crate::runtime;
 /// Maximum number of the newest runs or gates that are searched for an id suffix.
 const SEARCHED_MAX: usize = 10_000;
 
-/// Maximum number of the newest runs that are searched for the last one that is no child run.
+/// Maximum number of the newest runs that are searched for the newest one without a parent.
 const LAST_RUNS: usize = 100;
 
 /// Minimum number of characters of an id suffix.
@@ -49,7 +49,7 @@ pub(crate) fn with_resolved_gate<T>(
     })
 }
 
-/// Finds the run with this id, id suffix or `@last`, which is the newest run that is no child run.
+/// Finds the run with this id, id suffix or `@last`, the newest run that is not a child.
 pub(crate) async fn resolve_run_id(client: &RunClient, id: &str) -> anyhow::Result<RunId> {
     if let Ok(run) = id.parse::<RunId>() {
         return Ok(run);
