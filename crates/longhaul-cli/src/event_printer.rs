@@ -107,6 +107,15 @@ impl EventPrinter {
                     in_doubt_reason_suffix(doubt.reason.as_deref())
                 ),
             ),
+            Event::ToolKeyTaken(taken) => labeled(
+                "",
+                format!(
+                    "  {} was not started: the call {} of {} has the same key",
+                    self.tool_name(taken.call),
+                    taken.holder.call,
+                    taken.holder.run
+                ),
+            ),
             Event::ToolSurfaced(surfaced) => labeled(
                 "",
                 format!("  the result of {} arrived late", self.tool_name(surfaced.call)),
@@ -226,6 +235,9 @@ fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
         ),
         WaitReason::Budget(_) => "for more budget".to_owned(),
         WaitReason::Cap(wait) => format!("at the cap {} until {}", wait.cap, wait.until),
+        WaitReason::Key(holder) => {
+            format!("for the call {} of {}, which has the same key", holder.call, holder.run)
+        }
         WaitReason::Message(_) => "open for a message".to_owned(),
         WaitReason::Signal(_) => "for a signal".to_owned(),
         WaitReason::Child(child) => format!("for {child}"),

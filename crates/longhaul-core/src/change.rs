@@ -12,6 +12,7 @@ use crate::id::{
 };
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
+use crate::policy::effect_key::KeyChange;
 use crate::policy::gate::{Answer, GateSpec};
 use crate::policy::rule::ApprovalRuleRow;
 use crate::policy::spend_cap::{CapReservation, CapSettlement, CapWaitRow};
@@ -116,6 +117,8 @@ pub enum Change {
         /// Principal that revokes the approval.
         by: String,
     },
+    /// Claims, settles or waits for an effect key.
+    UpdateKey(KeyChange),
     /// Replaces caps of the run's budget by new caps.
     SetCap(BudgetRaise),
     /// Marks the request with this idempotency key as applied by this batch. Refused if the request

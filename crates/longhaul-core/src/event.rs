@@ -25,7 +25,8 @@ use crate::event::run::{
 };
 use crate::event::steer::{SteerDelivered, SteerDropped, SteerMessage, SteerWithdrawn};
 use crate::event::tool::{
-    LateToolResultEvent, ToolEnded, ToolInDoubt, ToolProgress, ToolStarted, ToolVerified,
+    LateToolResultEvent, ToolEnded, ToolInDoubt, ToolKeyTaken, ToolProgress, ToolStarted,
+    ToolVerified,
 };
 use crate::event::turn::{TurnCompleted, TurnFailed, TurnInterrupted, TurnStarted};
 
@@ -140,6 +141,8 @@ events! {
     ToolStarted(ToolStarted) = "tool.started" v 1 format 1 outside None;
     /// A tool call reported progress.
     ToolProgress(ToolProgress) = "tool.progress" v 1 format 1 outside None;
+    /// A tool call was not started, because another call has claimed its effect key.
+    ToolKeyTaken(ToolKeyTaken) = "tool.key_taken" v 1 format 1 outside None;
     /// A tool call completed with a result.
     ToolCompleted(ToolEnded) = "tool.completed" v 1 format 1 outside None;
     /// A tool call failed, was denied or was never started. The failure is its result.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::FailureClass;
 use crate::id::{GateId, RunId};
 use crate::policy::budget::BudgetCap;
+use crate::policy::effect_key::KeyHolder;
 use crate::policy::gate::Answer;
 use crate::raw::RawJson;
 use crate::text_macros::string_enum;
@@ -80,6 +81,8 @@ pub enum WaitReason {
     Budget(BudgetCap),
     /// The run waits at a spend cap.
     Cap(CapWait),
+    /// The run waits for this call of another run, which has the same effect key.
+    Key(KeyHolder),
     /// The run has answered and waits for follow-up messages until this time.
     Message(Timestamp),
     /// The run waits for another worker, because its last worker released it without a crash.
@@ -106,6 +109,7 @@ impl WaitReason {
             Self::SandboxSlot => "sandbox_slot",
             Self::Budget(_) => "budget",
             Self::Cap(_) => "cap",
+            Self::Key(_) => "key",
             Self::Message(_) => "message",
             Self::Worker => "worker",
             Self::StartAt(_) => "start_at",
@@ -131,6 +135,7 @@ impl WaitReason {
             | Self::Child(_)
             | Self::SandboxSlot
             | Self::Budget(_)
+            | Self::Key(_)
             | Self::Worker
             | Self::Batch => None,
         }

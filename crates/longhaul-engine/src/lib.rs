@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod agent_directory;
+mod append_refusals;
 mod blob_texts;
 mod blocker;
 pub mod changes;
@@ -38,6 +39,7 @@ mod prompt;
 mod prompt_setup;
 pub mod provider_blocks;
 pub mod read_output;
+mod recorded_outputs;
 pub mod redaction;
 mod replay;
 mod run_env;

@@ -5,17 +5,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_core::event::Event;
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::{CallId, IdError, RunId, Seq, ToolName};
-use longhaul_core::message::Part;
+use longhaul_core::id::{CallId, IdError, RunId, ToolName};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::records::RecordStore;
-use longhaul_core::port::store::{JournalReadRequest, Store};
+use longhaul_core::port::store::Store;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::recorded_outputs::RecordedOutputs;
 use crate::run_env::READ_OUTPUT;
 
 /// Maximum number of bytes of a result that one call returns.
@@ -28,14 +27,11 @@ const LINES_MAX: usize = 200;
 /// every JSON number type.
 const OFFSET_MAX: u64 = (1 << 53) - 1;
 
-const PAGE_SIZE: usize = 500;
-
 /// The tool `read_output`, with which the model reads truncated results.
 #[derive(Debug)]
 pub struct ReadOutputTool {
     spec: ToolSpec,
-    store: Arc<dyn Store>,
-    records: Arc<dyn RecordStore>,
+    outputs: RecordedOutputs,
 }
 
 #[derive(Debug, Deserialize)]
@@ -73,7 +69,9 @@ impl ReadOutputTool {
             spec: ToolSpec {
                 name: ToolName::new(READ_OUTPUT)?,
                 description: "Reads more of the truncated result of an earlier call, \
-                    from a byte offset, or only the lines that contain a text."
+                    from a byte offset, or only the lines that contain a text. To pass a result on \
+                    to another tool without reading it, write {\"$output\": \"t3.1\"} instead of the \
+                    value in the input of that tool; add \"path\": \"/body\" for a part of a JSON result."
                     .to_owned(),
                 schema: json!({
                     "type": "object",
@@ -85,54 +83,16 @@ impl ReadOutputTool {
                 in_doubt: None,
                 timeout: None,
             },
-            store,
-            records,
+            outputs: RecordedOutputs::new(store, records),
         })
     }
 
-    /// Returns the output of a tool call from the journal of the run.
-    async fn find_output(&self, run: RunId, call: CallId) -> Result<ToolOutput, ToolFailure> {
-        let mut after = Seq::START;
-        loop {
-            let request = JournalReadRequest { run, after, limit: PAGE_SIZE };
-            let page = self.store.read_journal(request).await.map_err(store_read_failure)?;
-            let Some(last) = page.entries.last() else {
-                return Err(ToolFailure::new(format!("the call {call} has no result yet")));
-            };
-            after = last.seq;
-            let found =
-                page.entries.into_iter().find_map(|entry| output_from_event(entry.event, call));
-            if let Some(output) = found {
-                return Ok(output);
-            }
-        }
-    }
-
     async fn load_output_text(&self, run: RunId, call: CallId) -> Result<String, ToolFailure> {
-        let output = self.find_output(run, call).await?;
-        let Some(full) = output.full else {
-            let texts = output.content.iter().filter_map(Part::text);
-            return Ok(texts.collect::<Vec<_>>().join("\n"));
-        };
-        let bytes = self.records.blob(full.hash).await.map_err(store_read_failure)?;
-        let bytes = bytes.ok_or_else(|| ToolFailure::new("the result is no longer stored"))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
-}
-
-fn store_read_failure(error: longhaul_core::port::store::StoreError) -> ToolFailure {
-    ToolFailure::new(format!("the result can't be read: {error}"))
-}
-
-#[expect(clippy::wildcard_enum_match_arm, reason = "only events that end a call have results")]
-fn output_from_event(event: Event, call: CallId) -> Option<ToolOutput> {
-    match event {
-        Event::ToolCompleted(ended) | Event::ToolFailed(ended) | Event::ToolInterrupted(ended)
-            if ended.call == call =>
-        {
-            Some(ended.output)
-        }
-        _ => None,
+        let output = self.outputs.read(run, call).await;
+        let output = output
+            .map_err(|error| ToolFailure::new(format!("the result can't be read: {error}")))?
+            .ok_or_else(|| ToolFailure::new(format!("the call {call} has no result yet")))?;
+        output.text.ok_or_else(|| ToolFailure::new("the result is no longer stored"))
     }
 }
 

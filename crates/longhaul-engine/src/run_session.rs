@@ -12,6 +12,7 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::tool::LateToolResultEvent;
 use longhaul_core::id::{Seq, WorkerId};
 use longhaul_core::message::Part;
+use longhaul_core::policy::effect_key::{KeyClaim, TakenKey};
 use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, JournalPage, StoreError,
@@ -21,8 +22,9 @@ use longhaul_core::usage::RemainingBudget;
 use longhaul_run::checkpoint::CheckpointWriter;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
-use longhaul_run::{DecideContext, Run, RunInput, decide};
+use longhaul_run::{DecideContext, Run, RunInput, TakenKeyInfo, decide};
 
+use crate::append_refusals::{AppendRefusals, key_claims, taken_key_info};
 use crate::error::Error;
 use crate::notifier::DriverRegistration;
 use crate::provider_blocks::{ProviderNews, called_model, calls_other_model};
@@ -139,10 +141,7 @@ impl RunSession {
 
     /// Decides an input and appends the resulting events. On a conflict the input is decided again.
     pub(crate) async fn commit_input(&mut self, input: RunInput) -> Result<CommitOutcome, Error> {
-        // All refusals of this input are kept: a decision that avoids only the last one could meet
-        // the others again and again.
-        let mut remaining_budget = None;
-        let mut cap_refusals: Vec<CapRefusal> = Vec::new();
+        let mut refusals = AppendRefusals::default();
         loop {
             // Entries read meanwhile may show that the run is lost before an append does.
             if !self.holds_claim() {
@@ -154,12 +153,11 @@ impl RunSession {
             let records = &*self.services.records;
             let blocked_until = blocks.blocked_until(records, &model, self.now()).await;
             let ctx = DecideContext {
-                remaining_budget,
-                cap_refusals: cap_refusals.clone(),
                 provider_blocked_until: blocked_until,
                 random: self.random_for(&input),
                 ..self.decide_context()
             };
+            let ctx = refusals.add_to_context(ctx);
             let (now, calls_other_model) = (ctx.now, calls_other_model(&self.run));
             let batch = match decide(&self.run, input.clone(), ctx) {
                 Ok(batch) if batch.is_empty() => {
@@ -170,6 +168,7 @@ impl RunSession {
                 Err(refusal) => return self.count_rejected_input(&refusal.to_string()),
             };
             let news = ProviderNews::from_events(&batch.events, now);
+            let claims = key_claims(&batch);
             match self.append_batch(batch).await? {
                 AppendAttemptOutcome::Committed => {
                     self.rejections = 0;
@@ -182,18 +181,37 @@ impl RunSession {
                 AppendAttemptOutcome::Conflict => {
                     self.apply_new_entries().await?;
                     // One of the new entries may be a raise.
-                    remaining_budget = None;
-                    cap_refusals.clear();
+                    refusals = AppendRefusals::default();
                 }
-                AppendAttemptOutcome::OverBudget(left) => remaining_budget = Some(left),
-                AppendAttemptOutcome::OverCap(refusal) => {
-                    cap_refusals.retain(|earlier| earlier.key != refusal.key);
-                    cap_refusals.push(*refusal);
+                AppendAttemptOutcome::OverBudget(left) => refusals.remaining_budget = Some(left),
+                AppendAttemptOutcome::OverCap(refusal) => refusals.add_cap(*refusal),
+                AppendAttemptOutcome::KeyTaken(taken) => {
+                    let info = self.load_taken_key(&input, &claims, taken).await?;
+                    refusals.add_taken_key(info);
                 }
+                AppendAttemptOutcome::KeyNotHeld => refusals.set_keys_changed(),
                 AppendAttemptOutcome::Fenced => {
                     self.submit_late_results(input).await?;
                     return Ok(CommitOutcome::Lost);
                 }
+            }
+        }
+    }
+
+    /// Returns what is known about a key that another call has claimed, retrying while the store is
+    /// busy.
+    async fn load_taken_key(
+        &self,
+        input: &RunInput,
+        claims: &[KeyClaim],
+        taken: TakenKey,
+    ) -> Result<TakenKeyInfo, Error> {
+        loop {
+            match taken_key_info(&self.services, (&self.run, input), claims, taken).await {
+                Err(Error::Store(StoreError::Busy { .. })) => {
+                    self.services.clock.sleep(STORE_RETRY_DELAY).await;
+                }
+                read => return read,
             }
         }
     }
@@ -238,7 +256,9 @@ impl RunSession {
             match self.append_batch(batch).await? {
                 AppendAttemptOutcome::Committed
                 | AppendAttemptOutcome::OverBudget(_)
-                | AppendAttemptOutcome::OverCap(_) => return Ok(CommitOutcome::Applied),
+                | AppendAttemptOutcome::OverCap(_)
+                | AppendAttemptOutcome::KeyTaken(_)
+                | AppendAttemptOutcome::KeyNotHeld => return Ok(CommitOutcome::Applied),
                 AppendAttemptOutcome::Conflict => self.apply_new_entries().await?,
                 AppendAttemptOutcome::Fenced => return Ok(CommitOutcome::Lost),
             }
@@ -323,6 +343,12 @@ impl RunSession {
             }
             AppendResult::Refused(AppendRefusalReason::OverCap(refusal)) => {
                 Ok(AppendAttemptOutcome::OverCap(refusal))
+            }
+            AppendResult::Refused(AppendRefusalReason::KeyTaken(taken)) => {
+                Ok(AppendAttemptOutcome::KeyTaken(taken))
+            }
+            AppendResult::Refused(AppendRefusalReason::KeyNotHeld) => {
+                Ok(AppendAttemptOutcome::KeyNotHeld)
             }
             AppendResult::Fenced | AppendResult::RunEnded => Ok(AppendAttemptOutcome::Fenced),
             other @ (AppendResult::RunNotFound | AppendResult::Refused(_)) => {
@@ -448,6 +474,10 @@ enum AppendAttemptOutcome {
     OverBudget(RemainingBudget),
     /// A spend cap does not cover the append.
     OverCap(Box<CapRefusal>),
+    /// Another call has claimed the effect key of a call that was to be started.
+    KeyTaken(TakenKey),
+    /// A call that the run was to wait for does not hold its effect key any more.
+    KeyNotHeld,
     Fenced,
 }
 

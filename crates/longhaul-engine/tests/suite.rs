@@ -13,6 +13,7 @@ mod suite {
     mod cost;
     mod dispatch;
     mod effect_facts;
+    mod effect_keys;
     mod events;
     mod external_tools;
     mod filters;
@@ -26,6 +27,7 @@ mod suite {
     mod model_calls;
     mod outbox;
     mod output;
+    mod output_references;
     mod output_schema;
     mod perception;
     mod progress;

@@ -101,6 +101,7 @@ impl ControlState {
             Event::TurnFailed(data) => self.apply_turn_failed(data),
             Event::TurnInterrupted(data) => self.apply_turn_interrupted(data),
             Event::ToolStarted(data) => self.apply_tool_started(data),
+            Event::ToolKeyTaken(data) => self.apply_tool_key_taken(data),
             Event::ToolCompleted(data) => self.apply_tool_ended(data, false),
             Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
                 self.apply_tool_ended(data, true)

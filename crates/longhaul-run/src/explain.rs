@@ -3,6 +3,7 @@
 
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::budget::BudgetCap;
+use longhaul_core::policy::effect_key::KeyHolder;
 use longhaul_core::policy::gate::has_unanswerable_tag;
 use longhaul_core::status::{CapShortage, CapWait, RunOutcome, Status, WaitReason};
 
@@ -126,6 +127,13 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
             )
         }
         WaitReason::Cap(wait) => (explain_cap_wait(wait), cap_raise_command(wait)),
+        WaitReason::Key(KeyHolder { run: other, call }) => (
+            format!(
+                "The run waits for the call {call} of {other}, which has the same effect key; it gets \
+                 the result of that call, or makes its own call if that one had no effect."
+            ),
+            format!("longhaul why {other}"),
+        ),
         WaitReason::StartAt(at) => (format!("The run starts at {at}."), String::new()),
         WaitReason::Batch => {
             ("The run waits for the run before it in its batch.".into(), String::new())

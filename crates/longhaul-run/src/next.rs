@@ -59,6 +59,8 @@ pub struct ToolCallTask {
     pub input: RawJson,
     /// Effect class of the tool call, which says whether it may be repeated.
     pub class: EffectClass,
+    /// Whether the tool call has an effect key, so that an uncertain end must not count as a failure.
+    pub has_effect_key: bool,
     /// Number of times that the tool call has been started, including this start.
     pub attempt: u32,
     /// Whether the tool call is to be run or verified.
@@ -167,6 +169,7 @@ fn tool_call_tasks(run: &Run, calls: &[TrackedToolCall]) -> Vec<ToolCallTask> {
         tool: call.classification.tool.clone(),
         input: call.arguments().clone(),
         class: call.classification.class,
+        has_effect_key: call.classification.key.is_some(),
         attempt: call.starts,
         action: work,
     };

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{CallId, Epoch, RunId};
 use crate::message::Part;
 use crate::policy::effect::InDoubtPolicy;
+use crate::policy::effect_key::{KeyHolder, KeyState};
 use crate::raw::{BlobRef, RawJson};
 use crate::time::{Millis, Timestamp};
 
@@ -66,6 +67,22 @@ impl ToolOutput {
         self.artifacts.push(RawJson::from_serialize(artifact));
         self
     }
+}
+
+/// A tool call was not started, because another call has claimed its effect key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolKeyTaken {
+    /// Id of the tool call that was not started.
+    pub call: CallId,
+    /// Call that has claimed the key.
+    pub holder: KeyHolder,
+    /// State of the key: the tool call waits, gets the result of the other call, or is in doubt like
+    /// the other call.
+    pub state: KeyState,
+    /// What happens with the tool call if the outcome of the other call is unknown. `None` in all
+    /// other states.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_doubt: Option<InDoubtPolicy>,
 }
 
 /// A tool call ended with a result.

@@ -12,6 +12,7 @@ use crate::event::entry::Entry;
 use crate::id::{
     AgentName, Epoch, InboxName, LaneKey, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
+use crate::policy::effect_key::TakenKey;
 use crate::policy::gate::{GateRow, GateStatus, RecordedAnswer};
 use crate::policy::spend_cap::CapRefusal;
 pub use crate::port::gate_filter::GateFilter;
@@ -259,6 +260,10 @@ pub enum AppendRefusalReason {
     OverCap(Box<CapRefusal>),
     /// The window of a spend cap does not contain the current time of the store's clock.
     CapWindowPassed,
+    /// Another call has claimed the effect key.
+    KeyTaken(TakenKey),
+    /// The call that the run wants to wait for does not hold the effect key any more.
+    KeyNotHeld,
     /// The maximum number of sandboxes of the provider is already running.
     NoSlot,
     /// The lane contains the maximum number of runs.

@@ -90,13 +90,22 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
                 .push_failed_call(task.call, &format!("this worker has no tool `{}`", task.tool));
             continue;
         };
-        let input = env.remove_injected_parameters(registered, task.input.to_value());
+        let run = ctx.session.run().id();
+        let resolved = env.resolve_tool_input(run, registered, task.input.to_value()).await;
+        let input = match resolved {
+            Ok((input, _)) => input,
+            Err(why) => {
+                ctx.calls.push_failed_call(task.call, &why);
+                continue;
+            }
+        };
         let request = ToolCallRequest {
             timeout: tool.timeout(&input).unwrap_or(CALL_TIMEOUT),
             tool,
             input,
             ctx: tool_ctx,
             class: task.class,
+            has_effect_key: task.has_effect_key,
             clock: ctx.services.clock.clone(),
         };
         ctx.calls.start_call(request, ctx.progress.track_call(task.call));
@@ -281,11 +290,15 @@ fn run_verification(
     let registered = ctx.env.as_ref().and_then(|env| {
         let registered = env.tool(task.tool.as_str())?;
         let tool_ctx = env.tool_context(ctx.session.run(), task.call, ctx.session.claim().epoch);
-        let input = env.remove_injected_parameters(registered, task.input.to_value());
-        Some((registered.tool.clone()?, input, tool_ctx))
+        Some((env.clone(), registered.clone(), registered.tool.clone()?, tool_ctx))
     });
+    let (run, input) = (ctx.session.run().id(), task.input.clone());
     async move {
-        let Some((tool, input, tool_ctx)) = registered else {
+        let Some((env, registered, tool, tool_ctx)) = registered else {
+            return (VerifyOutcome::Unknown, Vec::new());
+        };
+        let resolved = env.resolve_tool_input(run, &registered, input.to_value()).await;
+        let Ok((input, _)) = resolved else {
             return (VerifyOutcome::Unknown, Vec::new());
         };
         let verification = AssertUnwindSafe(tool.verify(input, &tool_ctx)).catch_unwind();

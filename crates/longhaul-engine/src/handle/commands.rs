@@ -199,6 +199,8 @@ fn error_for_refused_append(
         other @ (AppendRefusalReason::OverBudget(_)
         | AppendRefusalReason::OverCap(_)
         | AppendRefusalReason::CapWindowPassed
+        | AppendRefusalReason::KeyTaken(_)
+        | AppendRefusalReason::KeyNotHeld
         | AppendRefusalReason::NoSlot
         | AppendRefusalReason::LaneFull(_)
         | AppendRefusalReason::LaneBusy(_)

@@ -7,7 +7,8 @@ use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::id::{CallId, Epoch, GateId, RunId};
 use longhaul_core::message::{Part, ToolResult};
 use longhaul_core::policy::effect::InDoubtPolicy;
-use longhaul_core::raw::RawJson;
+use longhaul_core::policy::effect_key::KeyHolder;
+use longhaul_core::raw::{Hash, RawJson};
 use serde::{Deserialize, Serialize};
 
 use crate::state::pending_timer::PendingTimer;
@@ -37,6 +38,10 @@ pub struct TrackedToolCall {
     /// Run that the tool call was copied from. `None` means that this run has made the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<ToolCallOrigin>,
+    /// Call of another run with the same effect key whose outcome is unknown, and whose claim of the
+    /// key this call replaces once a person has decided so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<KeyHolder>,
 }
 
 /// Run that an unfinished tool call was copied from, because this run retries it.
@@ -73,6 +78,13 @@ pub enum ToolCallState {
     },
     /// The call waits for a person's answer at this gate. The answer becomes the call's result.
     AwaitingAnswer(GateId),
+    /// The call waits until another call has settled its effect key.
+    AwaitingKey {
+        /// Call that holds the key.
+        holder: KeyHolder,
+        /// Epoch of the driver that found the key claimed.
+        epoch: Epoch,
+    },
     /// The call waits for a timer. Its result is that the time has elapsed.
     Sleeping(PendingTimer),
     /// The call waits for this child run to end. The child run's outcome becomes the call's result.
@@ -116,7 +128,9 @@ impl TrackedToolCall {
     /// started by a dead driver and may be repeated.
     pub(crate) fn may_start_in_epoch(&self, epoch: Epoch) -> bool {
         match self.state {
-            ToolCallState::Unevaluated | ToolCallState::Ready => true,
+            ToolCallState::Unevaluated
+            | ToolCallState::Ready
+            | ToolCallState::AwaitingKey { .. } => true,
             ToolCallState::Started(older) => {
                 older < epoch && self.classification.class.may_repeat()
             }
@@ -128,6 +142,11 @@ impl TrackedToolCall {
             | ToolCallState::ResultReady { .. }
             | ToolCallState::Done { .. } => false,
         }
+    }
+
+    /// Returns whether the call has the effect key with this hash.
+    pub(crate) fn has_key(&self, hash: Hash) -> bool {
+        self.classification.key.as_ref().is_some_and(|key| key.hash == hash)
     }
 
     /// Returns whether the driver of this epoch is running the call.

@@ -78,6 +78,7 @@ impl Tx<'_> {
             "timer" | "retry" | "rate_limit" | "outage" | "message" | "start_at" | "collect"
             | "cap" => !timer(),
             "sandbox_slot" => !queue() && !timer(),
+            "key" => !self.tables.effect_key_waits.iter().any(|((_, at), ())| *at == run),
             // A person, a child run or the previous run of its batch wakes it.
             _ => false,
         }

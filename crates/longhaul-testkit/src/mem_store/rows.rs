@@ -10,6 +10,7 @@ use longhaul_core::id::{
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::Note;
+use longhaul_core::policy::effect_key::TakenKey;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::policy::rule::ApprovalRuleRow;
 use longhaul_core::policy::spend_cap::{CapKey, CapWaitRow, SpendRow};
@@ -71,6 +72,8 @@ tables! {
     accounts: RunId => BudgetAccount,
     spend: CapKey => SpendRow,
     spend_waits: RunId => SpendWait,
+    effect_keys: Hash => TakenKey,
+    effect_key_waits: (Hash, RunId) => (),
     usage: u64 => UsageEntry,
     outbox: u64 => OutboxEntry,
     threads: (ThreadKey, u64) => Message,

@@ -103,7 +103,10 @@ fn idle_run_can_wake(test_run: &TestRun) {
         WaitReason::Child(child) => {
             test_run.run.control().children.iter().any(|open| open.id == *child)
         }
-        WaitReason::SandboxSlot | WaitReason::Budget(_) | WaitReason::Worker => true,
+        WaitReason::SandboxSlot
+        | WaitReason::Budget(_)
+        | WaitReason::Key(_)
+        | WaitReason::Worker => true,
     };
     assert!(wakes, "nothing can wake the parked run: {wait:?}");
 }

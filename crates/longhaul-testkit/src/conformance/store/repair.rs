@@ -25,6 +25,7 @@ pub async fn runs_without_a_wake_up_are_repaired(fixture: StoreFixture) {
         "outage",
         "message",
         "sandbox_slot",
+        "key",
     ];
     for reason in needy {
         let mut held = fixture.open_and_claim(|_| {}).await;
