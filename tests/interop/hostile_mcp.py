@@ -236,6 +236,55 @@ def handle_response(message):
 
 
 @tool()
+def asks_with_state(call):
+    """Asks for the input in `requests`, with the state in `state`, as often as `times`
+    says, and then answers with what it was sent."""
+    given = call["params"]["arguments"]
+    note("asked", json.dumps({key: call["params"].get(key) for key in ("requestState", "inputResponses")}))
+    if count("asked") > given.get("times", 1):
+        with open(os.path.join(FOLDER, "asked"), encoding="utf-8") as file:
+            send_text(call["id"], file.read())
+        return
+    wants = {"resultType": "input_required", "inputRequests": given.get("requests", {})}
+    send({"id": call["id"], "result": {**wants, "requestState": given.get("state", "s%d" % count("asked"))}})
+
+
+@tool()
+def task(call):
+    """Answers with a task. `script` is what the server says about it, one item for each
+    request; the last one is repeated."""
+    given = call["params"]["arguments"]
+    note("created", json.dumps(call["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]))
+    with open(os.path.join(FOLDER, "script"), "w", encoding="utf-8") as file:
+        json.dump(given["script"], file)
+    send({"id": call["id"], "result": {"resultType": "task", **TASK, "status": "working", **given.get("task", {})}})
+
+
+TASK = {"taskId": "task-7", "createdAt": "2026-07-28T00:00:00Z", "lastUpdatedAt": "2026-07-28T00:00:00Z", "ttlMs": None}
+
+
+def handle_task(message):
+    ident, params = message["id"], message["params"]
+    if message["method"] == "tasks/get":
+        note("polled", params["taskId"])
+        with open(os.path.join(FOLDER, "script"), encoding="utf-8") as file:
+            script = json.load(file)
+        now = script[min(count("polled"), len(script)) - 1]
+        if now == "die":
+            os._exit(6)
+        if "code" in now:
+            send({"id": ident, "error": now})
+        else:
+            send({"id": ident, "result": {"resultType": "complete", **TASK, **now}})
+    elif message["method"] == "tasks/update":
+        note("updated", json.dumps(params["inputResponses"]))
+        send({"id": ident, "result": {"resultType": "complete"}})
+    else:
+        note("task_cancelled", params["taskId"])
+        send({"id": ident, "result": {"resultType": "complete"}})
+
+
+@tool()
 def asks_forever(call):
     for ident in range(10_000_000):
         send({"id": ident, "method": "ping"})
@@ -291,11 +340,13 @@ def handle(message):
     if method is None:
         handle_response(message)
     elif method == "server/discover" and NEWER:
-        known = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        able = {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+        known = {"supportedVersions": ["2026-07-28"], "capabilities": able}
         send({"id": message["id"], "result": {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **known}})
     elif method == "initialize" and NEWER:
         send({"id": message["id"], "error": {"code": -32601, "message": "not any more"}})
     elif method == "initialize":
+        note("capabilities", json.dumps(message["params"]["capabilities"]))
         info = {"name": "hostile\x07", "title": "A hostile one", "version": "0"}
         able = {"tools": {"listChanged": True}}
         agreed = {"protocolVersion": "2025-11-25", "capabilities": able, "serverInfo": info}
@@ -312,6 +363,8 @@ def handle(message):
         send({"id": message["id"], "result": page})
     elif method == "tools/call":
         ANSWERS[message["params"]["name"]](message)
+    elif method in ("tasks/get", "tasks/update", "tasks/cancel"):
+        handle_task(message)
     elif method == "notifications/cancelled":
         ASKED["cancelled"] = message["params"]["requestId"]
         settle()

@@ -75,6 +75,11 @@ pub struct GateView {
     /// What happens to the gate when the deadline passes.
     #[schema(schema_with = schema::timeout_action_schema)]
     pub on_timeout: GateTimeoutAction,
+    /// Time at which the chain of the run approves the result, unless a person answers or pauses the
+    /// run before. `None` means that a person must answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub auto_approves_at: Option<Timestamp>,
     /// Valid answers to the question. Empty means that any text is valid.
     pub options: Vec<String>,
     /// Form that an answer must fill in: a flat JSON Schema. `None` means that the answer is a text.
@@ -143,6 +148,10 @@ pub struct AnswerView {
     pub at: Timestamp,
     /// Decision on the gate: `approve`, `edit`, `reject`, `answer` or `complete`.
     pub decision: String,
+    /// Calls that an approval covers: `once`, `run`, `agent` or `project`.
+    #[serde(default)]
+    #[schema(schema_with = schema::answer_scope_schema)]
+    pub scope: AnswerScope,
     /// Note of the person, or the text of an answer to a question.
     pub note: Option<String>,
     /// Data of the answer, for the model and for programs.
@@ -214,6 +223,7 @@ impl From<&RecordedAnswer> for AnswerView {
             by: answer.by.clone(),
             at: recorded.at,
             decision: answer.decision.as_str().to_owned(),
+            scope: answer.scope,
             note: answer.note.clone().or(text),
             payload: answer.payload.clone(),
         }

@@ -4,6 +4,7 @@
 pub mod agent;
 pub mod agent_stats;
 pub mod batch;
+pub mod chain;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod event;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_core::chain::{ChainRow, ChainStatus};
+use longhaul_core::event::environment::{OutcomeGraded, OutcomeVerdict};
 use longhaul_core::id::{BatchId, GateId, RunId};
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::port::store::RunRow;
@@ -60,6 +62,9 @@ pub struct RunView {
     /// Error of the run. `None` unless the run has failed or was cancelled.
     #[schema(value_type = Option<RunErrorView>)]
     pub error: Option<RunError>,
+    /// Latest verdicts about results of the run, the newest last. Empty unless the agent has a rubric.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verdicts: Vec<VerdictView>,
     /// Number of tokens that the run has used.
     pub usage: UsageView,
     /// Cost of the run so far in US dollars. `None` means that the price is not known.
@@ -113,9 +118,9 @@ pub struct RunView {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub retry_of: Option<RunId>,
-    /// Chain that this run is a step of, and the number of the step.
-    #[schema(schema_with = schema::any_json_schema)]
-    pub chain: Option<RawJson>,
+    /// Chain that this run is a step of.
+    #[serde(default)]
+    pub chain: Option<RunChainView>,
     /// Sandbox in which the run's commands are executed.
     #[schema(schema_with = schema::any_json_schema)]
     pub sandbox: Option<RawJson>,
@@ -140,6 +145,70 @@ pub struct RunView {
     pub added: bool,
 }
 
+/// Verdict of a grading run about a result of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Verdict)]
+pub struct VerdictView {
+    /// Number of the round, from 1.
+    pub round: u32,
+    /// Verdict: `satisfied`, `not_satisfied` or `grader_failed`.
+    #[schema(value_type = String)]
+    pub verdict: OutcomeVerdict,
+    /// What is missing in the result, or why there is no verdict.
+    pub note: String,
+    /// Run that graded the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub run: Option<RunId>,
+}
+
+impl From<&OutcomeGraded> for VerdictView {
+    fn from(graded: &OutcomeGraded) -> Self {
+        let OutcomeGraded { round, verdict, note, child } = graded.clone();
+        Self { round, verdict, note, run: child }
+    }
+}
+
+/// Position of a run in its chain, and the state of the chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RunChain)]
+pub struct RunChainView {
+    /// Name of the chain. `None` means that its steps were given in the request itself.
+    pub name: Option<String>,
+    /// Number of the run's step, from 1.
+    pub step: u32,
+    /// Number of steps of the chain.
+    pub of: u32,
+    /// Status of the chain: `running`, `waiting`, `completed`, `failed` or `cancelled`.
+    #[schema(value_type = String)]
+    pub status: ChainStatus,
+    /// Id of the newest run of the chain.
+    #[schema(schema_with = schema::run_id_schema)]
+    pub current: RunId,
+}
+
+impl RunChainView {
+    /// Returns whether the chain has ended.
+    pub const fn has_ended(&self) -> bool {
+        match self.status {
+            ChainStatus::Running | ChainStatus::Waiting => false,
+            ChainStatus::Completed | ChainStatus::Failed | ChainStatus::Cancelled => true,
+        }
+    }
+}
+
+impl From<&ChainRow> for RunChainView {
+    fn from(row: &ChainRow) -> Self {
+        Self {
+            name: row.name.clone(),
+            step: row.step + 1,
+            of: row.steps,
+            status: row.current_status.into(),
+            current: row.current,
+        }
+    }
+}
+
 /// OpenAPI schema of the error of a failed run.
 #[derive(Debug, ToSchema)]
 #[schema(as = RunError)]
@@ -151,7 +220,7 @@ pub struct RunErrorView {
     /// Hint: what a person can do about the error.
     #[schema(required = false)]
     pub hint: String,
-    /// Text of the final reply, if the reply was cut off.
+    /// Text of the final reply, if the reply was cut off or its result was not accepted.
     #[schema(required = false)]
     pub partial_text: Option<String>,
 }
@@ -198,6 +267,9 @@ pub struct RunBriefView {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub parent: Option<RunId>,
+    /// Chain that this run is a step of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<RunChainView>,
     /// Lane of the run. Runs of one lane execute one at a time.
     pub lane: Option<String>,
     /// Inbox in which the run was queued.
@@ -225,6 +297,7 @@ impl RunBriefView {
             cost_usd: row.cost.map(micro_usd_to_usd),
             active_ms: row.active.0,
             parent: row.parent,
+            chain: row.chain.as_ref().map(RunChainView::from),
             lane: row.lane.as_ref().map(ToString::to_string),
             inbox: row.inbox.to_string(),
             last_seq: row.last_seq.0,

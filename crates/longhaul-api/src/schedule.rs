@@ -10,7 +10,8 @@ use utoipa::ToSchema;
 
 use crate::schema;
 
-/// A new schedule: either `cron` or `every_ms`, and either `input` or `event` or both.
+/// A new schedule: either `cron` or `every_ms`, either `agent` or `chain`, and either `input` or
+/// `event` or both.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewSchedule)]
@@ -30,7 +31,6 @@ pub struct NewScheduleBody {
     pub every_ms: Option<u64>,
     /// Name of the agent that the schedule starts. Each run uses the agent's newest version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String, required = true)]
     pub agent: Option<String>,
     /// Input of the runs: a text or any JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,10 +56,9 @@ pub struct NewScheduleBody {
     #[serde(default)]
     #[schema(schema_with = schema::schedule_overlap_schema)]
     pub overlap: Overlap,
-    // Parsed, so that the field can be rejected by name.
+    /// Name of the chain that the schedule starts, instead of `agent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub chain: Option<RawJson>,
+    pub chain: Option<String>,
 }
 
 impl NewScheduleBody {
@@ -96,8 +95,11 @@ pub struct ScheduleView {
     /// Fixed interval between two firings in milliseconds. `None` if the schedule has a cron
     /// pattern.
     pub every_ms: Option<u64>,
-    /// Name of the agent that the schedule starts.
+    /// Name of the agent that the schedule starts, or of the first agent of its chain.
     pub agent: String,
+    /// Name of the chain that the schedule starts. `None` means the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<String>,
     /// Input of the runs.
     #[schema(schema_with = schema::any_json_schema)]
     pub input: RawJson,
@@ -145,6 +147,7 @@ impl ScheduleView {
             tz,
             every_ms,
             agent: spec.agent.to_string(),
+            chain: spec.chain.clone(),
             input: spec.input.clone(),
             event: spec.event.clone(),
             lane: spec.lane.as_ref().map(ToString::to_string),

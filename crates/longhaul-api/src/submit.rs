@@ -90,19 +90,24 @@ pub struct NewRunBody {
     )]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start_at: Option<Timestamp>,
-    // Fields that this build does not support are parsed, so that they can be rejected by name
-    // instead of being ignored.
+    /// Chain to run instead of an agent: the name of a chain, or its steps as in a chain file, such as
+    /// `{"steps": [{"agent": "implement"}, {"agent": "review"}]}`.
     #[serde(
         default,
         alias = "chainId",
         alias = "chainConfig",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(ignore)]
+    #[schema(schema_with = schema::any_json_schema)]
     pub chain: Option<RawJson>,
+    /// Name of the only step of the chain to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Whether all steps of the chain approve their own results. Requires the role approver.
     #[serde(default, alias = "autoApprove", skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub auto_approve: Option<RawJson>,
+    pub auto_approve: Option<bool>,
+    // A field that this build does not support is parsed, so that it can be rejected by name
+    // instead of being ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub sandbox: Option<RawJson>,

@@ -63,7 +63,7 @@ impl AgentsCommand {
             None => self.list.run(&project.loaded),
             Some(AgentsSubcommand::Ls(ls)) => ls.run(&project.loaded),
             Some(AgentsSubcommand::Check(check)) => check.run(&project),
-            Some(AgentsSubcommand::Show(show)) => show.run(&project.loaded),
+            Some(AgentsSubcommand::Show(show)) => show.run(&project),
             Some(AgentsSubcommand::New(new)) => new.run(&project),
             Some(AgentsSubcommand::Stats(stats)) => stats.run(),
         }

@@ -7,9 +7,9 @@ use longhaul_engine::clock::SystemClock;
 
 use crate::exit::Exit;
 use crate::{
-    agents, answer, approve, batch, bench, chaos, config, db, demo, error, export, gates, inbox,
-    keys, lanes, log, ls, mcp, memory, mock_model, models, rules, run, run_commands, schedules,
-    serve, show, spend, steer, submit, trust, version, watch, why, worker,
+    agents, answer, approve, batch, bench, chains, chaos, config, db, demo, error, export, gates,
+    inbox, keys, lanes, log, ls, mcp, memory, mock_model, models, rules, run, run_commands,
+    schedules, serve, show, spend, steer, submit, trust, version, watch, why, worker,
 };
 
 const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:
@@ -97,6 +97,8 @@ commands! {
     Rules(rules::RulesCommand),
     /// Lists, checks, shows and creates agents
     Agents(agents::AgentsCommand),
+    /// Lists, shows and checks chains, whose steps run one after another
+    Chains(chains::ChainsCommand),
     /// Lists, adds, removes and fires schedules, which start agents at certain times
     Schedules(schedules::SchedulesCommand),
     /// Lists models, their prices and whether an API key is set, and checks providers

@@ -207,7 +207,10 @@ impl RunClient {
     }
 
     /// Returns all details of the runs that match the filter, newest first.
-    pub(crate) async fn list_full_runs(&self, filter: RunFilter) -> anyhow::Result<Vec<RunView>> {
+    pub(crate) async fn list_runs_with_details(
+        &self,
+        filter: RunFilter,
+    ) -> anyhow::Result<Vec<RunView>> {
         let longhaul = match self {
             Self::Local(longhaul) => longhaul,
             Self::Remote(client) => return Ok(client.list_runs(&filter).await?),

@@ -89,6 +89,7 @@ impl CliError {
         Some(match error {
             EngineError::Store(error) => from_store_error(error),
             EngineError::AgentNotFound { suggestion, .. }
+            | EngineError::ChainNotFound { suggestion, .. }
             | EngineError::CapNotFound { suggestion, .. } => {
                 from_api_problem(&Problem { suggestion: suggestion.clone(), ..problem })
             }
@@ -226,6 +227,9 @@ fn from_api_problem(problem: &Problem) -> CliError {
         Some(suggestion) if code == "no_agent" => {
             failure.with_hint("did you mean", format!("longhaul run {suggestion} ..."))
         }
+        Some(suggestion) if code == "no_chain" => {
+            failure.with_hint("did you mean", format!("longhaul run --chain {suggestion} ..."))
+        }
         Some(suggestion) if code == "no_cap" => {
             failure.with_hint("did you mean", format!("longhaul spend raise {suggestion} ..."))
         }
@@ -262,6 +266,7 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
         "over_cap" | "no_cap" | "invalid_raise" => &[("see the caps", "longhaul spend")],
         "lane_busy" => &[("see the lanes", "longhaul lanes")],
         "no_agent" => &[("all agents", "longhaul agents")],
+        "no_chain" => &[("all chains", "longhaul chains")],
         "no_key" => &[("all keys", "longhaul keys ls")],
         "no_schedule" => &[("all schedules", "longhaul schedules")],
         "schedule_exists" => &[("remove that schedule first", "longhaul schedules rm NAME")],

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::event::environment::ChildStarted;
+use longhaul_core::event::environment::{ChildStarted, OutcomeVerdict};
 use longhaul_core::event::gate::GateAnswer;
 use longhaul_core::event::tool::ToolEnded;
 use longhaul_core::event::turn::TurnCompleted;
@@ -195,13 +195,8 @@ fn run_event_label_and_text(entry: &Entry) -> Option<(String, String)> {
             labeled("budget", "almost used up; the agent is told to finish".into())
         }
         Event::BudgetReached(_) => labeled("budget", "used up".into()),
-        Event::ChildStarted(started) => {
-            let ChildStarted { child, agent, .. } = started;
-            labeled("child", format!("{child} of agent {agent} started"))
-        }
-        Event::ChildEnded(ended) => {
-            let status = ended.outcome.status().as_str();
-            labeled("child", format!("{} {status}", ended.child))
+        Event::ChildStarted(_) | Event::ChildEnded(_) | Event::OutcomeGraded(_) => {
+            child_event_label_and_text(&entry.event)
         }
         Event::MemoryCompacted(_) => {
             labeled("memory", "the older part of the conversation was summarised".into())
@@ -216,6 +211,44 @@ fn run_event_label_and_text(entry: &Entry) -> Option<(String, String)> {
         }
         Event::RunCancelled(cancelled) => labeled("cancelled", first_line(&cancelled.reason)),
         _ => None,
+    }
+}
+
+/// Returns the label and the text for an event about a child run or a verdict.
+#[expect(clippy::wildcard_enum_match_arm, reason = "other events are described elsewhere")]
+fn child_event_label_and_text(event: &Event) -> Option<(String, String)> {
+    let labeled = |what: &str, text: String| Some((what.to_owned(), text));
+    match event {
+        Event::ChildStarted(started) => {
+            let ChildStarted { child, agent, call, .. } = started;
+            match call {
+                Some(_) => labeled("child", format!("{child} of agent {agent} started")),
+                None => labeled("outcome", format!("{child} grades the result")),
+            }
+        }
+        Event::OutcomeGraded(graded) => labeled(
+            "outcome",
+            format!(
+                "round {}: {}: {}",
+                graded.round,
+                verdict_text(graded.verdict),
+                first_line(&graded.note)
+            ),
+        ),
+        Event::ChildEnded(ended) => {
+            let status = ended.outcome.status().as_str();
+            labeled("child", format!("{} {status}", ended.child))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the words for a verdict about a result.
+pub(crate) const fn verdict_text(verdict: OutcomeVerdict) -> &'static str {
+    match verdict {
+        OutcomeVerdict::Satisfied => "satisfied",
+        OutcomeVerdict::NotSatisfied => "not satisfied",
+        OutcomeVerdict::GraderFailed => "the grader failed",
     }
 }
 
@@ -234,6 +267,7 @@ fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
             time(until)
         ),
         WaitReason::Budget(_) => "for more budget".to_owned(),
+        WaitReason::BudgetHeld => "for the calls of other runs of its tree".to_owned(),
         WaitReason::Cap(wait) => format!("at the cap {} until {}", wait.cap, wait.until),
         WaitReason::Key(holder) => {
             format!("for the call {} of {}, which has the same key", holder.call, holder.run)
@@ -241,6 +275,9 @@ fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
         WaitReason::Message(_) => "open for a message".to_owned(),
         WaitReason::Signal(_) => "for a signal".to_owned(),
         WaitReason::Child(child) => format!("for {child}"),
+        WaitReason::Tool(until) => {
+            format!("for the result of a tool call; asked for again at {}", time(until))
+        }
         WaitReason::SandboxSlot => "for a free sandbox".to_owned(),
         WaitReason::StartAt(at) => format!("until its start at {}", time(at)),
         WaitReason::Batch => "for the run before it in its batch".to_owned(),

@@ -66,11 +66,16 @@ pub(crate) enum FollowOutcome {
 /// Follows the events of one run and of its child runs, and prompts the person at the terminal.
 pub(crate) struct RunFollower<'a> {
     client: &'a RunClient,
-    run: RunId,
+    /// The followed run, or the newest run of its chain that was reached.
+    pub(crate) run: RunId,
     /// The run, if it has not ended, and then its open descendants.
     streams: Vec<FollowedStream>,
+    /// Parents and children whose end the parent has not recorded yet.
+    unreported_ends: Vec<(RunId, RunId)>,
     pub(crate) options: FollowOptions,
     prompt: TerminalPrompt,
+    /// Run of the next step of the chain, if the run has opened one.
+    next_step: Option<RunId>,
     /// Run that the person at the terminal was asked about last.
     asked: RunId,
     /// The explanation of the run's status that was printed last.
@@ -83,6 +88,8 @@ pub(crate) struct RunFollower<'a> {
 /// Events of one of the followed runs.
 struct FollowedStream {
     run: RunId,
+    /// Run that has to be told of the end of this run. `None` if no run is, or if it knows already.
+    parent: Option<RunId>,
     entries: EventStream,
     printer: EventPrinter,
     /// Sequence number of the last event that was read.
@@ -95,7 +102,7 @@ impl FollowedStream {
     async fn open(client: &RunClient, run: RunId, after: Seq) -> anyhow::Result<Self> {
         let entries = client.follow_events(run, after).await?;
         let printer = EventPrinter::default();
-        Ok(Self { run, entries, printer, last_seq: after, needs_person: false })
+        Ok(Self { run, parent: None, entries, printer, last_seq: after, needs_person: false })
     }
 }
 
@@ -118,10 +125,12 @@ impl<'a> RunFollower<'a> {
             client,
             run,
             streams: vec![stream],
+            unreported_ends: Vec::new(),
             options,
             prompt: TerminalPrompt::new(
                 options.silent || options.as_json || options.stop_at_person,
             ),
+            next_step: None,
             asked: run,
             last_reason: None,
             printed_result: None,
@@ -142,14 +151,17 @@ impl<'a> RunFollower<'a> {
             tokio::select! {
                 biased;
                 (index, batch) = next_entries(&mut self.streams) => match batch? {
-                    None if self.streams[index].run == self.run => return Ok(FollowOutcome::Ended),
-                    None => drop(self.streams.remove(index)),
+                    None if self.streams[index].run == self.run => match self.next_step.take() {
+                        Some(step) => self.follow_step(index, step).await?,
+                        None => return Ok(FollowOutcome::Ended),
+                    },
+                    None => self.remove_ended_stream(index),
                     Some(entries) => self.print_and_track_entries(index, &entries).await?,
                 },
                 input = self.prompt.next_input(), if is_asking => match input {
                     PromptInput::Detach => return Ok(FollowOutcome::Detached),
                     PromptInput::Empty => {}
-                    input @ (PromptInput::Approve
+                    input @ (PromptInput::Approve(_)
                     | PromptInput::Reject(_)
                     | PromptInput::Text(_)
                     | PromptInput::Why) => {
@@ -157,6 +169,28 @@ impl<'a> RunFollower<'a> {
                     }
                 },
             }
+        }
+    }
+
+    /// Goes on with the run of the next step of the chain, in place of the stream at this index.
+    async fn follow_step(&mut self, index: usize, step: RunId) -> anyhow::Result<()> {
+        self.streams[index] = FollowedStream::open(self.client, step, Seq::START).await?;
+        (self.run, self.asked) = (step, step);
+        if !self.options.silent && !self.options.as_json {
+            let view = self.client.get_run(step).await?;
+            let place = view.chain.map(|chain| format!("  step {} of {}", chain.step, chain.of));
+            output::eprint_line(&format!("{step}  {}{}", view.agent, place.unwrap_or_default()));
+        }
+        Ok(())
+    }
+
+    /// Removes the stream of a run that has ended. A run that has ended is told nothing any more.
+    fn remove_ended_stream(&mut self, index: usize) {
+        let FollowedStream { run: ended, parent, .. } = self.streams.remove(index);
+        self.unreported_ends.retain(|(parent, _)| *parent != ended);
+        self.unreported_ends.extend(parent.map(|parent| (parent, ended)));
+        for stream in self.streams.iter_mut().filter(|stream| stream.parent == Some(ended)) {
+            stream.parent = None;
         }
     }
 
@@ -170,6 +204,8 @@ impl<'a> RunFollower<'a> {
         }
         let is_session = is_open_for_messages(view);
         let stops = self.options.stop_at_person || self.is_wait_unanswerable(&gates);
+        // A result that its chain approves needs no person.
+        let stops = stops && !gates.iter().any(|gate| gate.auto_approves_at.is_some());
         if stops && !self.has_other_work(view.id).await? {
             return Ok(Some(match is_session {
                 true => FollowOutcome::OpenForMessages,
@@ -191,6 +227,15 @@ impl<'a> RunFollower<'a> {
     async fn has_other_work(&self, waiting: RunId) -> anyhow::Result<bool> {
         if waiting == self.run {
             return Ok(false);
+        }
+        // A parent goes on when it learns of the end of another child.
+        if !self.unreported_ends.is_empty() {
+            return Ok(true);
+        }
+        for stream in self.streams.iter().filter(|stream| stream.run != waiting) {
+            if self.client.get_run(stream.run).await?.status.is_terminal() {
+                return Ok(true);
+            }
         }
         let root = self.client.get_run(self.run).await?.root;
         let statuses = vec![Status::Pending, Status::Running];
@@ -223,7 +268,8 @@ impl<'a> RunFollower<'a> {
         entries: &[Entry],
     ) -> anyhow::Result<()> {
         let stream = &mut self.streams[index];
-        let mut children = Vec::new();
+        let run = stream.run;
+        let (mut children, mut reported) = (Vec::new(), Vec::new());
         for entry in entries {
             stream.last_seq = entry.seq;
             stream.needs_person =
@@ -231,6 +277,14 @@ impl<'a> RunFollower<'a> {
                     .unwrap_or(stream.needs_person);
             if let Event::ChildStarted(started) = &entry.event {
                 children.push(started.child);
+            }
+            if let Event::ChainStepStarted(started) = &entry.event
+                && stream.run == self.run
+            {
+                self.next_step = Some(started.run);
+            }
+            if let Event::ChildEnded(ended) = &entry.event {
+                reported.push(ended.child);
             }
             if self.options.as_json {
                 output::print_json(&entry.to_envelope()?)?;
@@ -246,8 +300,12 @@ impl<'a> RunFollower<'a> {
         for child in children {
             // The journal of a child that ended long ago may be deleted.
             if let Ok(stream) = FollowedStream::open(self.client, child, Seq::START).await {
-                self.streams.push(stream);
+                self.streams.push(FollowedStream { parent: Some(run), ..stream });
             }
+        }
+        self.unreported_ends.retain(|(_, child)| !reported.contains(child));
+        for stream in self.streams.iter_mut().filter(|stream| reported.contains(&stream.run)) {
+            stream.parent = None;
         }
         Ok(())
     }
@@ -341,12 +399,14 @@ fn needs_person_after_event(event: &Event, is_only_client: bool) -> Option<bool>
             WaitReason::Signal(_) => is_only_client,
             WaitReason::Timer(_)
             | WaitReason::Child(_)
+            | WaitReason::Tool(_)
             | WaitReason::RateLimit(_)
             | WaitReason::Cap(_)
             | WaitReason::Key(_)
             | WaitReason::Retry(_)
             | WaitReason::Outage { .. }
             | WaitReason::SandboxSlot
+            | WaitReason::BudgetHeld
             | WaitReason::Worker
             | WaitReason::StartAt(_)
             | WaitReason::Batch => false,

@@ -102,7 +102,7 @@ impl FollowedRun<'_> {
                 (printed, _) => printed?,
             }
         }
-        self.report_follow_end(end, options).await
+        self.report_follow_end(end, follower.run, options).await
     }
 
     /// Follows the run until following ends, and drives it whenever no other process does.
@@ -141,7 +141,7 @@ impl FollowedRun<'_> {
 
     /// Prints the run's final output to stdout, unless it was printed at the prompt.
     async fn print_final_output(&self, follower: &RunFollower<'_>) -> anyhow::Result<()> {
-        let view = self.client.get_run(self.run).await?;
+        let view = self.client.get_run(follower.run).await?;
         match (follower.options.final_output, &view.output) {
             (FinalOutputFormat::Json, _) => output::print_json(&view),
             (FinalOutputFormat::Text, Some(output)) if !follower.has_printed(&output.text) => {
@@ -155,10 +155,10 @@ impl FollowedRun<'_> {
     async fn report_follow_end(
         &self,
         end: FollowEndReason,
+        run: RunId,
         options: FollowOptions,
     ) -> anyhow::Result<Exit> {
-        let view = self.client.get_run(self.run).await?;
-        let run = self.run;
+        let view = self.client.get_run(run).await?;
         let notify = |message: String| {
             if !options.silent {
                 output::eprint_line(&message);

@@ -79,6 +79,10 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     if !gate.tags.is_empty() {
         foot.push(format!("tags {}", sanitize::sanitize_line(&gate.tags.join(", "))));
     }
+    if let Some(at) = gate.auto_approves_at {
+        let (at, run) = (format_date_time(at), gate.run);
+        lines.push(format!("  The chain approves this at {at}; stop it: longhaul pause {run}"));
+    }
     if let Some(deadline) = gate.deadline {
         foot.push(format!("until {}", format_date_time(deadline)));
     }

@@ -59,7 +59,7 @@ pub(crate) struct ListRunsCommand {
     /// List only runs of this inbox
     #[arg(long, value_name = "NAME")]
     inbox: Option<InboxName>,
-    /// List only this run and the runs below it, which it or its child runs have started
+    /// List only the tree of this run: its root and all runs below the root
     #[arg(long, value_name = "RUN")]
     root: Option<String>,
     /// List only the child runs of this run
@@ -116,17 +116,25 @@ impl ListRunsCommand {
             lane: self.lane.clone(),
             inbox: self.inbox.clone(),
             not_retried: false,
-            root: resolve_optional_run(client, self.root.as_deref()).await?,
+            root: self.resolve_root(client).await?,
             parent: resolve_optional_run(client, self.parent.as_deref()).await?,
             after: resolve_optional_run(client, self.after.as_deref()).await?,
             limit,
         })
     }
 
+    /// Returns the root of the tree to list: of a child run, the root of its tree.
+    async fn resolve_root(&self, client: &RunClient) -> anyhow::Result<Option<RunId>> {
+        match resolve_optional_run(client, self.root.as_deref()).await? {
+            Some(run) => Ok(Some(client.get_run(run).await?.root)),
+            None => Ok(None),
+        }
+    }
+
     async fn print_runs_as_json(&self, client: &RunClient) -> anyhow::Result<()> {
         let limit = self.run_limit();
         let mut data =
-            client.list_full_runs(self.build_run_filter(client, limit + 1).await?).await?;
+            client.list_runs_with_details(self.build_run_filter(client, limit + 1).await?).await?;
         let more = data.len() > limit;
         data.truncate(limit);
         let next = data.last().filter(|_| more).map(|last| last.id);
@@ -225,10 +233,14 @@ fn run_row(run: &RunBriefView, label: &StatusLabel, now: Timestamp) -> Vec<Table
             format!("{} ({})", format_duration(age), format_duration(Millis(run.active_ms)))
         }
     };
+    let agent = match &run.chain {
+        Some(chain) => format!("{} {}/{}", run.agent, chain.step, chain.of),
+        None => run.agent.clone(),
+    };
     vec![
         TableCell::new(&label.text).with_tone(label.tone),
         TableCell::new(run.id.to_string()),
-        TableCell::new(&run.agent),
+        TableCell::new(agent),
         TableCell::new(&run.now).with_max_chars(NOW_CHARS),
         TableCell::new(run.turns.to_string()),
         TableCell::new(format_usd(run.cost_usd)),

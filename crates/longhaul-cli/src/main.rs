@@ -6,6 +6,7 @@ mod answer;
 mod approve;
 mod batch;
 mod bench;
+mod chains;
 mod chaos;
 mod cli;
 mod client;

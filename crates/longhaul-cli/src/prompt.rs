@@ -8,7 +8,7 @@ use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::form::find_option;
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::gate::{
-    Answer, GateDecision, GateKind, GateStatus, has_unanswerable_tag,
+    Answer, AnswerScope, GateDecision, GateKind, GateStatus, has_unanswerable_tag,
 };
 use tokio::sync::mpsc;
 
@@ -21,7 +21,7 @@ use crate::output;
 /// What the person typed at the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PromptInput {
-    Approve,
+    Approve(AnswerScope),
     Reject(Option<String>),
     /// An answer to a question, or a message to the run.
     Text(String),
@@ -103,13 +103,18 @@ impl TerminalPrompt {
                 output::eprint_line("          w why · d detach");
             }
         } else if self.is_interactive() {
-            output::eprint_line(if self.form.is_some() {
-                "          type the answers, or: /r reject · /w why · /d detach"
+            let wider: Vec<&str> = gate.scopes.iter().skip(1).map(|scope| scope.as_str()).collect();
+            let prompt = if self.form.is_some() {
+                "type the answers, or: /r reject · /w why · /d detach".to_owned()
             } else if is_question {
-                "          type the answer, or: r reject · w why · d detach"
+                "type the answer, or: r reject · w why · d detach".to_owned()
+            } else if wider.is_empty() {
+                "a approve · r [note] reject · s TEXT steer · w why · d detach".to_owned()
             } else {
-                "          a approve · r [note] reject · s TEXT steer · w why · d detach"
-            });
+                let wider = wider.join("|");
+                format!("a [{wider}] approve · r [note] reject · s TEXT steer · w why · d detach")
+            };
+            output::eprint_line(&format!("          {prompt}"));
             self.print_form_question();
         } else if is_question {
             let command = answer_command(&gate);
@@ -193,8 +198,19 @@ impl TerminalPrompt {
             output::eprint_line("          the gate was closed meanwhile; the next one:");
             return self.show_oldest_gate(client, run).await;
         }
+        let mut scope = AnswerScope::Once;
         let (decision, note) = match (input, &gate) {
-            (PromptInput::Approve, Some(_)) => (GateDecision::Approve, None),
+            (PromptInput::Approve(asked), Some(gate)) => {
+                if !gate.scopes.contains(&asked) {
+                    let (asked, why) = (asked.as_str(), "this gate can't be approved that widely");
+                    output::eprint_line(&format!(
+                        "          {why} ({asked}); `a` approves it once"
+                    ));
+                    return Ok(());
+                }
+                scope = asked;
+                (GateDecision::Approve, None)
+            }
             (PromptInput::Reject(note), Some(_)) => (GateDecision::Reject, note),
             (PromptInput::Text(text), Some(_)) if self.mode == PromptMode::Question => {
                 (GateDecision::Answer(text), None)
@@ -215,7 +231,7 @@ impl TerminalPrompt {
                 return Ok(());
             }
             (
-                PromptInput::Approve
+                PromptInput::Approve(_)
                 | PromptInput::Reject(_)
                 | PromptInput::Detach
                 | PromptInput::Empty,
@@ -223,7 +239,7 @@ impl TerminalPrompt {
             ) => return Ok(()),
         };
         let Some(gate) = gate else { return Ok(()) };
-        let answer = Answer { note, digest: gate.digest, ..new_answer(decision) };
+        let answer = Answer { scope, note, digest: gate.digest, ..new_answer(decision) };
         client.answer_gate(&gate, answer).await?;
         Ok(())
     }
@@ -246,8 +262,14 @@ fn parse_prompt_line(line: &str, mode: PromptMode) -> PromptInput {
     let note = (!rest.is_empty()).then(|| rest.to_owned());
     match (command, mode) {
         ("", _) => PromptInput::Empty,
-        // Further words, such as a scope, must not be ignored.
-        ("a" | "approve" | "y" | "yes", Decision) if note.is_none() => PromptInput::Approve,
+        ("a" | "approve" | "y" | "yes", Decision) => match rest.trim_start_matches("--for ") {
+            "" | "once" => PromptInput::Approve(AnswerScope::Once),
+            "run" => PromptInput::Approve(AnswerScope::Run),
+            "agent" => PromptInput::Approve(AnswerScope::Agent),
+            "project" => PromptInput::Approve(AnswerScope::Project),
+            // An unknown word must not be ignored.
+            _ => PromptInput::Empty,
+        },
         ("r" | "reject", Decision | Question) => PromptInput::Reject(note),
         ("n" | "no", Decision) => PromptInput::Reject(note),
         ("s" | "steer", Decision) if note.is_some() => PromptInput::Text(rest.to_owned()),
@@ -281,8 +303,11 @@ mod tests {
         let text_input = |text: &str| PromptInput::Text(text.to_owned());
         use PromptMode::{Decision, Message, Question};
         for (line, mode, expected) in [
-            ("a", Decision, PromptInput::Approve),
-            ("a --for agent", Decision, PromptInput::Empty),
+            ("a", Decision, PromptInput::Approve(AnswerScope::Once)),
+            ("a run", Decision, PromptInput::Approve(AnswerScope::Run)),
+            ("yes --for agent", Decision, PromptInput::Approve(AnswerScope::Agent)),
+            ("a project", Decision, PromptInput::Approve(AnswerScope::Project)),
+            ("a always", Decision, PromptInput::Empty),
             ("r not now", Decision, PromptInput::Reject(Some("not now".into()))),
             ("r not now", Message, text_input("r not now")),
             ("s keep the old name", Decision, text_input("keep the old name")),

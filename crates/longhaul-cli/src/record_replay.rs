@@ -54,6 +54,11 @@ impl CassetteArgs {
         self.record.is_some()
     }
 
+    /// Returns whether the model calls of the run are replayed.
+    pub(crate) const fn is_replaying(&self) -> bool {
+        self.replay.is_some()
+    }
+
     /// Opens the store to drive the run and record its model calls. Fails if another process drives
     /// the store.
     pub(crate) fn open_store_for_recording(

@@ -1,8 +1,9 @@
-//! Finds the run or gate that the command line names: by its whole id, at least the last six
+//! Finds the run, gate or remembered approval that the command line names: by its whole id, at least the last six
 //! characters of the id, or `@last`. If several ids match, the error lists them.
 
 use longhaul_api::gate::GateView;
-use longhaul_core::id::{GateId, RunId};
+use longhaul_core::id::{GateId, RuleId, RunId};
+use longhaul_core::policy::rule::RuleFilter;
 use longhaul_core::port::store::{GateFilter, RunFilter};
 
 use crate::client::RunClient;
@@ -70,6 +71,20 @@ async fn runs_with_id_suffix(client: &RunClient, suffix: &str) -> anyhow::Result
     Ok(ids.filter(|id| id.to_string().ends_with(suffix)).collect())
 }
 
+/// Finds the remembered approval with this id or id suffix, also if it is revoked.
+pub(crate) async fn resolve_rule_id(client: &RunClient, id: &str) -> anyhow::Result<RuleId> {
+    if let Ok(rule) = id.parse::<RuleId>() {
+        return Ok(rule);
+    }
+    let end = parse_id_suffix(id, RuleId::PREFIX)?;
+    let filter =
+        RuleFilter { include_inactive: true, limit: SEARCHED_MAX, ..RuleFilter::default() };
+    let rules = client.list_rules(filter).await?;
+    let ids = rules.iter().map(|rule| rule.id);
+    let fits: Vec<RuleId> = ids.filter(|id| id.to_string().ends_with(end)).collect();
+    expect_one_id_match(id, RuleId::PREFIX, &fits)
+}
+
 /// Finds the gate with this id or id suffix. The name of a run stands for its only open gate.
 pub(crate) async fn resolve_gate_or_run(
     client: &RunClient,
@@ -101,6 +116,12 @@ pub(crate) async fn resolve_gate_or_run(
 
 async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateView> {
     let mut open = client.list_open_gates(run).await?;
+    // An ended run of a chain stands for the newest run of the chain.
+    if open.is_empty()
+        && let Some(chain) = client.get_run(run).await?.chain
+    {
+        open = client.list_open_gates(chain.current).await?;
+    }
     match (open.pop(), open.len()) {
         (Some(gate), 0) => Ok(gate),
         (None, _) => {
@@ -127,11 +148,12 @@ async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateVi
     }
 }
 
-/// Returns a hint, as description and command, for listing all runs or all open gates.
-const fn list_hint(of_gates: bool) -> (&'static str, &'static str) {
-    match of_gates {
-        true => ("what waits for an answer", "longhaul gates"),
-        false => ("all runs", "longhaul ls --all"),
+/// Returns a hint, as description and command, for listing all runs, rules or open gates.
+fn list_hint(kind: &str) -> (&'static str, &'static str) {
+    match kind {
+        RunId::PREFIX => ("all runs", "longhaul ls --all"),
+        RuleId::PREFIX => ("remembered approvals", "longhaul rules --all"),
+        _ => ("what waits for an answer", "longhaul gates"),
     }
 }
 
@@ -141,7 +163,7 @@ fn parse_id_suffix<'a>(id: &'a str, prefix: &str) -> anyhow::Result<&'a str> {
         let message = format!(
             "`{id}` is not an id: give the whole id, its last {SUFFIX_CHARS_MIN} characters or more, or @last"
         );
-        let (what, command) = list_hint(prefix == GateId::PREFIX);
+        let (what, command) = list_hint(prefix);
         return Err(CliError::usage_error(message).with_hint(what, command).into());
     }
     Ok(end)
@@ -152,7 +174,7 @@ fn expect_one_id_match<Id: Copy + std::fmt::Display>(
     kind: &str,
     matches: &[Id],
 ) -> anyhow::Result<Id> {
-    let (listed, command) = list_hint(kind != "run");
+    let (listed, command) = list_hint(kind);
     match matches {
         [only] => Ok(*only),
         [] => Err(CliError::usage_error(format!("there is no {kind} that ends in `{suffix}`"))

@@ -3,7 +3,6 @@
 
 use clap::{Args, Subcommand};
 use longhaul_api::rule::RuleView;
-use longhaul_core::id::RuleId;
 use longhaul_core::policy::gate::AnswerScope;
 use longhaul_core::policy::rule::RuleFilter;
 
@@ -12,7 +11,7 @@ use crate::event_printer::format_date_time;
 use crate::format::pattern_text;
 use crate::style::Tone;
 use crate::table::{self, TableCell};
-use crate::{output, runtime};
+use crate::{output, resolve, runtime};
 
 /// Maximum number of rules that are listed.
 const ROWS_MAX: usize = 10_000;
@@ -55,8 +54,8 @@ struct ListRulesCommand {
 
 #[derive(Debug, Args)]
 struct RevokeRuleCommand {
-    /// Id of the rule, as `longhaul rules` lists it
-    rule: RuleId,
+    /// Id of the rule, as `longhaul rules` lists it, or at least its last six characters
+    rule: String,
     /// Print the revoked rule as one JSON object
     #[arg(long)]
     json: bool,
@@ -95,7 +94,10 @@ impl ListRulesCommand {
 impl RevokeRuleCommand {
     fn run(&self) -> anyhow::Result<()> {
         let client = connect_run_client()?;
-        let rule = runtime::build_current_thread()?.block_on(client.revoke_rule(self.rule))?;
+        let rule = runtime::build_current_thread()?.block_on(async {
+            let rule = resolve::resolve_rule_id(&client, &self.rule).await?;
+            client.revoke_rule(rule).await
+        })?;
         if self.json {
             return output::print_json(&rule);
         }

@@ -13,6 +13,7 @@ use longhaul_core::time::Millis;
 use crate::client::RunClient;
 use crate::client::connect::{connect_or_create_store, find_named_or_local_server};
 use crate::ephemeral::EphemeralArgs;
+use crate::error::CliError;
 use crate::exit::Exit;
 use crate::follow::{FinalOutputFormat, FollowOptions};
 use crate::followed_run::FollowedRun;
@@ -28,6 +29,8 @@ use crate::{environment, output, runtime};
 const EXAMPLES: &str = "Examples:
   longhaul run writer \"Summarise README.md in five lines\"
   longhaul run writer - < task.txt              the task from stdin
+  longhaul run --chain full-pipeline \"...\"       plan, implement, review, fix
+  longhaul run --chain full-pipeline --step review \"...\"   one step alone
   longhaul run writer \"...\" --record=first      record model calls to .longhaul/cassettes/first.jsonl
   longhaul run writer \"...\" --replay first      replay it without calling a model
   longhaul run writer \"...\" --ephemeral         keep nothing: no store, no journal, no lock
@@ -112,8 +115,22 @@ impl RunTaskCommand {
         options
     }
 
+    /// Checks that no option is given that works for a single run only.
+    fn check_chain_options(&self) -> anyhow::Result<()> {
+        let keeps_calls = self.record_replay.is_recording() || self.record_replay.is_replaying();
+        if self.task.chain().is_some() && (self.ephemeral.is_enabled() || keeps_calls) {
+            let message = "a chain can't be recorded, replayed or run with --ephemeral";
+            let hint = "longhaul run --chain NAME ...";
+            return Err(CliError::usage_error(message)
+                .with_hint("run it in the store", hint)
+                .into());
+        }
+        Ok(())
+    }
+
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let timeout = self.follow.timeout;
+        self.check_chain_options()?;
         if self.ephemeral.is_enabled() {
             return self.run_ephemeral(timeout);
         }
@@ -159,7 +176,7 @@ impl RunTaskCommand {
             let interrupts = InterruptListener::listen()?;
             let run = client.submit_task(task).await?;
             if !options.silent {
-                output::eprint_line(&format!("{run}  {}", self.task.agent_name()));
+                output::eprint_line(&format!("{run}  {}", self.task.display_name()));
             }
             if let Some(listening) = &listening {
                 listening.begin_cassette(run, self.task.agent_name()).await?;
@@ -190,7 +207,8 @@ impl RunTaskCommand {
         unattended: bool,
     ) -> anyhow::Result<()> {
         let config = environment::load_config_quietly(process_env)?;
-        let agent = Some(self.task.agent_name());
+        // A chain may need what any of its agents needs.
+        let agent = Some(self.task.agent_name()).filter(|name| !name.is_empty());
         _ = confirm::ask_for_trust_before_run((&config, agents), agent, unattended)?;
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! One run as a page for people: its status, details and result.
 
-use longhaul_api::run::{RunView, UsageView};
+use longhaul_api::run::{RunChainView, RunView, UsageView, VerdictView};
 use longhaul_api::why::RunExplanation;
 use longhaul_core::status::ResultAnswer;
 use longhaul_core::time::Millis;
 
-use crate::event_printer::first_line;
+use crate::event_printer::{first_line, verdict_text};
 use crate::format::{format_duration, format_name_counts, format_usd};
 use crate::sanitize;
 use crate::status_label::StatusLabel;
@@ -34,6 +34,11 @@ pub(crate) fn render_run_page(
     for (name, value) in run_detail_rows(run) {
         let name = paint.apply_tone(Tone::Dim, &format!("{name:<9}"));
         lines.push(format!("  {name} {}", sanitize::sanitize_line(&value)));
+    }
+    for VerdictView { round, verdict, note, .. } in &run.verdicts {
+        let verdict = verdict_text(*verdict);
+        let text = sanitize::sanitize_line(&format!("round {round}: {verdict}: {note}"));
+        lines.push(format!("  {} {text}", paint.apply_tone(Tone::Dim, "outcome  ")));
     }
     if let Some(output) = &run.output {
         lines.push(String::new());
@@ -88,6 +93,7 @@ fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
     for (name, value) in optional {
         rows.extend(value.clone().map(|value| (name, value)));
     }
+    rows.extend(run.chain.as_ref().map(|chain| ("chain", chain_text(run, chain))));
     rows.extend(run.parent.map(|parent| ("parent", parent.to_string())));
     rows.extend(run.batch.map(|batch| ("batch", batch.to_string())));
     if !run.tags.is_empty() {
@@ -100,6 +106,17 @@ fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
     rows.push(("created", run.created_at.to_string()));
     rows.extend(run.finished_at.map(|at| ("finished", at.to_string())));
     rows
+}
+
+/// Describes the position of a run in its chain, and the state of the chain.
+fn chain_text(run: &RunView, chain: &RunChainView) -> String {
+    let name = chain.name.as_deref().map(|name| format!("{name}, ")).unwrap_or_default();
+    let newest = match chain.current == run.id {
+        true => String::new(),
+        false => format!(", newest run {}", chain.current),
+    };
+    let (step, of, status) = (chain.step, chain.of, chain.status.as_str());
+    format!("{name}step {step} of {of}; {status}{newest}")
 }
 
 /// Returns the input of the run's task as text.

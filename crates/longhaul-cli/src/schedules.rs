@@ -75,9 +75,12 @@ struct AddScheduleCommand {
     /// Fixed interval between two firings, such as 30s
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     every: Option<Millis>,
+    /// Chain to start instead of an agent
+    #[arg(long, value_name = "NAME", conflicts_with = "agent")]
+    chain: Option<String>,
     /// Agent to start; each run uses the newest version of the agent
-    #[arg(long)]
-    agent: String,
+    #[arg(long, required_unless_present = "chain")]
+    agent: Option<String>,
     /// Input of the runs; a JSON object or list is passed on as JSON
     #[arg(long, required_unless_present = "event")]
     input: Option<String>,
@@ -158,7 +161,9 @@ impl AddScheduleCommand {
             resource: self.resource.clone(),
             catch_up: self.catch_up,
             overlap: self.overlap,
-            ..NewScheduleBody::new(&self.name, &self.agent)
+            agent: self.agent.clone(),
+            chain: self.chain.clone(),
+            ..NewScheduleBody::new(&self.name, "")
         };
         let client = connect_or_create_store(find_named_or_local_server()?)?;
         runtime::build_current_thread()?.block_on(async {

@@ -12,8 +12,11 @@ use longhaul::config::settings::Config;
 use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::egress;
 use longhaul_api::problem::Problem;
+use longhaul_core::chain::ChainStepSpec;
+use longhaul_core::suggest::closest_match;
 use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
+use longhaul_engine::task::{ChainChoice, TaskChain};
 
 use crate::client::connect::{
     ServerConnection, connect_or_create_store, find_named_or_local_server,
@@ -25,6 +28,7 @@ use crate::{environment, output, runtime};
 const EXAMPLES: &str = "Examples:
   longhaul submit writer \"Summarise README.md\"
   longhaul submit writer - --lane docs < task.txt
+  longhaul submit --chain full-pipeline \"Add a flag --dry-run\"
   longhaul submit writer \"...\" --idempotency-key 2026-11-15   safe to repeat
 
 The run starts when a worker drives it: longhaul worker";
@@ -139,39 +143,33 @@ pub(crate) fn prepare_task(
     }
     let config = environment::load_config_quietly(process_env)?;
     let loaded = environment::load_agents(&config)?;
-    let found = find_agent(&loaded, args.agent_name())?;
-    let agent = &found.agent;
+    let agents = find_agents(&loaded, args)?;
     let selector = ModelSelector::from_config(&config).map_err(CliError::usage_error)?;
-    let named = candidate_models(args, agent);
-    let requested_models: Vec<String> = match server {
-        // The server has its own keys and checks them itself.
-        Some(_) => {
-            let named = named.into_iter().flatten();
-            let choices =
-                named.filter_map(|named| selector.choose_model(Some(named), |_| None).ok());
-            choices.map(|choice| choice.name).collect()
+    let mut requested_models: Vec<String> = Vec::new();
+    for found in &agents {
+        for model in requested_models_of_agent(args, &found.agent, (&config, server, &selector))? {
+            if !requested_models.contains(&model) {
+                requested_models.push(model);
+            }
         }
-        None => {
-            let models = project_model_resolver(&config, &environment::system_clock());
-            let found = named.into_iter().map(|named| {
-                let found = models.resolve_model_name(named).map(|found| found.name);
-                found.or_else(|why| model_awaiting_trust(&config, &selector, named).ok_or(why))
-            });
-            let found: Result<_, _> = found.collect();
-            found.map_err(|none| Problem::new(none.code(), none.message_for_agent(&agent.name)))?
-        }
-    };
+    }
     let task = args.build_task()?;
-    check_context_names_declared(agent, &task)?;
-    let policy = agent.run_policy(&config.run_policy_defaults(), task.budget);
-    let unbound = selector.unpriced_models_warning(&requested_models, policy.budget.micro_usd);
-    let mut replaced = loaded.hidden.iter();
-    let replaced = replaced
-        .find(|hidden| hidden.name == agent.name.as_str() && hidden.source == AgentSource::BuiltIn);
-    let replaced = replaced.map(|_| {
-        let (name, path) = (&agent.name, found.path.display());
+    check_context_names_declared(&agents, &task)?;
+    let policies = agents.iter();
+    let policies =
+        policies.map(|one| one.agent.run_policy(&config.run_policy_defaults(), task.budget));
+    let usd = policies.filter_map(|policy| policy.budget.micro_usd).max();
+    let unbound = selector.unpriced_models_warning(&requested_models, usd);
+    let is_replaced = |found: &&&LoadedAgent| {
+        let name = found.agent.name.as_str();
+        let mut hidden = loaded.hidden.iter();
+        hidden.any(|hidden| hidden.name == name && hidden.source == AgentSource::BuiltIn)
+    };
+    let replaced = agents.iter().filter(is_replaced).map(|found| {
+        let (name, path) = (&found.agent.name, found.path.display());
         format!("`{name}` is loaded from {path} of this project, not from the built-in agent")
     });
+    let replaced: Vec<String> = replaced.collect();
     let of_env_file = requested_models.iter().filter_map(|model| {
         let provider = selector.providers.find_provider(model.split_once('/')?.0).ok()?;
         let (variable, _) = provider.api_key(&config.env)?;
@@ -180,10 +178,58 @@ pub(crate) fn prepare_task(
             .then(|| format!("`{model}` is called with the key {variable} from the project's .env"))
     });
     let of_env_file: Vec<String> = of_env_file.collect();
-    let notes = found.notes.iter().cloned().chain(replaced);
+    let notes = agents.iter().flat_map(|found| found.notes.clone()).chain(replaced);
     let notes = notes.chain(of_env_file).chain(unbound);
-    let notes = notes.chain(secrets::unredactable_secret_warnings(&config)).collect();
+    let notes: Vec<String> = notes.chain(secrets::unredactable_secret_warnings(&config)).collect();
     Ok(PreparedTask { task, models: requested_models, notes, agents: Some(loaded) })
+}
+
+/// Returns the full names of the models that the run of an agent calls, as far as they are known.
+fn requested_models_of_agent(
+    args: &TaskArgs,
+    agent: &Agent,
+    (config, server, selector): (&Config, Option<&ServerConnection>, &ModelSelector),
+) -> anyhow::Result<Vec<String>> {
+    let named = candidate_models(args, agent);
+    // A server has its own keys and checks them itself.
+    if server.is_some() {
+        let named = named.into_iter().flatten();
+        let choices = named.filter_map(|named| selector.choose_model(Some(named), |_| None).ok());
+        return Ok(choices.map(|choice| choice.name).collect());
+    }
+    let models = project_model_resolver(config, &environment::system_clock());
+    let found = named.into_iter().map(|named| {
+        let found = models.resolve_model_name(named).map(|found| found.name);
+        found.or_else(|why| model_awaiting_trust(config, selector, named).ok_or(why))
+    });
+    let found: Result<_, _> = found.collect();
+    Ok(found.map_err(|none| Problem::new(none.code(), none.message_for_agent(&agent.name)))?)
+}
+
+/// Returns the agent that the command line names, or the agents of the steps of its chain.
+fn find_agents<'a>(
+    loaded: &'a LoadedAgents,
+    args: &TaskArgs,
+) -> anyhow::Result<Vec<&'a LoadedAgent>> {
+    let Some(TaskChain { chain: ChainChoice::Named(name), step, .. }) = args.chain() else {
+        return Ok(vec![find_agent(loaded, args.agent_name())?]);
+    };
+    let chains = &loaded.chains;
+    let Some(found) = chains.chains.iter().find(|one| one.name == name) else {
+        let problems: Vec<String> =
+            chains.problems_of_chain(&name).map(ToString::to_string).collect();
+        if !problems.is_empty() {
+            let message = format!("the chain `{name}` can't be used:\n{}", problems.join("\n"));
+            let error = CliError::usage_error(message);
+            return Err(error.with_hint("all problems", "longhaul chains check").into());
+        }
+        let names = chains.chains.iter().map(|one| one.name.as_str());
+        let suggestion = closest_match(&name, names).map(str::to_owned);
+        return Err(longhaul_engine::Error::ChainNotFound { name, suggestion }.into());
+    };
+    let is_run = |one: &&ChainStepSpec| step.as_deref().is_none_or(|step| one.step_name() == step);
+    let steps = found.spec.steps.iter().filter(is_run);
+    steps.map(|step| find_agent(loaded, &step.agent)).collect()
 }
 
 /// Returns the agent with this name. The error says why the agent can't be used.
@@ -201,12 +247,13 @@ fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> anyhow::Result<&'a Lo
     })
 }
 
-/// Checks that the agent's file declares every context name of the task.
-fn check_context_names_declared(agent: &Agent, task: &Task) -> anyhow::Result<()> {
-    let unknown = |name: &&String| !agent.context.contains(name);
-    let Some(name) = task.context.keys().find(unknown) else {
+/// Checks that the file of one of the agents declares every context name of the task.
+fn check_context_names_declared(agents: &[&LoadedAgent], task: &Task) -> anyhow::Result<()> {
+    let unknown = |name: &&String| !agents.iter().any(|one| one.agent.context.contains(name));
+    let (Some(name), Some(first)) = (task.context.keys().find(unknown), agents.first()) else {
         return Ok(());
     };
+    let agent = &first.agent;
     let listed = match agent.context.is_empty() {
         true => "none".to_owned(),
         false => agent.context.join(", "),

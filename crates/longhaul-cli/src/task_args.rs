@@ -12,6 +12,7 @@ use longhaul_core::usage::MicroUsd;
 use longhaul_engine::Task;
 use longhaul_engine::agent::BudgetPatch;
 use longhaul_engine::handle::check_idempotency_key;
+use longhaul_engine::task::{ChainChoice, TaskChain};
 use serde_json::Value;
 
 use crate::caller_name::caller_name;
@@ -25,10 +26,17 @@ pub(crate) const INPUT_BYTES_MAX: u64 = 1024 * 1024;
 /// Command-line arguments that describe a task: agent, input and options.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TaskArgs {
-    /// Agent to run, as in agents/AGENT.md
-    agent: String,
+    /// Agent to run, as in agents/AGENT.md; left out with --chain
+    #[arg(required_unless_present = "chain")]
+    agent: Option<String>,
     /// Input of the task; `-` reads it from stdin. A JSON object or list is passed on as JSON
     input: Vec<String>,
+    /// Chain to run instead of an agent, as in chains/NAME.toml
+    #[arg(long, value_name = "NAME")]
+    chain: Option<String>,
+    /// Run only the step of the chain with this name
+    #[arg(long, value_name = "NAME", requires = "chain")]
+    step: Option<String>,
     /// Model to use instead of the agent's model, such as scripted/tidy
     #[arg(long)]
     model: Option<String>,
@@ -80,9 +88,27 @@ pub(crate) struct TaskArgs {
 }
 
 impl TaskArgs {
-    /// Returns the name of the agent to run.
+    /// Returns the name of the agent to run. Empty if a chain is run.
     pub(crate) fn agent_name(&self) -> &str {
-        &self.agent
+        let agent = self.agent.as_deref().filter(|_| self.chain.is_none());
+        agent.unwrap_or_default()
+    }
+
+    /// Returns the chain to run. `None` means that an agent is run.
+    pub(crate) fn chain(&self) -> Option<TaskChain> {
+        let chain = ChainChoice::Named(self.chain.clone()?);
+        Some(TaskChain { step: self.step.clone(), ..TaskChain::new(chain) })
+    }
+
+    /// Returns the name of the agent or of the chain to run.
+    pub(crate) fn display_name(&self) -> &str {
+        self.chain.as_deref().unwrap_or_else(|| self.agent_name())
+    }
+
+    /// Returns the parts of the input. With a chain, no agent precedes them.
+    fn input_args(&self) -> Vec<String> {
+        let first = self.agent.iter().filter(|_| self.chain.is_some());
+        first.chain(&self.input).cloned().collect()
     }
 
     /// Replaces the model that the command line names.
@@ -97,12 +123,13 @@ impl TaskArgs {
 
     /// Returns whether the input of the task is read from stdin.
     pub(crate) fn reads_stdin(&self) -> bool {
-        self.input == ["-"]
+        self.input_args() == ["-"]
     }
 
     /// Builds the task from the command-line arguments.
     pub(crate) fn build_task(&self) -> anyhow::Result<Task> {
-        let mut task = Task::new(&self.agent, Value::Null);
+        let mut task = Task::new(self.agent_name(), Value::Null);
+        task.chain = self.chain();
         if let Some(file) = &self.history {
             task.history = read_history_file(file, self.reads_stdin())?;
         }
@@ -128,7 +155,10 @@ impl TaskArgs {
     }
 
     fn read_input(&self) -> anyhow::Result<RawJson> {
-        let text = output::join_args_or_read_stdin(&self.input, INPUT_BYTES_MAX + 1, "the input")?;
+        let text = {
+            let args = self.input_args();
+            output::join_args_or_read_stdin(&args, INPUT_BYTES_MAX + 1, "the input")?
+        };
         parse_input_json(&text)
     }
 }

@@ -48,7 +48,8 @@ impl WatchCommand {
             let view = beside.get_run(run).await?;
             anyhow::Ok((run, view))
         })?;
-        let over = view.status.is_terminal();
+        let newest = view.chain.as_ref().filter(|chain| chain.current != run);
+        let over = view.status.is_terminal() && newest.is_none_or(|chain| chain.has_ended());
         let options = self.follow.event_stream_options();
         // Reads `.env` as `run` does: the run needs the same variables to continue.
         let process_env = match over || is_served {

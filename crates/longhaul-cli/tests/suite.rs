@@ -12,6 +12,7 @@ mod suite {
     mod bad_input;
     mod bench;
     mod built_in_agents;
+    mod chains_cli;
     mod chaos;
     mod children_cli;
     mod cli;
@@ -41,6 +42,7 @@ mod suite {
     mod mcp_cli;
     mod mcp_cli_login;
     mod mcp_cli_tools;
+    mod mcp_waits_cli;
     mod memory_cli;
     mod mock_model;
     mod model_calls;
@@ -49,6 +51,7 @@ mod suite {
     mod normalize;
     mod ollama;
     mod outages_cli;
+    mod outcomes_cli;
     mod own_run;
     mod parity;
     mod perception_e2e;

@@ -1,18 +1,171 @@
 //! Chains: sequences of steps, each of which is a run of its own.
 //!
-//! This module only describes chains. The state machine starts the next step when a step has
-//! completed.
+//! This module describes chains and derives the step that follows a completed one. The state machine
+//! creates the run of that step in the append that ends the run before it.
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::AgentName;
+use crate::id::{AgentName, RunId};
+use crate::policy::RunPolicy;
 use crate::raw::Hash;
+use crate::status::{RunOutput, Status};
+use crate::text_macros::string_enum;
+use crate::time::Millis;
 
-/// Maximum number of steps that a chain may run under one root run.
+/// Maximum number of steps of a chain, as it is written in a file or a request.
 pub const CHAIN_STEPS_MAX: usize = 10;
 
-/// A chain as submitted with a run. The agent version of every step is already pinned.
+/// Maximum number of runs of one chain, including those of repeated steps.
+pub const CHAIN_RUNS_MAX: usize = 100;
+
+/// Delay after which a step with `auto_approve` approves its own result.
+pub const AUTO_APPROVE_DELAY: Millis = Millis::from_secs(3);
+
+/// A chain as it is written in a file or a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChainSpec {
+    /// What the chain is for, in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Steps of the chain, in order.
+    pub steps: Vec<ChainStepSpec>,
+}
+
+/// A step of a chain as it is written in a file or a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChainStepSpec {
+    /// Name of the step, by which templates and `repeat` refer to it. `None` means the name of the
+    /// agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Name of the agent that executes the step.
+    #[serde(alias = "mode")]
+    pub agent: String,
+    /// Whether the step approves its own result after three seconds.
+    #[serde(default, alias = "autoApprove", skip_serializing_if = "std::ops::Not::not")]
+    pub auto_approve: bool,
+    /// Condition under which the step runs.
+    #[serde(default)]
+    pub condition: ChainStepCondition,
+    /// Step to which the chain goes back after this step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<ChainRepeatSpec>,
+}
+
+impl ChainStepSpec {
+    /// Creates a step that always runs this agent.
+    pub fn new(agent: impl Into<String>) -> Self {
+        Self {
+            name: None,
+            agent: agent.into(),
+            auto_approve: false,
+            condition: ChainStepCondition::Always,
+            repeat: None,
+        }
+    }
+
+    /// Returns the name by which templates and `repeat` refer to the step.
+    pub fn step_name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.agent)
+    }
+}
+
+/// Instruction to go back to an earlier step, as it is written in a file or a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChainRepeatSpec {
+    /// Name of the step to go back to: an earlier step or the step itself.
+    pub from: String,
+    /// Condition under which the chain does not go back.
+    #[serde(default)]
+    pub until: ChainRepeatEnd,
+    /// How often the chain goes back at most.
+    pub max: u32,
+}
+
+/// A problem of a chain as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainProblem {
+    /// Index of the step with the problem. `None` means that the problem is in the whole chain.
+    pub step: Option<usize>,
+    /// Field of the step with the problem.
+    pub field: Option<&'static str>,
+    /// What is wrong, and what would be right.
+    pub message: String,
+}
+
+impl ChainSpec {
+    /// Returns everything that is wrong with the chain, other than agents that don't exist.
+    pub fn problems(&self) -> Vec<ChainProblem> {
+        let whole = |message| ChainProblem { step: None, field: None, message };
+        let count = self.steps.len();
+        if !(1..=CHAIN_STEPS_MAX).contains(&count) {
+            let message =
+                format!("a chain has 1 to {CHAIN_STEPS_MAX} steps, and this one has {count}");
+            return vec![whole(message)];
+        }
+        let mut problems: Vec<ChainProblem> = Vec::new();
+        let mut runs = count;
+        for (index, step) in self.steps.iter().enumerate() {
+            let mut add = |field, message| {
+                problems.push(ChainProblem { step: Some(index), field: Some(field), message });
+            };
+            if let Err(bad) = AgentName::new(step.agent.as_str()) {
+                add("agent", bad.to_string());
+            }
+            if let Some(Err(bad)) = step.name.as_deref().map(AgentName::new) {
+                add("name", bad.to_string());
+            }
+            let Some(repeat) = &step.repeat else {
+                continue;
+            };
+            match self.repeat_start(index, &repeat.from) {
+                Ok(from) => {
+                    let span = index + 1 - from;
+                    runs = runs.saturating_add(span.saturating_mul(repeat.max as usize));
+                }
+                Err(message) => add("from", message),
+            }
+            if repeat.max == 0 {
+                add("max", "`max` must be at least 1: how often the chain goes back".to_owned());
+            }
+        }
+        if runs > CHAIN_RUNS_MAX {
+            problems.push(whole(format!(
+                "a chain has at most {CHAIN_RUNS_MAX} runs, and this one could have {runs}: lower \
+                 `repeat.max`"
+            )));
+        }
+        problems
+    }
+
+    /// Returns the index of the step that a repeat of step `index` goes back to.
+    pub fn repeat_start(&self, index: usize, from: &str) -> Result<usize, String> {
+        let named = |steps: &[ChainStepSpec]| {
+            let found = steps.iter().enumerate().filter(|(_, step)| step.step_name() == from);
+            found.map(|(found, _)| found).collect::<Vec<_>>()
+        };
+        let reachable = &self.steps[..=index];
+        match named(reachable)[..] {
+            [start] => Ok(start),
+            [] if !named(&self.steps).is_empty() => Err(format!(
+                "`from` names the step `{from}`, which comes after this step: a chain only goes back"
+            )),
+            [] => {
+                let names: Vec<&str> = reachable.iter().map(ChainStepSpec::step_name).collect();
+                Err(format!("`from` names no step: there is `{}`", names.join("`, `")))
+            }
+            _ => Err(format!(
+                "`from` names several steps: give each step `{from}` a `name` of its own"
+            )),
+        }
+    }
+}
+
+/// A chain as submitted with a run. The agent version and the policy of every step are pinned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Chain {
     /// Name of the chain. `None` means that the steps were given in the request itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -21,60 +174,223 @@ pub struct Chain {
     pub steps: Vec<ChainStep>,
 }
 
-impl Chain {
-    /// Returns the index of the step to run after a completed step: the first later step whose
-    /// condition holds for the outcome of the completed step. `None` means that the chain ends.
-    pub fn next_step(&self, completed_step: usize, outcome: ChainStepOutcome) -> Option<usize> {
-        (completed_step + 1..self.steps.len()).find(|step| match self.steps[*step].condition {
-            ChainStepCondition::Always => true,
-            ChainStepCondition::OnSuccess => outcome.success,
-            ChainStepCondition::OnIssuesFound => outcome.issues_found,
-        })
-    }
-}
-
-/// Facts from the output of a completed step that the conditions of later steps refer to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChainStepOutcome {
-    /// Whether `output.data.success` is anything other than `false`.
-    pub success: bool,
-    /// Whether `output.data.issues_found` is `true`.
-    pub issues_found: bool,
-}
-
 /// One step of a chain: an agent and the condition under which it runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChainStep {
+    /// Name of the step, by which templates refer to it.
+    pub name: String,
     /// Agent that executes the step.
     pub agent: AgentName,
     /// Hash of the agent definition that the step is pinned to.
     pub definition: Hash,
-    /// Whether the gate that asks for approval of the step's result is approved automatically.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub auto_approve: bool,
+    /// Limits and rules of the step's run.
+    pub policy: RunPolicy,
     /// Condition under which the step runs.
     #[serde(default)]
     pub condition: ChainStepCondition,
+    /// Step to which the chain goes back after this step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<ChainRepeat>,
 }
 
-/// Condition under which a step of a chain runs.
+/// Instruction to go back to an earlier step of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainRepeat {
+    /// Index of the step to go back to.
+    pub from: usize,
+    /// Condition under which the chain does not go back.
+    pub until: ChainRepeatEnd,
+    /// How often the chain goes back at most.
+    pub max: u32,
+}
+
+string_enum! {
+    /// Condition under which a step of a chain runs.
+    #[derive(Default)]
+    pub enum ChainStepCondition {
+        /// Run the step regardless of the previous step's output.
+        #[default]
+        Always = "always",
+        /// Run the step unless the previous step's output has `success: false`.
+        OnSuccess = "on_success",
+        /// Run the step only if the previous step's output has `issues_found: true`.
+        OnIssuesFound = "on_issues_found",
+    }
+}
+
+string_enum! {
+    /// Condition under which a chain does not go back, read from the newest output of the round that
+    /// has the field.
+    #[derive(Default)]
+    pub enum ChainRepeatEnd {
+        /// The field `issues_found` is not `true`.
+        #[default]
+        NoIssues = "no_issues",
+        /// The field `success` is not `false`.
+        Success = "success",
+    }
+}
+
+/// What the outputs of steps say about their success. `None` means that no output says it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ChainStepCondition {
-    /// Run the step regardless of the previous step's output.
-    #[default]
-    Always,
-    /// Run the step unless the previous step's output has `success: false`.
-    OnSuccess,
-    /// Run the step only if the previous step's output has `issues_found: true`.
-    OnIssuesFound,
+pub struct StepVerdict {
+    /// Field `success` of the output's data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub success: Option<bool>,
+    /// Field `issues_found` of the output's data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issues_found: Option<bool>,
+}
+
+impl StepVerdict {
+    /// Returns what an output says. Fields that are not booleans say nothing.
+    pub fn from_output(output: &RunOutput) -> Self {
+        let data = output.data.as_ref().map(crate::raw::RawJson::to_value).unwrap_or_default();
+        let field = |name: &str| data.get(name).and_then(serde_json::Value::as_bool);
+        Self { success: field("success"), issues_found: field("issues_found") }
+    }
+
+    const fn holds(self, condition: ChainStepCondition) -> bool {
+        match condition {
+            ChainStepCondition::Always => true,
+            ChainStepCondition::OnSuccess => !matches!(self.success, Some(false)),
+            ChainStepCondition::OnIssuesFound => matches!(self.issues_found, Some(true)),
+        }
+    }
+
+    const fn ends_repeat(self, until: ChainRepeatEnd) -> bool {
+        match until {
+            ChainRepeatEnd::NoIssues => !matches!(self.issues_found, Some(true)),
+            ChainRepeatEnd::Success => !matches!(self.success, Some(false)),
+        }
+    }
+
+    /// Returns this newer verdict, with the fields of the older one that it does not have.
+    fn or(self, older: Self) -> Self {
+        Self {
+            success: self.success.or(older.success),
+            issues_found: self.issues_found.or(older.issues_found),
+        }
+    }
+}
+
+/// A completed run of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompletedStep {
+    /// Index of the step, from 0.
+    pub step: usize,
+    /// Run that executed the step.
+    pub run: RunId,
 }
 
 /// Position of a run in the chain that it belongs to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PositionInChain {
     /// Chain that the run belongs to, with all its steps.
     pub chain: Chain,
     /// Index of the step that this run executes, from 0.
     pub step: usize,
+    /// First run of the chain, whose budget all its runs use, including those of retries.
+    pub first_run: RunId,
+    /// Completed runs of the chain before this one, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub completed: Vec<CompletedStep>,
+    /// What the outputs of the current round say, newest first.
+    #[serde(default)]
+    pub verdict: StepVerdict,
+}
+
+impl PositionInChain {
+    /// Returns the position of the first run of a chain.
+    pub const fn first(chain: Chain, run: RunId) -> Self {
+        let verdict = StepVerdict { success: None, issues_found: None };
+        Self { chain, step: 0, first_run: run, completed: Vec::new(), verdict }
+    }
+
+    /// Returns the step that this run executes.
+    pub fn current_step(&self) -> Option<&ChainStep> {
+        self.chain.steps.get(self.step)
+    }
+
+    /// Returns the position of the run that follows this run, which has completed with this output:
+    /// the step that its `repeat` goes back to, or the first later step whose condition holds. `None`
+    /// means that the chain ends.
+    pub fn following(&self, run: RunId, output: &RunOutput) -> Option<Self> {
+        let verdict_of_step = StepVerdict::from_output(output);
+        let verdict = verdict_of_step.or(self.verdict);
+        let later = |(_, step): &(usize, &ChainStep)| verdict_of_step.holds(step.condition);
+        let (step, verdict) = match self.step_to_repeat(verdict) {
+            Some(from) => (from, StepVerdict::default()),
+            None => {
+                let mut steps = self.chain.steps.iter().enumerate().skip(self.step + 1);
+                (steps.find(later)?.0, verdict)
+            }
+        };
+        let mut completed = self.completed.clone();
+        completed.push(CompletedStep { step: self.step, run });
+        (completed.len() < CHAIN_RUNS_MAX).then(|| Self {
+            chain: self.chain.clone(),
+            step,
+            first_run: self.first_run,
+            completed,
+            verdict,
+        })
+    }
+
+    /// Returns the step that the chain goes back to after this step. `None` means that it goes on.
+    fn step_to_repeat(&self, verdict: StepVerdict) -> Option<usize> {
+        let repeat = self.current_step()?.repeat?;
+        let went_back = self.times_gone_back() < repeat.max && !verdict.ends_repeat(repeat.until);
+        went_back.then_some(repeat.from)
+    }
+
+    /// Returns how often the chain has gone back after this step.
+    fn times_gone_back(&self) -> u32 {
+        let followers = self.completed.iter().skip(1).map(|done| done.step).chain([self.step]);
+        let pairs = self.completed.iter().zip(followers);
+        pairs.filter(|(done, next)| done.step == self.step && *next <= done.step).count() as u32
+    }
+}
+
+/// Stored position of a run in its chain, with the state of the chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainRow {
+    /// Name of the chain. `None` means that the steps were given in the request itself.
+    pub name: Option<String>,
+    /// Index of the run's step, from 0.
+    pub step: u32,
+    /// Number of steps of the chain.
+    pub steps: u32,
+    /// Newest run of the chain.
+    pub current: RunId,
+    /// Status of the newest run.
+    pub current_status: Status,
+}
+
+string_enum! {
+    /// Status of a chain, which is that of its newest run.
+    pub enum ChainStatus {
+        /// The newest run is queued or running.
+        Running = "running",
+        /// The newest run waits, is blocked or is paused.
+        Waiting = "waiting",
+        /// All steps whose condition held have completed.
+        Completed = "completed",
+        /// A step has failed.
+        Failed = "failed",
+        /// A step was cancelled.
+        Cancelled = "cancelled",
+    }
+}
+
+impl From<Status> for ChainStatus {
+    fn from(of_newest_run: Status) -> Self {
+        match of_newest_run {
+            Status::Pending | Status::Running => Self::Running,
+            Status::Waiting | Status::Blocked | Status::Paused => Self::Waiting,
+            Status::Completed => Self::Completed,
+            Status::Failed => Self::Failed,
+            Status::Cancelled => Self::Cancelled,
+        }
+    }
 }

@@ -2,8 +2,11 @@
 //!
 //! The state machine decides which changes go with an event; a store only applies them.
 
+mod sandbox;
+
 use serde::{Deserialize, Serialize};
 
+pub use crate::change::sandbox::{SandboxRow, SandboxSlot, SandboxState};
 use crate::checkpoint::RunCheckpoint;
 use crate::event::Event;
 use crate::event::steer::SteerDelivery;
@@ -12,6 +15,7 @@ use crate::id::{
 };
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
+pub use crate::policy::budget::{BudgetHold, BudgetHoldSettlement};
 use crate::policy::effect_key::KeyChange;
 use crate::policy::gate::{Answer, GateSpec};
 use crate::policy::rule::ApprovalRuleRow;
@@ -81,10 +85,14 @@ pub enum Change {
     /// Queues the run until the sandbox provider with this name can run one more sandbox.
     QueueForSlot(String),
     /// Holds (reserves) the worst-case cost of a model request. Refused if the remaining budget
-    /// does not cover the cost.
-    Hold(BudgetAmount),
-    /// Releases a budget hold and books the part that was spent or lost.
+    /// does not cover the cost, or if the model is to be warned first.
+    Hold(BudgetHold),
+    /// Releases a budget hold and books the part that was spent or lost. Runs that wait for the
+    /// released amount are woken.
     Settle(BudgetHoldSettlement),
+    /// Queues the parked run until model requests of other runs have released enough of the budget
+    /// for this amount. Follows the change that parks the run.
+    WaitForHolds(BudgetAmount),
     /// Holds (reserves) amounts within spend caps. Refused if one of them does not fit, or if the
     /// window of a cap has ended.
     HoldCaps(Vec<CapReservation>),
@@ -191,6 +199,9 @@ pub enum LaneEntryPolicy {
     Interrupt,
 }
 
+/// Maximum number of open runs below the root of a tree while a child run starts.
+pub const OPEN_DESCENDANTS_MAX: usize = 32;
+
 /// Default maximum number of runs in one lane.
 pub const LANE_DEPTH_MAX: u32 = 10_000;
 
@@ -216,7 +227,8 @@ pub enum RunSchedulingUpdate {
         status: crate::status::Status,
         /// Error code of the run, if it failed.
         code: Option<String>,
-        /// Whether the run gives up its lane, so that the next run in the lane may start.
+        /// Whether the run gives up the lane of its root, so that the next run in the lane may start
+        /// when no other run of the tree is open.
         releases_lane: bool,
     },
 }
@@ -294,6 +306,8 @@ pub enum TimerKind {
     GateDeadline(GateId),
     /// A reminder for this open gate is due.
     GateRemind(GateId),
+    /// This open gate is approved without a person.
+    GateAutoApprove(GateId),
     /// A step of this open gate's escalation is due.
     GateEscalate {
         /// Gate that nobody has answered.
@@ -303,8 +317,8 @@ pub enum TimerKind {
     },
     /// This child run has ended.
     ChildEnded(RunId),
-    /// This parent run was cancelled.
-    ParentCancelled(RunId),
+    /// This parent run was cancelled or has failed.
+    ParentEnded(RunId),
     /// This newer run of the same lane interrupts the run.
     LaneInterrupted(RunId),
 }
@@ -313,15 +327,16 @@ impl TimerKind {
     /// Returns the gate that the timer belongs to. `None` means that it belongs to no gate.
     pub const fn gate(&self) -> Option<GateId> {
         match self {
-            Self::GateDeadline(gate) | Self::GateRemind(gate) | Self::GateEscalate { gate, .. } => {
-                Some(*gate)
-            }
+            Self::GateDeadline(gate)
+            | Self::GateRemind(gate)
+            | Self::GateAutoApprove(gate)
+            | Self::GateEscalate { gate, .. } => Some(*gate),
             Self::Wake
             | Self::Start
             | Self::BatchNext(_)
             | Self::BatchStopped(_)
             | Self::ChildEnded(_)
-            | Self::ParentCancelled(_)
+            | Self::ParentEnded(_)
             | Self::LaneInterrupted(_) => None,
         }
     }
@@ -374,28 +389,6 @@ pub struct SteerUpdate {
     pub edit: Option<(String, SteerDelivery)>,
     /// New delivery status of the message.
     pub status: SteerStatus,
-}
-
-/// One of the limited number of slots for sandboxes that run concurrently at a provider.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SandboxSlot {
-    /// Sandbox that occupies the slot.
-    pub sandbox: SandboxId,
-    /// Sandbox provider that the slot belongs to.
-    pub provider: String,
-    /// Maximum number of sandboxes that may run concurrently at the provider.
-    pub capacity: u32,
-}
-
-/// Settlement of a budget hold (reserved amount) after its model request has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BudgetHoldSettlement {
-    /// Money and tokens that were held (reserved) before the request was sent.
-    pub held: BudgetAmount,
-    /// Money and tokens that the request actually used.
-    pub spent: BudgetAmount,
-    /// Money and tokens booked as used because the real usage is unknown.
-    pub lost: BudgetAmount,
 }
 
 /// Usage that is added to a run's totals after a model or tool call.
@@ -451,43 +444,6 @@ impl Blob {
     pub const fn hash(&self) -> Hash {
         self.blob_ref.hash
     }
-}
-
-/// Row of a sandbox in the store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SandboxRow {
-    /// Id of the sandbox.
-    pub sandbox: SandboxId,
-    /// Name of the sandbox provider, such as `local`.
-    pub provider: String,
-    /// Identifier that the provider uses for the sandbox.
-    pub handle: String,
-    /// Lifecycle state of the sandbox.
-    pub state: SandboxState,
-    /// Machine that the sandbox is bound to. `None` means any machine.
-    pub host: Option<String>,
-    /// Run that owns the sandbox.
-    pub owner: RunId,
-}
-
-/// Lifecycle state of a sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SandboxState {
-    /// The sandbox is being created.
-    Creating,
-    /// The sandbox is being started.
-    Starting,
-    /// The sandbox is running.
-    Running,
-    /// The sandbox is being stopped.
-    Stopping,
-    /// The sandbox is stopped; its files are kept.
-    Stopped,
-    /// The sandbox was deleted.
-    Deleted,
-    /// The provider can't find the sandbox any more.
-    Lost,
 }
 
 /// A tool result that arrived after its run had ended. It is stored outside the journal.

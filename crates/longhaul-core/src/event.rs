@@ -13,9 +13,9 @@ pub mod tool;
 pub mod turn;
 
 use crate::event::environment::{
-    BudgetRaised, BudgetReached, BudgetSettled, BudgetWarned, ChainStepEvent, ChildEnded,
-    ChildStarted, MemoryCompacted, ProgressReported, RuleAdded, RuleRevoked, RuleUsed,
-    SandboxEvent, TimerFired,
+    BudgetRaised, BudgetReached, BudgetSettled, BudgetWarned, ChainStepStarted, ChildEnded,
+    ChildStarted, MemoryCompacted, OutcomeGraded, ProgressReported, RuleAdded, RuleRevoked,
+    RuleUsed, SandboxEvent, TimerFired,
 };
 use crate::event::gate::{GateAnswer, GateExpired, GateNotice, GateRaised};
 use crate::event::run::{
@@ -25,8 +25,8 @@ use crate::event::run::{
 };
 use crate::event::steer::{SteerDelivered, SteerDropped, SteerMessage, SteerWithdrawn};
 use crate::event::tool::{
-    LateToolResultEvent, ToolEnded, ToolInDoubt, ToolKeyTaken, ToolProgress, ToolStarted,
-    ToolVerified,
+    LateToolResultEvent, ToolEnded, ToolInDoubt, ToolInputRequired, ToolKeyTaken, ToolPending,
+    ToolProgress, ToolResumed, ToolStarted, ToolVerified,
 };
 use crate::event::turn::{TurnCompleted, TurnFailed, TurnInterrupted, TurnStarted};
 
@@ -143,6 +143,12 @@ events! {
     ToolProgress(ToolProgress) = "tool.progress" v 1 format 1 outside None;
     /// A tool call was not started, because another call has claimed its effect key.
     ToolKeyTaken(ToolKeyTaken) = "tool.key_taken" v 1 format 1 outside None;
+    /// A tool needs a person's answer before it continues a call.
+    ToolInputRequired(Box<ToolInputRequired>) = "tool.input_required" v 1 format 1 outside None;
+    /// A tool has no result of a call yet and is asked again later.
+    ToolPending(Box<ToolPending>) = "tool.pending" v 1 format 1 outside None;
+    /// A suspended tool call is about to be continued.
+    ToolResumed(ToolResumed) = "tool.resumed" v 1 format 1 outside None;
     /// A tool call completed with a result.
     ToolCompleted(ToolEnded) = "tool.completed" v 1 format 1 outside None;
     /// A tool call failed, was denied or was never started. The failure is its result.
@@ -183,6 +189,8 @@ events! {
     ChildStarted(ChildStarted) = "child.started" v 1 format 1 outside None;
     /// A child run of this run ended.
     ChildEnded(Box<ChildEnded>) = "child.ended" v 1 format 1 outside Some(WakeTarget::Parked);
+    /// The result of the run was graded against the rubric of its agent.
+    OutcomeGraded(OutcomeGraded) = "outcome.graded" v 1 format 1 outside None;
     /// The budget hold (reserved amount) of a model request that never completed was settled.
     BudgetSettled(BudgetSettled) = "budget.settled" v 1 format 1 outside None;
     /// Most of a budget cap is used, so the agent is told to finish.
@@ -213,10 +221,8 @@ events! {
     SandboxLost(SandboxEvent) = "sandbox.lost" v 1 format 1 outside Some(WakeTarget::None);
     /// The older part of the conversation was replaced by a summary.
     MemoryCompacted(Box<MemoryCompacted>) = "memory.compacted" v 1 format 1 outside None;
-    /// A step of a chain started.
-    ChainStepStarted(ChainStepEvent) = "chain.step_started" v 1 format 1 outside None;
-    /// A step of a chain completed.
-    ChainStepCompleted(ChainStepEvent) = "chain.step_completed" v 1 format 1 outside None;
+    /// The next step of a chain started.
+    ChainStepStarted(ChainStepStarted) = "chain.step_started" v 1 format 1 outside None;
     /// The agent reported its progress.
     ProgressReported(ProgressReported) = "progress.reported" v 1 format 1 outside None;
 }

@@ -40,6 +40,10 @@ pub struct RunPolicy {
     /// approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_gate: Option<ResultApprovalGate>,
+    /// Maximum number of rounds in which the result is graded against the rubric of the agent. `None`
+    /// means that the result is not graded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome_rounds: Option<u32>,
     /// How long the run stays open for follow-up messages after its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_open: Option<Millis>,

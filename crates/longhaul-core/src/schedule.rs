@@ -62,6 +62,10 @@ pub struct ScheduleSpec {
     pub timing: ScheduleTiming,
     /// Agent whose newest version executes the runs.
     pub agent: AgentName,
+    /// Chain whose newest version executes the runs, instead of the agent. The agent is then the one
+    /// of its first step when the schedule was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<String>,
     /// Input of the runs: a text or any JSON.
     pub input: RawJson,
     /// Kind of the event that each firing is for the agent. `None` means an ordinary task.

@@ -62,6 +62,8 @@ pub enum WaitReason {
     Timer(Timestamp),
     /// The run waits for the end of this child run.
     Child(RunId),
+    /// The run waits for the result of a tool call and asks the tool again at this time.
+    Tool(Timestamp),
     /// The run waits until a provider's rate limit ends.
     RateLimit(Timestamp),
     /// The run waits until a call or the run itself is retried.
@@ -79,6 +81,9 @@ pub enum WaitReason {
     SandboxSlot,
     /// The run waits for a higher budget cap.
     Budget(BudgetCap),
+    /// The run waits until model requests of other runs of its tree release what they hold of the
+    /// budget.
+    BudgetHeld,
     /// The run waits at a spend cap.
     Cap(CapWait),
     /// The run waits for this call of another run, which has the same effect key.
@@ -103,11 +108,13 @@ impl WaitReason {
             Self::Blocked(_) => "blocked",
             Self::Timer(_) => "timer",
             Self::Child(_) => "child",
+            Self::Tool(_) => "tool",
             Self::RateLimit(_) => "rate_limit",
             Self::Retry(_) => "retry",
             Self::Outage { .. } => "outage",
             Self::SandboxSlot => "sandbox_slot",
             Self::Budget(_) => "budget",
+            Self::BudgetHeld => "budget_held",
             Self::Cap(_) => "cap",
             Self::Key(_) => "key",
             Self::Message(_) => "message",
@@ -122,6 +129,7 @@ impl WaitReason {
     pub const fn end_time(&self) -> Option<Timestamp> {
         match self {
             Self::Timer(at)
+            | Self::Tool(at)
             | Self::RateLimit(at)
             | Self::Retry(at)
             | Self::Outage { until: at, .. }
@@ -135,6 +143,7 @@ impl WaitReason {
             | Self::Child(_)
             | Self::SandboxSlot
             | Self::Budget(_)
+            | Self::BudgetHeld
             | Self::Key(_)
             | Self::Worker
             | Self::Batch => None,
@@ -250,7 +259,7 @@ pub struct RunError {
     /// Suggestion for people how to fix the error. May be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hint: String,
-    /// Text of the final reply, if the reply was cut off.
+    /// Text of the final reply, if the reply was cut off or its result was not accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial_text: Option<String>,
 }

@@ -68,7 +68,7 @@ pub struct TaskSpec {
     pub depth: u32,
     /// Position of the run in a chain. `None` if it belongs to no chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chain: Option<PositionInChain>,
+    pub chain: Option<Box<PositionInChain>>,
     /// Position of the run in the batch that the task was submitted with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchPosition>,

@@ -217,6 +217,24 @@ pub struct BudgetAmount {
     pub tokens: u64,
 }
 
+impl BudgetAmount {
+    /// Returns the sum of both amounts.
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            micro_usd: self.micro_usd.plus(other.micro_usd),
+            tokens: self.tokens.saturating_add(other.tokens),
+        }
+    }
+
+    /// Returns the difference of both amounts, or zero where `other` is larger.
+    pub const fn minus(self, other: Self) -> Self {
+        Self {
+            micro_usd: self.micro_usd.minus(other.micro_usd),
+            tokens: self.tokens.saturating_sub(other.tokens),
+        }
+    }
+}
+
 /// Remaining budget of a run. `None` means no cap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemainingBudget {
@@ -231,5 +249,14 @@ impl RemainingBudget {
     pub fn covers(self, hold: BudgetAmount) -> bool {
         self.micro_usd.is_none_or(|left| hold.micro_usd <= left)
             && self.tokens.is_none_or(|left| hold.tokens <= left)
+    }
+
+    /// Returns what both budgets cover.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        Self {
+            micro_usd: self.micro_usd.into_iter().chain(other.micro_usd).min(),
+            tokens: self.tokens.into_iter().chain(other.tokens).min(),
+        }
     }
 }

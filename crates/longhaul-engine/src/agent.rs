@@ -22,7 +22,8 @@ use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::config::{
-    ChildrenConfig, LoopGuardConfig, PerceptionConfig, PerceptionInterval, SandboxConfig, Skill,
+    ChildrenConfig, LoopGuardConfig, OutcomeConfig, PerceptionConfig, PerceptionInterval,
+    SandboxConfig, Skill,
 };
 
 /// Complete definition of an agent, as its file sets it.
@@ -48,6 +49,10 @@ pub struct Agent {
     /// Names of the tools that the agent may use, as Longhaul (not the model API) spells them.
     #[serde(default)]
     pub tools: Vec<String>,
+    /// Names in `tools` whose tools are deferred: the model knows only their names and one line until
+    /// it loads them with `find_tools`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deferred_tools: Vec<String>,
     /// Names of context values that the runtime injects into tool calls. The model can neither see
     /// nor set them.
     #[serde(default)]
@@ -71,6 +76,9 @@ pub struct Agent {
     pub in_doubt: Option<InDoubtPolicy>,
     /// Gate at which a person must approve the final answer before it is accepted.
     pub result_gate: Option<ResultApprovalGate>,
+    /// Rubric against which the result is graded before it is accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<OutcomeConfig>,
     /// How long a run that would complete stays open for follow-up messages. `None` means not at
     /// all.
     pub keep_open: Option<Millis>,
@@ -229,6 +237,7 @@ impl Agent {
             fixed_model: false,
             idle_models: Vec::new(),
             tools: Vec::new(),
+            deferred_tools: Vec::new(),
             context: Vec::new(),
             budget: BudgetPatch::default(),
             retry: RetryPatch::default(),
@@ -237,6 +246,7 @@ impl Agent {
             effects: Vec::new(),
             in_doubt: None,
             result_gate: None,
+            outcome: None,
             keep_open: None,
             lane: None,
             lane_on_park: ParkedLanePolicy::default(),
@@ -286,6 +296,7 @@ impl Agent {
             rules: self.rules.clone(),
             in_doubt: self.in_doubt,
             result_gate: self.result_gate.clone(),
+            outcome_rounds: self.outcome.as_ref().map(|outcome| outcome.max_rounds),
             keep_open: self.keep_open,
             lane_on_park: self.lane_on_park,
             children_on_cancel: self.children.on_cancel,

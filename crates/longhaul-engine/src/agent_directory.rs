@@ -1,14 +1,23 @@
-//! The agents of this process and its default policies, shared by handles and drivers: handles submit
-//! tasks of agents, drivers start child runs of them.
+//! The agents and chains of this process and its default policies, shared by handles and drivers:
+//! handles submit tasks of agents, drivers start child runs of them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
+
+use longhaul_core::chain::ChainSpec;
+use longhaul_core::suggest::closest_match;
 
 use crate::agent::{Agent, AgentRegistry, RunPolicyDefaults};
 
-/// The agents of this process and its default policies. Cheap to clone; clones share the agents.
+/// Chains by name.
+pub type ChainRegistry = BTreeMap<String, Arc<ChainSpec>>;
+
+/// The agents and chains of this process and its default policies. Cheap to clone; clones share the agents
+/// and chains.
 #[derive(Debug, Clone, Default)]
 pub struct AgentDirectory {
     agents: Arc<RwLock<AgentRegistry>>,
+    chains: Arc<RwLock<ChainRegistry>>,
     /// Policies of runs for which neither the agent nor the task sets any.
     pub(crate) defaults: RunPolicyDefaults,
 }
@@ -16,7 +25,7 @@ pub struct AgentDirectory {
 impl AgentDirectory {
     /// Creates a directory with these agents and default policies.
     pub fn new(agents: AgentRegistry, defaults: RunPolicyDefaults) -> Self {
-        Self { agents: Arc::new(RwLock::new(agents)), defaults }
+        Self { agents: Arc::new(RwLock::new(agents)), defaults, ..Self::default() }
     }
 
     /// Adds an agent, replacing an existing agent with the same name.
@@ -27,6 +36,23 @@ impl AgentDirectory {
     /// Replaces all agents.
     pub(crate) fn replace_agents(&self, agents: AgentRegistry) {
         *self.agents.write().unwrap_or_else(PoisonError::into_inner) = agents;
+    }
+
+    /// Replaces all chains.
+    pub(crate) fn replace_chains(&self, chains: ChainRegistry) {
+        *self.chains.write().unwrap_or_else(PoisonError::into_inner) = chains;
+    }
+
+    /// Returns all chains by name.
+    pub(crate) fn chains(&self) -> ChainRegistry {
+        self.chains.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the chain with this name. The error is the most similar name, if there is one.
+    pub(crate) fn get_chain(&self, name: &str) -> Result<Arc<ChainSpec>, Option<String>> {
+        let chains = self.chains();
+        let similar = || closest_match(name, chains.keys().map(String::as_str)).map(str::to_owned);
+        chains.get(name).cloned().ok_or_else(similar)
     }
 
     /// Returns all agents in the order of their names.

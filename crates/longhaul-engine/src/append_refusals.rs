@@ -1,13 +1,14 @@
-//! What a driver learns from refused appends of one input: budgets, spend caps and effect keys. The
-//! input is decided again with it.
+//! What a driver learns from refused appends of one input: budgets, full trees, spend caps and effect
+//! keys. The input is decided again with it.
 
 use longhaul_core::change::{Batch, Change};
+use longhaul_core::event::Event;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
+use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::policy::effect_key::{EffectKey, KeyChange, KeyClaim, KeyState, TakenKey};
 use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::raw::Hash;
-use longhaul_core::usage::RemainingBudget;
 use longhaul_run::{DecideContext, Run, RunInput, TakenKeyInfo, duplicate_output};
 
 use crate::drive::truncate::truncate_output_text;
@@ -19,8 +20,10 @@ use crate::services::EngineServices;
 /// others again and again.
 #[derive(Debug, Default)]
 pub(crate) struct AppendRefusals {
-    /// What is left of the budget, if it did not cover an append.
-    pub(crate) remaining_budget: Option<RemainingBudget>,
+    /// Budget account of the run's tree, if it did not cover an append.
+    pub(crate) budget_account: Option<BudgetAccount>,
+    /// Number of child runs that may start, if an append started more.
+    pub(crate) free_children: Option<usize>,
     cap_refusals: Vec<CapRefusal>,
     taken_keys: Vec<TakenKeyInfo>,
     keys_changed: bool,
@@ -30,7 +33,8 @@ impl AppendRefusals {
     /// Returns the context of a decision that avoids these refusals.
     pub(crate) fn add_to_context(&self, ctx: DecideContext) -> DecideContext {
         DecideContext {
-            remaining_budget: self.remaining_budget,
+            budget_account: self.budget_account,
+            free_children: self.free_children,
             cap_refusals: self.cap_refusals.clone(),
             taken_keys: self.taken_keys.clone(),
             keys_changed: self.keys_changed,
@@ -55,6 +59,11 @@ impl AppendRefusals {
         self.taken_keys.clear();
         self.keys_changed = true;
     }
+}
+
+/// Returns the number of child runs that a batch starts.
+pub(crate) fn count_new_children(batch: &Batch) -> usize {
+    batch.events.iter().filter(|event| matches!(event, Event::ChildStarted(_))).count()
 }
 
 /// Returns the calls for which a batch claims effect keys.
@@ -85,7 +94,7 @@ pub(crate) async fn taken_key_info(
     let recorded = outputs.read(taken.holder.run, taken.holder.call).await?;
     let text = recorded.and_then(|recorded| recorded.text);
     let result = text.map(|text| {
-        let output = duplicate_output(key, taken.holder, ToolOutput::text(text));
+        let output = duplicate_output(key, taken.holder, &ToolOutput::text(text));
         truncate_output_text(call, output)
     });
     Ok(TakenKeyInfo { key: taken, result })

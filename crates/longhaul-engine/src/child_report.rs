@@ -8,6 +8,7 @@ use longhaul_core::message::Part;
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::status::{RunError, RunOutcome, RunOutput};
 use longhaul_run::commands::RunCommand;
+use longhaul_run::state::control::OpenChild;
 
 use crate::drive::truncate::truncate_output_text;
 use crate::error::Error;
@@ -37,7 +38,10 @@ pub(crate) async fn report_child_end(
     let (parent, _) = replay_without_transcript(services, due.run).await?;
     let open = parent.control().children.iter().find(|open| open.id == child);
     let (outcome, full) = match (outcome, open) {
-        (RunOutcome::Completed(output), Some(open)) => bound_output(open.call, output),
+        (RunOutcome::Completed(output), Some(OpenChild { call: Some(call), .. })) => {
+            bound_output(*call, output)
+        }
+        // The result of a grading run is bounded by its schema.
         (outcome, _) => (outcome, None),
     };
     let full_ref = full.as_ref().map(|blob| blob.blob_ref);

@@ -11,7 +11,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::{RunId, Seq, SteerId, ToolName};
+use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendRequest, AppendResult, JournalAuthor, JournalReadRequest, RunFilter,
@@ -26,11 +26,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::Error;
+use crate::grading::GRADER;
 use crate::replay::replay_without_transcript;
 use crate::services::EngineServices;
 
 /// Name of the tool that shows the state of child runs.
-pub(crate) const CHILD_STATUS: &str = "child_status";
+pub(crate) const CHILD_STATUS: &str = CHILD_TOOLS[0];
+
+/// Names of the tools for child runs, which every agent with `run_agent` has.
+pub const CHILD_TOOLS: [&str; 3] = ["child_status", "steer_child", "cancel_child"];
 
 /// Maximum number of child runs that one call shows.
 const CHILDREN_SHOWN_MAX: usize = 100;
@@ -69,46 +73,34 @@ struct ChildToolInput {
 pub(crate) fn child_tools(services: &EngineServices) -> Vec<Arc<dyn Tool>> {
     let child = json!({ "type": "string", "pattern": "^run_", "description": "Id of a child run" });
     let text = json!({ "type": "string", "minLength": 1, "maxLength": TEXT_BYTES_MAX });
-    let definitions = [
+    let definitions: [(_, _, _, _, &[&str]); 3] = [
         (
             ChildAction::Status,
             CHILD_STATUS,
             "Shows what your child runs are doing, or one of them. To wait for one, call `wait` \
              instead of asking again.",
             json!({ "child": child }),
-            json!([]),
+            &[],
         ),
         (
             ChildAction::Steer,
-            "steer_child",
+            CHILD_TOOLS[1],
             "Sends a message to a child run that has not ended. It reads the message after its \
              current calls.",
             json!({ "child": child, "text": text }),
-            json!(["child", "text"]),
+            &["child", "text"],
         ),
         (
             ChildAction::Cancel,
-            "cancel_child",
+            CHILD_TOOLS[2],
             "Cancels a child run, for the reason given in `text`.",
             json!({ "child": child, "text": text }),
-            json!(["child"]),
+            &["child"],
         ),
     ];
     let tools =
         definitions.into_iter().filter_map(|(action, name, about, properties, required)| {
-            let spec = ToolSpec {
-                name: ToolName::new(name).ok()?,
-                description: about.to_owned(),
-                schema: json!({
-                    "type": "object",
-                    "properties": properties,
-                    "required": required,
-                    "additionalProperties": false,
-                }),
-                can_verify: false,
-                in_doubt: None,
-                timeout: None,
-            };
+            let spec = ToolSpec::with_object_input(name, about, properties, required).ok()?;
             let services = services.clone();
             Some(Arc::new(ChildTool { spec, action, services }) as Arc<dyn Tool>)
         });
@@ -158,14 +150,16 @@ impl ChildTool {
     /// Returns the row of a child of this run.
     async fn find_child(&self, run: RunId, child: RunId) -> Result<RunRow, ToolFailure> {
         let row = self.services.store.get_run(child).await.map_err(to_failure)?;
-        row.filter(|row| row.parent == Some(run))
+        row.filter(|row| row.parent == Some(run) && row.agent.as_str() != GRADER)
             .ok_or_else(|| ToolFailure::new(format!("{child} is not a child run of this run")))
     }
 
     async fn list_children(&self, run: RunId) -> Result<Vec<RunRow>, ToolFailure> {
         let filter =
             RunFilter { parent: Some(run), limit: CHILDREN_SHOWN_MAX, ..RunFilter::default() };
-        self.services.store.list_runs(filter).await.map_err(to_failure)
+        let mut rows = self.services.store.list_runs(filter).await.map_err(to_failure)?;
+        rows.retain(|row| row.agent.as_str() != GRADER);
+        Ok(rows)
     }
 
     /// Describes a child run in one line: its state and the progress that it has reported.
@@ -179,8 +173,11 @@ impl ChildTool {
             }
             Some(_) | None => String::new(),
         };
-        let turns = row.turns;
-        Ok(format!("{id} of agent `{agent}`, {status}, {turns} turns: {message}{progress}"))
+        let turns = match row.turns {
+            1 => "1 turn".to_owned(),
+            turns => format!("{turns} turns"),
+        };
+        Ok(format!("{id} of agent `{agent}`, {status}, {turns}: {message}{progress}"))
     }
 
     async fn last_progress(&self, row: &RunRow) -> Result<Option<ProgressReported>, Error> {

@@ -122,6 +122,13 @@ pub(crate) async fn classify_tool_input(
         Err(why) => return classify_as_rejected(spec.name.as_str(), &why),
     };
     let problem = registered.find_input_error(&input, &*env.clock).await;
+    let wire_name = spec.name.wire_name();
+    let is_unknown =
+        env.is_deferred_tool(&wire_name) && !run.transcript().has_loaded_tool(&wire_name);
+    let problem = problem.map(|why| match is_unknown {
+        true => format!("{why}; call `find_tools` with the name `{wire_name}` to see its schema"),
+        false => why,
+    });
     let facts = match &registered.tool {
         // Control tools are not executed, so they have no effect. Only the agent of a child run is a
         // subject.

@@ -9,9 +9,11 @@ mod calls;
 mod children;
 mod compact;
 mod context;
+mod grading;
 mod model_call;
 mod perception;
 mod progress;
+mod suspended_calls;
 mod tool_calls;
 pub(crate) mod truncate;
 
@@ -26,6 +28,7 @@ pub use crate::drive::assignment::{DriveOutcome, RunAssignment};
 use crate::drive::children::prepare_child_runs;
 use crate::drive::compact::compact_conversation;
 use crate::drive::context::{DriveContext, DriverSetupOutcome};
+use crate::drive::grading::prepare_grading_run;
 use crate::drive::model_call::run_model_turn;
 use crate::drive::perception::{prepare_run_prompt, refresh_perception};
 use crate::drive::tool_calls::run_tool_calls;
@@ -67,7 +70,8 @@ async fn run_drive_loop(
         {
             *message = Redaction(&*services.redact).redact_text(std::mem::take(message));
         }
-        let starts_children = matches!(current_input, RunInput::ChildrenPrepared(_));
+        let starts_children =
+            matches!(current_input, RunInput::ChildrenPrepared(_) | RunInput::GradingPrepared(_));
         if ctx.session.commit_input(current_input).await? == CommitOutcome::Lost {
             return Ok(DriveOutcome::Lost);
         }
@@ -81,6 +85,7 @@ async fn run_drive_loop(
             EngineStep::AskModel(request) => run_model_turn(&mut ctx, request).await?,
             EngineStep::Compact(request) => compact_conversation(&mut ctx, request).await?,
             EngineStep::StartChildren(requests) => prepare_child_runs(&mut ctx, requests).await?,
+            EngineStep::StartGrading => prepare_grading_run(&ctx)?,
             EngineStep::UseTools(todos) => run_tool_calls(&mut ctx, todos).await?,
             EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance => {
                 Some(RunInput::Advance)

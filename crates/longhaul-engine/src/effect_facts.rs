@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::join_all;
 use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::id::{CallId, Epoch};
 use longhaul_core::message::{Reply, ToolCall};
@@ -25,7 +26,8 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::run_env::RunEnv;
 
-/// Maximum time for computing the facts of all calls of a reply.
+/// Maximum time for computing the facts of a call. The facts of all calls of a reply are computed at
+/// the same time.
 const FACTS_TIMEOUT: Millis = Millis(2_000);
 /// Maximum time for comparing two texts. After it the comparison is coarser, but still correct.
 const DIFF_TIMEOUT: Duration = Duration::from_millis(200);
@@ -43,24 +45,21 @@ pub(crate) async fn add_effect_facts(
     reply: &Reply,
     calls: &mut [ToolCallClassification],
 ) {
-    let work = async {
-        for (index, (call, classification)) in (1..).zip(reply.tool_calls().zip(calls)) {
-            if needs_approval(run.control(), classification) {
-                let id = CallId { turn: run.control().turn(), index };
-                let predicted = predict_effects((env, run), id, call).await;
-                let facts = predicted.map(|effects| effect_facts(effects, Arc::clone(redact)));
-                classification.facts = match facts {
-                    Some(facts) => facts.await.map(Box::new),
-                    None => None,
-                };
-            }
-        }
-    };
-    tokio::select! {
-        biased;
-        () = work => {}
-        () = env.clock.sleep(FACTS_TIMEOUT) => {}
-    }
+    let calls = (1..).zip(reply.tool_calls().zip(calls));
+    let asked = calls.filter(|(_, (_, call))| needs_approval(run.control(), call));
+    let work = asked.map(async |(index, (call, classification))| {
+        let id = CallId { turn: run.control().turn(), index };
+        let facts = async {
+            let predicted = predict_effects((env, run), id, call).await?;
+            effect_facts(predicted, Arc::clone(redact)).await
+        };
+        classification.facts = tokio::select! {
+            biased;
+            facts = facts => facts.map(Box::new),
+            () = env.clock.sleep(FACTS_TIMEOUT) => None,
+        };
+    });
+    join_all(work).await;
 }
 
 /// Asks the tool of a call what the call would change. `None` means that nothing is known.

@@ -41,6 +41,14 @@ pub enum Error {
         /// Existing agent name that is most similar. `None` if no name is similar.
         suggestion: Option<String>,
     },
+    /// No chain has the requested name.
+    #[error("there is no chain named `{name}`")]
+    ChainNotFound {
+        /// Chain name that was requested.
+        name: String,
+        /// Existing chain name that is most similar. `None` if no name is similar.
+        suggestion: Option<String>,
+    },
     /// No schedule has this name.
     #[error("there is no schedule named `{0}`")]
     ScheduleNotFound(String),
@@ -140,6 +148,7 @@ impl Error {
             Self::GateNotFound(_) => "no_gate",
             Self::RuleNotFound(_) => "no_rule",
             Self::AgentNotFound { .. } => "no_agent",
+            Self::ChainNotFound { .. } => "no_chain",
             Self::ScheduleNotFound(_) => "no_schedule",
             Self::ScheduleExists(_) => "schedule_exists",
             Self::InvalidSchedule(_) => "invalid_schedule",

@@ -5,6 +5,7 @@
 
 mod answer;
 mod batch;
+mod chains;
 mod child;
 mod commands;
 mod idempotency;

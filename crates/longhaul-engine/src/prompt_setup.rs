@@ -14,9 +14,11 @@ use serde_json::{Value, json};
 
 use crate::agent::config::LoopGuardConfig;
 use crate::blocker::RunBlocker;
+use crate::chain_outputs::ChainOutputs;
 use crate::compactor::resolve_compaction_model;
 use crate::error::Error;
 use crate::event_text;
+use crate::find_tools::tool_list_entry;
 use crate::prompt::PromptSections;
 use crate::redaction::Redaction;
 use crate::run_env::RunEnv;
@@ -39,8 +41,12 @@ pub(crate) async fn build_run_prepared_event(
     run: &Run,
     perception: Option<Perception>,
 ) -> Result<Result<(RunPrepared, Vec<Blob>), RunBlocker>, Error> {
-    let memory = load_thread_window(services, run).await?;
-    let texts = match render_prompt(services, env, run, (&memory, perception.as_ref())) {
+    let inputs = PromptInputs {
+        memory: &load_thread_window(services, run).await?,
+        perception: perception.as_ref(),
+        outputs: &ChainOutputs::load(services, run.task().chain.as_deref()).await?,
+    };
+    let texts = match render_prompt(services, env, run, inputs) {
         Ok(texts) => texts,
         Err(blocker) => return Ok(Err(blocker)),
     };
@@ -50,9 +56,13 @@ pub(crate) async fn build_run_prepared_event(
     let cleaner = Redaction(&*services.redact);
     let system = store_inline_or_as_blob(cleaner.redact_text(texts.system), &mut blobs);
     let tools = cleaner.redact_json(&RawJson::from_serialize(&build_tool_table(env)));
-    let tools = store_inline_or_as_blob(tools.as_str().to_owned(), &mut blobs);
+    let tools = match env.has_deferred_tools() {
+        // Loaded tools are added to the list.
+        true => StoredText::new_inline(tools.as_str()),
+        false => store_inline_or_as_blob(tools.as_str().to_owned(), &mut blobs),
+    };
     let mut messages = run.task().history.clone();
-    messages.extend(memory);
+    messages.extend(inputs.memory.iter().cloned());
     messages.push(Message::user(cleaner.redact_text(texts.user)));
     let mut names = env.models().iter().map(|found| found.name.clone());
     let request = ModelRequest {
@@ -92,6 +102,14 @@ pub(crate) async fn build_run_prepared_event(
     Ok(Ok((perceived, blobs)))
 }
 
+/// What the prompt of a run is rendered from, besides its agent and task.
+#[derive(Clone, Copy)]
+struct PromptInputs<'a> {
+    memory: &'a [Message],
+    perception: Option<&'a Perception>,
+    outputs: &'a ChainOutputs,
+}
+
 /// The rendered system prompt and task text of a run.
 struct PromptTexts {
     system: String,
@@ -102,7 +120,7 @@ fn render_prompt(
     services: &EngineServices,
     env: &RunEnv,
     run: &Run,
-    (memory, perception): (&[Message], Option<&Perception>),
+    PromptInputs { memory, perception, outputs }: PromptInputs<'_>,
 ) -> Result<PromptTexts, RunBlocker> {
     let (agent, task) = (&env.agent, run.task());
     let mut values =
@@ -111,6 +129,7 @@ fn render_prompt(
     if let Some(perception) = perception {
         values["perception"] = perception.world.to_value();
     }
+    outputs.add_to_values(&mut values);
     let render_blocker = |template: &str, why: &str| {
         let name = &agent.name;
         let problem = format!("{template} of agent `{name}` can't be rendered: {why}.");
@@ -132,6 +151,7 @@ fn render_prompt(
         let event = event.unwrap_or_default();
         render_blocker(&format!("The text for the event `{event}`"), &why)
     })?;
+    let user = outputs.add_to_text(agent, user);
     let speaks_of = |name| template::template_uses_value(&agent.prompt, name);
     let world = perception.map(|perception| &perception.world);
     let notes = |name: &str| env.tool(name).is_some();
@@ -170,17 +190,10 @@ fn store_inline_or_as_blob(text: String, blobs: &mut Vec<Blob>) -> StoredText {
     body
 }
 
-/// Builds the JSON list of the run's tools, as models see it.
+/// Builds the JSON list of the run's tools, as models see it, without the deferred ones.
 fn build_tool_table(env: &RunEnv) -> Value {
-    let rows = env.tools_by_wire_name().map(|(wire, tool)| {
-        let spec = tool.spec();
-        json!({
-            "name": wire,
-            "description": spec.description,
-            "schema": spec.schema,
-        })
-    });
-    Value::Array(rows.collect())
+    let tools = env.tools_by_wire_name().filter(|(wire, _)| !env.is_deferred_tool(wire));
+    Value::Array(tools.map(|(wire, tool)| tool_list_entry(wire, tool.spec())).collect())
 }
 
 /// Returns the newest messages of the run's thread that fit into the prompt, starting with a

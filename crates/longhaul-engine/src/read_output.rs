@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::{CallId, IdError, RunId, ToolName};
+use longhaul_core::id::{CallId, IdError, RunId};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::store::Store;
@@ -65,24 +65,12 @@ impl ReadOutputTool {
                 "description": "Return only lines that contain this text, with line numbers",
             },
         });
+        let about = "Reads more of the truncated result of an earlier call, from a byte offset, or only \
+                     the lines that contain a text. To pass a result on to another tool without \
+                     reading it, write {\"$output\": \"t3.1\"} instead of the value in the input of \
+                     that tool; add \"path\": \"/body\" for a part of a JSON result.";
         Ok(Self {
-            spec: ToolSpec {
-                name: ToolName::new(READ_OUTPUT)?,
-                description: "Reads more of the truncated result of an earlier call, \
-                    from a byte offset, or only the lines that contain a text. To pass a result on \
-                    to another tool without reading it, write {\"$output\": \"t3.1\"} instead of the \
-                    value in the input of that tool; add \"path\": \"/body\" for a part of a JSON result."
-                    .to_owned(),
-                schema: json!({
-                    "type": "object",
-                    "properties": properties,
-                    "required": ["call"],
-                    "additionalProperties": false,
-                }),
-                can_verify: false,
-                in_doubt: None,
-                timeout: None,
-            },
+            spec: ToolSpec::with_object_input(READ_OUTPUT, about, properties, &["call"])?,
             outputs: RecordedOutputs::new(store, records),
         })
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_core::event::Event;
+use longhaul_core::event::environment::ChildEnded;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{CallId, RunId, Seq};
 use longhaul_core::message::Part;
@@ -16,6 +17,7 @@ use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::port::store::{JournalReadRequest, Store, StoreError};
 use longhaul_core::raw::Hash;
+use longhaul_core::status::RunOutcome;
 use serde_json::Value;
 
 /// Maximum number of references in one input.
@@ -38,7 +40,8 @@ pub(crate) struct RecordedOutputs {
 pub(crate) struct RecordedOutput {
     /// Complete text of the output, as far as it is stored. `None` means that it was deleted.
     pub(crate) text: Option<String>,
-    /// Whether the call completed. Otherwise it failed or was interrupted.
+    /// Whether the call completed. Otherwise it failed, was interrupted, or its child run in the
+    /// background has not completed.
     pub(crate) is_completed: bool,
 }
 
@@ -76,22 +79,39 @@ impl RecordedOutputs {
         Ok(Some(RecordedOutput { text, is_completed }))
     }
 
+    /// Returns an output, and whether its call completed. The output of a call that started a child
+    /// run in the background is that of the child, once the child has ended.
     async fn find_output(
         &self,
         run: RunId,
         call: CallId,
     ) -> Result<Option<(ToolOutput, bool)>, StoreError> {
         let mut after = Seq::START;
+        let (mut child, mut started) = (None, None);
         loop {
             let request = JournalReadRequest { run, after, limit: PAGE_SIZE };
             let page = self.store.read_journal(request).await?;
             let Some(last) = page.entries.last() else {
-                return Ok(None);
+                return Ok(started);
             };
             after = last.seq;
-            let mut events = page.entries.into_iter().map(|entry| entry.event);
-            if let Some(found) = events.find_map(|event| output_from_event(event, call)) {
-                return Ok(Some(found));
+            for entry in page.entries {
+                if let Event::ChildStarted(start) = &entry.event
+                    && start.call == Some(call)
+                    && start.background
+                {
+                    child = Some(start.child);
+                }
+                if let Event::ChildEnded(ended) = &entry.event
+                    && Some(ended.child) == child
+                {
+                    return Ok(Some(child_output(ended)));
+                }
+                match output_from_event(entry.event, call) {
+                    Some((output, _)) if child.is_some() => started = Some((output, false)),
+                    Some(found) => return Ok(Some(found)),
+                    None => {}
+                }
             }
         }
     }
@@ -145,7 +165,7 @@ impl RecordedOutputs {
                 "the call {call} has no recorded output; refer to a call of an earlier turn of this run"
             )),
             Ok(Some(output)) if !output.is_completed => {
-                Err(format!("the call {call} did not complete, so it has no output to pass on"))
+                Err(format!("the call {call} has not completed, so it has no output to pass on"))
             }
             Ok(Some(output)) => {
                 output.text.ok_or_else(|| format!("the output of {call} is no longer stored"))
@@ -210,6 +230,15 @@ fn find_references(
             .try_for_each(|(index, item)| find_references(item, format!("{at}/{index}"), found)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
     }
+}
+
+fn child_output(ended: &ChildEnded) -> (ToolOutput, bool) {
+    let (text, is_completed) = match &ended.outcome {
+        RunOutcome::Completed(output) => (&output.text, true),
+        RunOutcome::Failed(error) => (&error.message, false),
+        RunOutcome::Cancelled(reason) => (reason, false),
+    };
+    (ToolOutput { full: ended.full, ..ToolOutput::text(text.as_str()) }, is_completed)
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "only events that end a call have results")]

@@ -146,8 +146,8 @@ impl Redaction<'_> {
     /// Redacts secrets in the output of a tool call.
     pub(crate) fn redact_tool_output(self, mut output: ToolOutput) -> ToolOutput {
         output.content = self.redact_parts(output.content);
-        for artifact in &mut output.artifacts {
-            *artifact = self.redact_json(artifact);
+        for json in output.artifacts.iter_mut().chain(&mut output.loaded_tools) {
+            *json = self.redact_json(json);
         }
         output
     }

@@ -3,14 +3,14 @@
 //! Invariant: a run can only use what its agent file lists. A tool that appears after the model was
 //! told its tools does not exist for the run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::output_reference::{OUTPUT_MEMBER, OutputReference};
 use longhaul_core::port::context::{ContextProvider, Perception};
 use longhaul_core::port::redact::Redact;
-use longhaul_core::port::tool::{ClaimId, ToolContext};
+use longhaul_core::port::tool::{ClaimId, ToolContext, ToolSpec};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use longhaul_run::{RUN_AGENT, Run};
@@ -23,6 +23,7 @@ use crate::child_tools::child_tools;
 use crate::control_tools;
 use crate::error::Error;
 use crate::event_text::{IDLE_TICK, event_kind};
+use crate::find_tools::{FIND_TOOLS, find_tools_tool};
 use crate::output_schema::{FINISH_TOOL, OutputSchema};
 use crate::recorded_outputs::RecordedOutputs;
 use crate::services::{EngineServices, ResolveModelError, ResolvedModel};
@@ -45,6 +46,8 @@ pub(crate) struct RunEnv {
     /// Maps the tool names that models see to Longhaul's own tool names.
     wire_names: BTreeMap<String, String>,
     external_tools: Vec<String>,
+    /// Names of the deferred tools, as models see them.
+    deferred_tools: BTreeSet<String>,
     context: BTreeMap<String, RawJson>,
     output_schema: Option<OutputSchema>,
     context_provider: Option<Arc<dyn ContextProvider>>,
@@ -135,7 +138,12 @@ impl RunEnv {
         let task = run.task();
         let models = resolve_models(services, &model_names(services, run, &agent))
             .map_err(|none| none.to_string())?;
-        let (mut tools, external_names) = collect_run_tools(services, run, &agent, external_tools)?;
+        let CollectedTools { mut tools, external: external_names, deferred } =
+            collect_run_tools(services, run, &agent, external_tools)?;
+        if let Some(tool) = find_tools_tool(deferred.clone()).filter(|_| !deferred.is_empty()) {
+            let tool = RegisteredTool::new(tool).map_err(|bad| bad.to_string())?;
+            tools.insert(FIND_TOOLS.to_owned(), tool);
+        }
         let output_schema = compile_output_schema(&agent)?;
         if let Some(output_schema) = &output_schema {
             let finish_tool = control_tools::build_finish_tool_spec(output_schema)
@@ -175,6 +183,7 @@ impl RunEnv {
             wire_names: tool_names_by_wire_name(&tools),
             tools,
             external_tools: external_names,
+            deferred_tools: deferred.into_keys().collect(),
             context,
             output_schema,
             context_provider: provider,
@@ -206,6 +215,16 @@ impl RunEnv {
         self.wire_names
             .iter()
             .filter_map(|(wire, name)| Some((wire.as_str(), self.tools.get(name)?)))
+    }
+
+    /// Returns whether the run has tools that the model must load before it sees their schemas.
+    pub(crate) fn has_deferred_tools(&self) -> bool {
+        !self.deferred_tools.is_empty()
+    }
+
+    /// Returns whether the tool with this name, as models see it, is deferred.
+    pub(crate) fn is_deferred_tool(&self, wire_name: &str) -> bool {
+        self.deferred_tools.contains(wire_name)
     }
 
     /// Iterates over Longhaul's own names of the run's external tools.
@@ -336,32 +355,55 @@ fn tool_names<'a>(services: &EngineServices, agent: &'a Agent) -> Vec<&'a str> {
     named.chain(paging).chain(reading).collect()
 }
 
-/// Returns the tools of a run, and the names of those that are external. Once the model was told
-/// its tools, no tools are added. Calls of external tools that no longer exist fail.
+/// The tools of a run.
+#[derive(Debug, Default)]
+struct CollectedTools {
+    tools: BTreeMap<String, RegisteredTool>,
+    /// Names of the external tools.
+    external: Vec<String>,
+    /// Specs of the deferred tools, by the name that models see.
+    deferred: BTreeMap<String, ToolSpec>,
+}
+
+impl CollectedTools {
+    /// Adds a tool. A tool that is listed twice is deferred only if it is deferred both times.
+    fn insert(&mut self, name: String, tool: RegisteredTool, is_deferred: bool) {
+        let wire = tool.spec().name.wire_name().into_owned();
+        if !is_deferred {
+            self.deferred.remove(&wire);
+        } else if !self.tools.contains_key(&name) {
+            self.deferred.insert(wire, tool.spec().clone());
+        }
+        self.tools.insert(name, tool);
+    }
+}
+
+/// Returns the tools of a run. Once the model was told its tools, no tools are added. Calls of external
+/// tools that no longer exist fail.
 fn collect_run_tools(
     services: &EngineServices,
     run: &Run,
     agent: &Agent,
     mut external_tools: ExternalTools,
-) -> Result<(BTreeMap<String, RegisteredTool>, Vec<String>), RunBlocker> {
-    let mut tools = BTreeMap::new();
-    let mut external_names = Vec::new();
+) -> Result<CollectedTools, RunBlocker> {
+    let mut collected = CollectedTools::default();
     for name in tool_names(services, agent) {
+        let is_deferred = agent.deferred_tools.iter().any(|deferred| deferred == name);
         if let Some(tool) = services.tools.find_tool(name) {
             check_sandbox_requirement(agent, tool)?;
-            tools.insert(name.to_owned(), tool.clone());
+            collected.insert(name.to_owned(), tool.clone(), is_deferred);
             continue;
         }
         for tool in external_tools.remove(name).unwrap_or_default() {
             check_sandbox_requirement(agent, &tool)?;
             let name = tool.spec().name.as_str().to_owned();
             if !run.is_prepared() || run.perception().external_tools().contains(&name) {
-                external_names.push(name.clone());
-                tools.insert(name, tool);
+                collected.external.push(name.clone());
+                collected.insert(name, tool, is_deferred);
             }
         }
     }
-    Ok((tools, external_names))
+    Ok(collected)
 }
 
 /// Compiles the output schema of an agent. `None` means that the result is free text.

@@ -11,20 +11,19 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::tool::LateToolResultEvent;
 use longhaul_core::id::{Seq, WorkerId};
-use longhaul_core::message::Part;
+use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::policy::effect_key::{KeyClaim, TakenKey};
 use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, JournalPage, StoreError,
 };
 use longhaul_core::time::{Clock, Millis, Timestamp};
-use longhaul_core::usage::RemainingBudget;
 use longhaul_run::checkpoint::CheckpointWriter;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
 use longhaul_run::{DecideContext, Run, RunInput, TakenKeyInfo, decide};
 
-use crate::append_refusals::{AppendRefusals, key_claims, taken_key_info};
+use crate::append_refusals::{AppendRefusals, count_new_children, key_claims, taken_key_info};
 use crate::error::Error;
 use crate::notifier::DriverRegistration;
 use crate::provider_blocks::{ProviderNews, called_model, calls_other_model};
@@ -167,6 +166,7 @@ impl RunSession {
                 // For example, a result that was surfaced meanwhile.
                 Err(refusal) => return self.count_rejected_input(&refusal.to_string()),
             };
+            let new_children = count_new_children(&batch);
             let news = ProviderNews::from_events(&batch.events, now);
             let claims = key_claims(&batch);
             match self.append_batch(batch).await? {
@@ -183,7 +183,12 @@ impl RunSession {
                     // One of the new entries may be a raise.
                     refusals = AppendRefusals::default();
                 }
-                AppendAttemptOutcome::OverBudget(left) => refusals.remaining_budget = Some(left),
+                AppendAttemptOutcome::OverBudget(account) => {
+                    refusals.budget_account = Some(account);
+                }
+                AppendAttemptOutcome::TreeFull => {
+                    refusals.free_children = Some(new_children.saturating_sub(1));
+                }
                 AppendAttemptOutcome::OverCap(refusal) => refusals.add_cap(*refusal),
                 AppendAttemptOutcome::KeyTaken(taken) => {
                     let info = self.load_taken_key(&input, &claims, taken).await?;
@@ -257,6 +262,7 @@ impl RunSession {
                 AppendAttemptOutcome::Committed
                 | AppendAttemptOutcome::OverBudget(_)
                 | AppendAttemptOutcome::OverCap(_)
+                | AppendAttemptOutcome::TreeFull
                 | AppendAttemptOutcome::KeyTaken(_)
                 | AppendAttemptOutcome::KeyNotHeld => return Ok(CommitOutcome::Applied),
                 AppendAttemptOutcome::Conflict => self.apply_new_entries().await?,
@@ -327,6 +333,7 @@ impl RunSession {
     }
 
     async fn append_batch(&mut self, batch: Batch) -> Result<AppendAttemptOutcome, Error> {
+        let has_children = count_new_children(&batch) > 0;
         let append = self.driver_append_request(batch);
         match self.append_with_retries(&append).await? {
             AppendResult::Committed { seq, now } => {
@@ -338,8 +345,11 @@ impl RunSession {
             | AppendResult::Refused(AppendRefusalReason::CapWindowPassed) => {
                 Ok(AppendAttemptOutcome::Conflict)
             }
-            AppendResult::Refused(AppendRefusalReason::OverBudget(left)) => {
-                Ok(AppendAttemptOutcome::OverBudget(left))
+            AppendResult::Refused(AppendRefusalReason::OverBudget(account)) => {
+                Ok(AppendAttemptOutcome::OverBudget(account))
+            }
+            AppendResult::Refused(AppendRefusalReason::TreeFull) if has_children => {
+                Ok(AppendAttemptOutcome::TreeFull)
             }
             AppendResult::Refused(AppendRefusalReason::OverCap(refusal)) => {
                 Ok(AppendAttemptOutcome::OverCap(refusal))
@@ -425,7 +435,9 @@ impl RunSession {
                 ToolCallStatus::Completed | ToolCallStatus::Failed => {
                     self.submit_late_result(tool).await?
                 }
-                ToolCallStatus::Interrupted | ToolCallStatus::Unknown => {}
+                ToolCallStatus::Interrupted
+                | ToolCallStatus::Unknown
+                | ToolCallStatus::Suspended(_) => {}
             }
         }
         Ok(())
@@ -437,7 +449,7 @@ impl RunSession {
             return Ok(());
         };
         let call = result.call;
-        let text = tool_output_text(&result.output.content);
+        let text = result.output.joined_text();
         let surfaced = LateToolResultEvent {
             call,
             is_error: result.status == ToolCallStatus::Failed,
@@ -470,8 +482,10 @@ impl RunSession {
 enum AppendAttemptOutcome {
     Committed,
     Conflict,
-    /// The budget does not cover the append. The value is what is left of the budget.
-    OverBudget(RemainingBudget),
+    /// The budget does not cover the append, or a warning comes first. The value is the account.
+    OverBudget(BudgetAccount),
+    /// The tree of runs is too full for a child run of the append.
+    TreeFull,
     /// A spend cap does not cover the append.
     OverCap(Box<CapRefusal>),
     /// Another call has claimed the effect key of a call that was to be started.
@@ -479,13 +493,4 @@ enum AppendAttemptOutcome {
     /// A call that the run was to wait for does not hold its effect key any more.
     KeyNotHeld,
     Fenced,
-}
-
-/// Returns the text of an output, with a placeholder for each image.
-fn tool_output_text(parts: &[Part]) -> String {
-    let texts = parts.iter().map(|part| match part {
-        Part::Text(text) => &**text,
-        Part::Image(_) => "(an image)",
-    });
-    texts.collect::<Vec<_>>().join("\n")
 }

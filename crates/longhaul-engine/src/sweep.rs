@@ -148,9 +148,9 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
     }
     let run = due.run;
     let now = services.records.now().await?;
-    // A timer is fired whatever the status of the run; the store checks in the row whether the run
-    // has ended.
-    let view = RunSnapshot { run, status: Status::Running };
+    let Some((view, author)) = timer_author(services, &due).await? else {
+        return Ok(false);
+    };
     let command = if let (TimerKind::ChildEnded(child), false) = (&due.kind, due.run_ended) {
         match report_child_end(services, &due, *child).await {
             // Other timers must fire all the same.
@@ -166,13 +166,32 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
     let Ok(batch) = decide_command(&view, command, DecideContext::new(now)) else {
         return Ok(false);
     };
-    let author = JournalAuthor::Outsider;
     let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
     let spent = matches!(appended, AppendResult::Committed { .. });
     if spent {
         services.notifier.notify_run_changed(run);
     }
     Ok(spent)
+}
+
+/// Returns the status of a timer's run, as far as the timer needs it, and the condition under which
+/// the timer fires. `None` means that there is no such run.
+async fn timer_author(
+    services: &EngineServices,
+    due: &DueTimer,
+) -> Result<Option<(RunSnapshot, JournalAuthor)>, Error> {
+    let run = due.run;
+    if !matches!(due.kind, TimerKind::GateAutoApprove(_)) || due.open_gate.is_none() {
+        // The timer is fired whatever the status of the run; the store checks in the row whether the
+        // run has ended.
+        let view = RunSnapshot { run, status: Status::Running };
+        return Ok(Some((view, JournalAuthor::Outsider)));
+    }
+    // A person may answer or pause the run in the meantime, so the approval names the last event.
+    let row = services.store.get_run(run).await?;
+    Ok(row.map(|row| {
+        (RunSnapshot { run, status: row.status }, JournalAuthor::Closer { after: row.last_seq })
+    }))
 }
 
 /// Ends the run of a timer that cancels it, which only works while no worker drives the run. The

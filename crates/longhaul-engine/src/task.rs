@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_core::chain::ChainSpec;
 use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::raw::RawJson;
@@ -15,6 +16,9 @@ use crate::agent::BudgetPatch;
 pub struct Task {
     /// Name of the agent that works on the task.
     pub agent: String,
+    /// Chain whose steps work on the task, instead of the agent. `None` means the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chain: Option<TaskChain>,
     /// Input of the task: a text or any JSON.
     pub input: RawJson,
     /// Context values that the runtime injects into tool calls. The model can neither see nor set
@@ -64,11 +68,57 @@ pub struct Task {
     pub source: Option<TaskSource>,
 }
 
+/// Chain that works on a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TaskChain {
+    /// The chain, by name or with its steps.
+    pub chain: ChainChoice,
+    /// Name of the only step to run. `None` means all steps.
+    pub step: Option<String>,
+    /// Whether all steps approve their own results, whatever the chain says.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub auto_approve: bool,
+}
+
+impl TaskChain {
+    /// Returns all steps of this chain.
+    pub fn new(chain: impl Into<ChainChoice>) -> Self {
+        Self { chain: chain.into(), step: None, auto_approve: false }
+    }
+}
+
+/// A chain of a project, or the steps of a chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum ChainChoice {
+    /// The chain with this name.
+    Named(String),
+    /// A chain without a name, with these steps.
+    Inline(ChainSpec),
+}
+
+impl From<&str> for ChainChoice {
+    fn from(name: &str) -> Self {
+        Self::Named(name.to_owned())
+    }
+}
+
+impl From<ChainSpec> for ChainChoice {
+    fn from(spec: ChainSpec) -> Self {
+        Self::Inline(spec)
+    }
+}
+
 impl Task {
+    /// Creates a task for all steps of this chain, with defaults for everything else.
+    pub fn for_chain(chain: impl Into<ChainChoice>, input: impl Serialize) -> Self {
+        Self { chain: Some(TaskChain::new(chain)), ..Self::new("", input) }
+    }
+
     /// Creates a task with this agent and input, and defaults for everything else.
     pub fn new(agent: impl Into<String>, input: impl Serialize) -> Self {
         Self {
             agent: agent.into(),
+            chain: None,
             input: RawJson::from_serialize(&input),
             context: BTreeMap::new(),
             history: Vec::new(),

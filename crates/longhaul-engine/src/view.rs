@@ -4,7 +4,10 @@
 use longhaul_api::agent::AgentView;
 use longhaul_api::gate::{AnswerView, GateView};
 use longhaul_api::rule::{RevocationView, RuleView};
-use longhaul_api::run::{BudgetView, OutputView, RetriesView, RunView, micro_usd_to_usd};
+use longhaul_api::run::{
+    BudgetView, OutputView, RetriesView, RunChainView, RunView, micro_usd_to_usd,
+};
+use longhaul_core::chain::ChainRow;
 use longhaul_core::change::NewRun;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::run::CancelCause;
@@ -47,6 +50,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         tools_called: run.tools_called().to_vec(),
         output: output_view(run, row.usage),
         error: error_of_ended_run(run),
+        verdicts: control.outcome.verdicts().iter().map(Into::into).collect(),
         usage: row.usage.into(),
         cost_usd: row.cost.map(micro_usd_to_usd),
         budget: BudgetView {
@@ -76,7 +80,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         root: row.root,
         batch: task.batch.map(|position| position.id),
         retry_of: task.retry_of.map(|retried| retried.run),
-        chain: task.chain.as_ref().map(RawJson::from_serialize),
+        chain: row.chain.as_ref().map(RunChainView::from),
         sandbox: None,
         gates: control.gates.iter().map(|gate| gate.id).collect(),
         metadata: task.metadata.clone(),
@@ -148,6 +152,13 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, 
         priority: task.priority,
         parent: task.parent,
         root: task.root,
+        chain: task.chain.as_ref().map(|position| ChainRow {
+            name: position.chain.name.clone(),
+            step: position.step as u32,
+            steps: position.chain.steps.len() as u32,
+            current: new.id,
+            current_status: Status::Pending,
+        }),
         submitter: task.submitter.clone(),
         epoch: Epoch(0),
         worker: None,
@@ -252,6 +263,7 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         scopes: spec.scopes(),
         deadline: gate.deadline,
         on_timeout: spec.on_timeout,
+        auto_approves_at: gate.auto_approves_at(),
         options: spec.options.clone(),
         schema: spec.schema.clone(),
         approvers: spec.approvers.count,

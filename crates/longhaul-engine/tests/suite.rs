@@ -5,12 +5,14 @@ mod suite {
     mod active_time;
     mod batches;
     mod cancel_and_pause;
+    mod chains;
     mod checkpoints;
     mod children;
     mod claims;
     mod clock_steps;
     mod control;
     mod cost;
+    mod deferred_tools;
     mod dispatch;
     mod effect_facts;
     mod effect_keys;
@@ -26,6 +28,7 @@ mod suite {
     mod memory;
     mod model_calls;
     mod outbox;
+    mod outcomes;
     mod output;
     mod output_references;
     mod output_schema;
@@ -45,6 +48,7 @@ mod suite {
     mod steer;
     mod store_faults;
     mod submit;
+    mod suspended_calls;
     mod timeouts;
     mod tool_traits;
     mod untrusted_secrets;

@@ -1,13 +1,15 @@
 //! The client side of an MCP connection: client information and answers to requests of the server.
-//! Every question (elicitation) of the server is declined, and the call's progress records it.
+//! Every question (elicitation) that the server sends as a request of its own, as in older revisions
+//! of the protocol, is declined, and the call's progress records it.
 
 use std::sync::Arc;
 
 use rmcp::handler::client::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ConstString as _, CustomRequest, CustomResult,
-    ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCreateRequestMethod,
-    ErrorCode, Implementation, ProtocolVersion,
+    ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
+    ElicitationCreateRequestMethod, ErrorCode, Implementation, JsonObject, ProtocolVersion,
+    TASKS_EXTENSION_ID,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleClient};
@@ -33,7 +35,12 @@ impl McpClientHandler {
 impl ClientHandler for McpClientHandler {
     fn get_info(&self) -> ClientConfig {
         let us = Implementation::new("longhaul", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), us)
+        // The older handshake leaves these capabilities out, see `observe.rs`.
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = Some(ElicitationCapability::default());
+        let extension = (TASKS_EXTENSION_ID.to_owned(), JsonObject::default());
+        capabilities.extensions = Some([extension].into_iter().collect());
+        ClientConfig::new(capabilities, us)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
@@ -70,18 +77,19 @@ pub(super) fn decline_elicitation_response() -> Value {
 }
 
 /// Returns the text that is recorded about a declined elicitation (a question of the server).
-pub(super) fn declined_elicitation_message(params: &ElicitRequestParams) -> String {
+fn declined_elicitation_message(params: &ElicitRequestParams) -> String {
     let params = serde_json::to_value(params).unwrap_or_default();
     declined_question_text(params["message"].as_str().unwrap_or_default())
 }
 
-fn declined_question_text(question: &str) -> String {
+/// Returns the text that is recorded about a declined question of the server.
+pub(super) fn declined_question_text(question: &str) -> String {
     let plain = question.chars().filter(|c| !c.is_control());
     let mut short: String = plain.clone().take(QUESTION_CHARS_MAX).collect();
     if plain.count() > QUESTION_CHARS_MAX {
         short.push('…');
     }
-    format!("declined the server's question \"{short}\": questions are not supported")
+    format!("declined the server's question \"{short}\": a person can't be asked")
 }
 
 #[cfg(test)]

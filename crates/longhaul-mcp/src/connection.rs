@@ -10,17 +10,17 @@ use std::time::Duration;
 use longhaul_core::port::tool::Progress;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
-    ClientRequest, InputRequest, InputRequiredResult, JsonObject, ListToolsRequest,
-    PaginatedRequestParams, RequestId, ServerResult, SubscriptionFilter,
+    ClientRequest, ListToolsRequest, PaginatedRequestParams, RequestId, ServerResult,
+    SubscriptionFilter,
 };
 use rmcp::service::{PeerRequestOptions, RunningService};
 use rmcp::{Peer, RoleClient, ServiceError};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::client_handler::{self, McpClientHandler};
+use crate::client_handler::McpClientHandler;
 use crate::error::McpError;
 use crate::exit::ServerExitRecord;
 use crate::handshake::{
@@ -56,9 +56,6 @@ const TIMEOUTS_MAX: u32 = 3;
 /// Maximum number of consecutive rejected requests. A session that reaches it counts as lost.
 const REJECTIONS_MAX: u32 = 3;
 
-/// Maximum number of times that a server may ask for more input during one call.
-const INPUT_ROUNDS_MAX: u32 = 10;
-
 /// Why a request to a server has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ServerRequestError {
@@ -80,6 +77,13 @@ pub(super) enum ServerRequestError {
         /// Whether sending the request again may help.
         can_retry: bool,
     },
+}
+
+impl ServerRequestError {
+    /// Returns whether the server answered with this JSON-RPC error code.
+    pub(super) fn has_code(&self, code: i32) -> bool {
+        matches!(self, Self::Rejected(message) if message.ends_with(&format!("(code {code})")))
+    }
 }
 
 /// A connection to a server.
@@ -255,60 +259,30 @@ impl Connection {
     /// Calls a tool. Dropping the future cancels the call.
     pub(super) async fn call_tool(
         &self,
-        tool: &str,
-        input: JsonObject,
+        params: CallToolRequestParams,
         progress: &Arc<dyn Progress>,
     ) -> Result<Value, ServerRequestError> {
-        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(input);
-        for round in 0..INPUT_ROUNDS_MAX {
-            let mut request = CallToolRequest::new(params.clone());
-            request.extensions.insert(ProgressSink(Arc::clone(progress)));
-            let answer = self.send_request(ClientRequest::CallToolRequest(request)).await?;
-            let ServerResult::InputRequiredResult(more) = answer else {
-                return serde_json::to_value(answer).map_err(|bad| {
-                    ServerRequestError::Disconnected {
-                        reason: format!("the response can't be parsed: {bad}"),
-                        may_have_been_sent: true,
-                        can_retry: false,
-                    }
-                });
-            };
-            params.request_state.clone_from(&more.request_state);
-            let answers = self.answer_input_requests(more, progress)?;
-            params.input_responses = answers.map(|responses| responses.into_iter().collect());
-            // The server asks for nothing, so it only needs more time.
-            if params.input_responses.is_none() {
-                tokio::time::sleep(Duration::from_millis(100) * (1 << round.min(5))).await;
-            }
-        }
-        Err(ServerRequestError::Rejected(format!(
-            "the server asked for more input {INPUT_ROUNDS_MAX} times without finishing the call"
-        )))
+        let mut request = CallToolRequest::new(params);
+        request.extensions.insert(ProgressSink(Arc::clone(progress)));
+        self.request_json(ClientRequest::CallToolRequest(request)).await
     }
 
-    /// Answers the questions that a server asks during a call. Roots and model sampling are not
-    /// offered. `None` means the server asked nothing.
-    fn answer_input_requests(
+    /// Sends a request and returns the response as JSON. Dropping the future cancels the request.
+    pub(super) async fn request_json(
         &self,
-        more: InputRequiredResult,
-        progress: &Arc<dyn Progress>,
-    ) -> Result<Option<Vec<(String, Value)>>, ServerRequestError> {
-        let mut answers = Vec::new();
-        for (key, request) in more.input_requests.unwrap_or_default() {
-            let answer = if let InputRequest::Elicitation(elicitation) = request {
-                progress.report_durable(&client_handler::declined_elicitation_message(
-                    &elicitation.params,
-                ));
-                client_handler::decline_elicitation_response()
-            } else if let InputRequest::ListRoots(_) = request {
-                json!({ "roots": [] })
-            } else {
-                let why = "the server asked for a model response, which is not offered to servers";
-                return Err(ServerRequestError::Rejected(why.to_owned()));
-            };
-            answers.push((key, answer));
-        }
-        Ok((!answers.is_empty()).then_some(answers))
+        request: ClientRequest,
+    ) -> Result<Value, ServerRequestError> {
+        let answer = self.send_request(request).await?;
+        serde_json::to_value(answer).map_err(|bad| ServerRequestError::Disconnected {
+            reason: format!("the response can't be parsed: {bad}"),
+            may_have_been_sent: true,
+            can_retry: false,
+        })
+    }
+
+    /// Returns a text of the server as it may be shown: redacted, short and printable.
+    pub(super) fn sanitize_server_text(&self, text: &str) -> String {
+        self.exit.sanitize_server_text(text)
     }
 
     async fn send_request(

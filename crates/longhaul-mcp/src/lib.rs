@@ -27,6 +27,7 @@ mod request_error;
 mod schema_check;
 mod spec;
 mod stdio;
+mod suspended_call;
 mod tls;
 mod tool;
 
@@ -213,7 +214,10 @@ impl Servers {
         let started = self.0.clock.monotonic_nanos();
         let (link, alone) = match found.shared.current_connection() {
             Some(link) => (link, false),
-            None => (Arc::new(connect_in_either_mode(&found.spec, &found.known_mode).await?), true),
+            None => (
+                Arc::new(connect_with_handshake_retry(&found.spec, &found.known_mode).await?),
+                true,
+            ),
         };
         let listing = link.tool_listing().await;
         let who = link.server_info().clone();
@@ -240,7 +244,7 @@ impl Servers {
         let anonymous =
             ServerSpec { transport: spec.transport.without_login(), ..ServerSpec::clone(spec) };
         let attempt = async {
-            let link = connect_in_either_mode(&anonymous, known_mode).await?;
+            let link = connect_with_handshake_retry(&anonymous, known_mode).await?;
             let listing = link.tool_listing().await;
             link.close().await;
             listing.map_err(|lost| link.to_mcp_error(&lost))
@@ -346,7 +350,7 @@ impl Servers {
 
 /// Starts a server for a check. If that fails, the start is tried once more with the other
 /// handshake mode.
-async fn connect_in_either_mode(
+async fn connect_with_handshake_retry(
     spec: &ServerSpec,
     known_mode: &HandshakeModeCache,
 ) -> Result<Connection, McpError> {

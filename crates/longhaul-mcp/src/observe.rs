@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longhaul_core::port::tool::Progress;
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, GetMeta as _,
-    JsonRpcMessage, ProgressNotificationParam, ProgressToken, RequestId, ServerJsonRpcMessage,
-    ServerNotification,
+    ClientCapabilities, ClientJsonRpcMessage, ClientNotification, ClientRequest,
+    GetExtensions as _, GetMeta as _, JsonRpcMessage, ProgressNotificationParam, ProgressToken,
+    RequestId, ServerJsonRpcMessage, ServerNotification,
 };
 use rmcp::transport::Transport;
 
@@ -228,8 +228,15 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for ObservedTransport<T> {
 
     fn send(
         &mut self,
-        message: ClientJsonRpcMessage,
+        mut message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        // In the older protocol the call stays open during a question, so questions are declined. A
+        // server that knows this asks none.
+        if let JsonRpcMessage::Request(request) = &mut message
+            && let ClientRequest::InitializeRequest(initialize) = &mut request.request
+        {
+            initialize.params.capabilities = ClientCapabilities::default();
+        }
         let call = self.observations.track_outgoing_message(&message);
         let sent = self.inner.send(message);
         let observations = Arc::clone(&self.observations);

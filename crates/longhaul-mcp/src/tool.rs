@@ -4,21 +4,41 @@
 //! "outcome unknown" unless the call is known to have had no effect.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
+use longhaul_core::port::tool::{
+    Tool, ToolAnswer, ToolContext, ToolFailure, ToolReply, ToolResumption, ToolSpec, ToolWait,
+};
+use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
+use rmcp::model::{
+    CallToolRequestParams, CancelTaskParams, CancelTaskRequest, ClientRequest, ErrorCode,
+    GetTaskParams, GetTaskRequest, JsonObject, UpdateTaskParams, UpdateTaskRequest,
+};
 use serde_json::Value;
 use tokio::time::timeout;
 
+use crate::client_handler::declined_question_text;
 use crate::connection::{Connection, ServerRequestError};
 use crate::listing::ListedTool;
 use crate::output;
 use crate::output_check::{is_validation_expensive, output_schema_violation};
 use crate::reconnect::ReconnectingServer;
 use crate::spec::{ServerTransport, tool_name};
+use crate::suspended_call::CallState;
+
+/// Timeout of a request about a task.
+const TASK_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Delay before a call is sent again to a server that only needs more time. Each further delay is
+/// twice as long.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// Maximum number of characters that are shown of a text of a server.
+const MESSAGE_CHARS_MAX: usize = 500;
 
 /// A server's tool as a Longhaul [`Tool`].
 #[derive(Debug)]
@@ -99,6 +119,190 @@ impl McpTool {
     }
 }
 
+impl McpTool {
+    const fn may_repeat(&self) -> bool {
+        self.listed.class.may_repeat()
+    }
+
+    /// Returns the failure of a call whose server does not keep to the protocol or its limits.
+    fn misbehaved(&self, why: &str) -> ToolFailure {
+        let server = &self.server.spec().name;
+        ToolFailure::new(format!("the call of the server `{server}` was given up: {why}"))
+    }
+
+    /// Sends the call, once more if the connection was lost and the call may be repeated.
+    async fn send_call(
+        &self,
+        input: &JsonObject,
+        state: &CallState,
+        ctx: &ToolContext,
+    ) -> Result<Value, ToolFailure> {
+        let mut params =
+            CallToolRequestParams::new(self.name.clone()).with_arguments(input.clone());
+        state.add_to_call(&mut params);
+        let mut again = self.may_repeat();
+        loop {
+            let connection = self.connect().await?;
+            let mut watch = CallOutcomeRecorder::new(&self.server, &connection);
+            let called = connection.call_tool(params.clone(), &ctx.progress).await;
+            watch.is_answered = true;
+            match called {
+                Ok(answer) => return Ok(answer),
+                Err(ServerRequestError::Disconnected { can_retry: true, .. }) if again => {
+                    again = false
+                }
+                Err(error) => return Err(self.to_tool_failure(error)),
+            }
+        }
+    }
+
+    /// Sends the server a request about a task, with a timeout.
+    async fn request_about_task(&self, request: ClientRequest) -> Result<Value, TaskRequestError> {
+        let connection = self.connect().await.map_err(|error| TaskRequestError {
+            reason: error.into_message(),
+            is_unknown_task: false,
+        })?;
+        let answer = match timeout(TASK_REQUEST_TIMEOUT, connection.request_json(request)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let reason = format!("no answer within {} s", TASK_REQUEST_TIMEOUT.as_secs());
+                return Err(TaskRequestError { reason, is_unknown_task: false });
+            }
+        };
+        answer.map_err(|error| {
+            let is_unknown_task = error.has_code(ErrorCode::INVALID_PARAMS.0);
+            TaskRequestError { reason: self.to_tool_failure(error).into_message(), is_unknown_task }
+        })
+    }
+
+    /// Sends the responses of people to a task, and asks the server how far the task is. Both may be
+    /// repeated: a server ignores responses that it already has.
+    async fn ask_about_task(
+        &self,
+        mut state: CallState,
+        ctx: &ToolContext,
+    ) -> Result<ToolReply, ToolFailure> {
+        let id = state.task.clone().unwrap_or_default();
+        loop {
+            if state.has_responses() {
+                let params = UpdateTaskParams::new(id.as_str(), state.responses());
+                let update = ClientRequest::UpdateTaskRequest(UpdateTaskRequest::new(params));
+                match self.request_about_task(update).await {
+                    Ok(_) => state.record_sent_responses(),
+                    Err(error) => return self.wait_after_failure(state, error),
+                }
+            }
+            let params = GetTaskParams::new(id.as_str());
+            let get = ClientRequest::GetTaskRequest(GetTaskRequest::new(params));
+            let task = match self.request_about_task(get).await {
+                Ok(task) => task,
+                Err(error) => return self.wait_after_failure(state, error),
+            };
+            if task["taskId"] != id.as_str() {
+                return Err(self.unknown_outcome("it answered about another task"));
+            }
+            if task["status"] != "input_required" {
+                return self.end_or_wait_for_task(state, &task, ctx).await;
+            }
+            match state.record_task_requests(&task, &*ctx.progress) {
+                Ok(false) => return Ok(state.wait_for_task(&task, self.status_message(&task))),
+                Ok(true) if state.has_question() => {
+                    let question = state.ask_question(&self.server.spec().name, true);
+                    return question.ok_or_else(|| self.misbehaved("the question is missing"));
+                }
+                Ok(true) => {}
+                Err(why) => {
+                    let cancelled = self.cancel_task(&id).await;
+                    let why = match cancelled {
+                        Ok(()) => why,
+                        Err(failure) => format!("{why}; {failure}"),
+                    };
+                    return Err(self.misbehaved(&why));
+                }
+            }
+        }
+    }
+
+    async fn end_or_wait_for_task(
+        &self,
+        state: CallState,
+        task: &Value,
+        ctx: &ToolContext,
+    ) -> Result<ToolReply, ToolFailure> {
+        let message = self.status_message(task);
+        let suffix = message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
+        match task["status"].as_str() {
+            Some("working") => Ok(state.wait_for_task(task, message)),
+            Some("completed") => {
+                let output = self.parse_and_validate_output(&task["result"], ctx).await;
+                output.map(ToolReply::Output)
+            }
+            Some("failed") => {
+                let error = &task["error"];
+                let reason = self.printable(error["message"].as_str().unwrap_or("no reason given"));
+                Err(ToolFailure::new(format!("the server's task failed: {reason}{suffix}")))
+            }
+            Some("cancelled") => {
+                Err(ToolFailure::new(format!("the server has cancelled its task{suffix}")))
+            }
+            _ => Err(self.unknown_outcome("the status of its task is invalid")),
+        }
+    }
+
+    /// Returns how a call goes on whose server could not be asked about the task.
+    fn wait_after_failure(
+        &self,
+        state: CallState,
+        error: TaskRequestError,
+    ) -> Result<ToolReply, ToolFailure> {
+        let TaskRequestError { reason, is_unknown_task } = error;
+        if is_unknown_task {
+            return Err(ToolFailure::new(format!(
+                "the server does not know its task any more, so there is no result: {reason}"
+            )));
+        }
+        let waiting = state.wait_after_failure(&self.printable(&reason));
+        waiting.ok_or_else(|| self.unknown_outcome(&format!("it can't be asked: {reason}")))
+    }
+
+    fn unknown_outcome(&self, why: &str) -> ToolFailure {
+        let server = &self.server.spec().name;
+        ToolFailure::outcome_unknown(format!(
+            "the result of a task of the server `{server}` is unknown: {why}"
+        ))
+    }
+
+    async fn cancel_task(&self, id: &str) -> Result<(), ToolFailure> {
+        let request = CancelTaskRequest::new(CancelTaskParams::new(id));
+        match self.request_about_task(ClientRequest::CancelTaskRequest(request)).await {
+            // A task that the server does not know needs no cancel.
+            Err(error) if !error.is_unknown_task => {
+                Err(ToolFailure::new(format!("the task can't be cancelled: {}", error.reason)))
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    fn status_message(&self, task: &Value) -> Option<String> {
+        task["statusMessage"].as_str().map(|message| self.printable(message))
+    }
+
+    /// Returns a text of the server as it may be shown.
+    fn printable(&self, text: &str) -> String {
+        match self.server.current_connection() {
+            Some(connection) => connection.sanitize_server_text(text),
+            None => text.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS_MAX).collect(),
+        }
+    }
+}
+
+/// Why a request about a task has no result.
+struct TaskRequestError {
+    reason: String,
+    /// Whether the server answered that it does not know the task.
+    is_unknown_task: bool,
+}
+
 /// Tells the connection at the end of a call whether the server answered or the call timed out.
 struct CallOutcomeRecorder<'a> {
     server: &'a ReconnectingServer,
@@ -144,7 +348,37 @@ impl Tool for McpTool {
         matches!(self.server.spec().transport, ServerTransport::Stdio { .. })
     }
 
+    /// Calls the tool for a caller that can't wait: questions are declined, and a task is cancelled.
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let mut resumption = None;
+        loop {
+            let reply = self.call_or_suspend(input.clone(), ctx, resumption).await?;
+            let suspended = match reply {
+                ToolReply::Output(output) => return Ok(output),
+                ToolReply::Suspended(suspended) => *suspended,
+            };
+            let state = suspended.suspension.state;
+            match suspended.wait {
+                ToolWait::Answer(question) => {
+                    ctx.progress.report_durable(&declined_question_text(&question.message));
+                    resumption = Some(ToolResumption { state, answer: Some(ToolAnswer::Declined) });
+                }
+                ToolWait::Poll { .. } => {
+                    _ = self.cancel_suspended(&state, ctx).await;
+                    return Err(ToolFailure::new(
+                        "the result comes later, and nobody waits for it",
+                    ));
+                }
+            }
+        }
+    }
+
+    async fn call_or_suspend(
+        &self,
+        input: Value,
+        ctx: &ToolContext,
+        resumption: Option<ToolResumption>,
+    ) -> Result<ToolReply, ToolFailure> {
         let input = match input {
             Value::Object(fields) => fields,
             Value::Null => serde_json::Map::new(),
@@ -155,19 +389,47 @@ impl Tool for McpTool {
                 )));
             }
         };
-        let mut again = self.listed.class.may_repeat();
-        loop {
-            let connection = self.connect().await?;
-            let mut watch = CallOutcomeRecorder::new(&self.server, &connection);
-            let called = connection.call_tool(&self.name, input.clone(), &ctx.progress).await;
-            watch.is_answered = true;
-            match called {
-                Ok(answer) => return self.parse_and_validate_output(&answer, ctx).await,
-                Err(ServerRequestError::Disconnected { can_retry: true, .. }) if again => {
-                    again = false
-                }
-                Err(error) => return Err(self.to_tool_failure(error)),
+        let state = resumption.map_or_else(|| Ok(CallState::default()), CallState::resume);
+        let mut state = state.map_err(ToolFailure::new)?;
+        for attempt in 0.. {
+            if state.has_question() {
+                let (server, may_repeat) = (&self.server.spec().name, self.may_repeat());
+                let question = state.ask_question(server, may_repeat);
+                return question.ok_or_else(|| ToolFailure::new("the question is missing"));
             }
+            if state.task.is_some() {
+                return self.ask_about_task(state, ctx).await;
+            }
+            let answer = self.send_call(&input, &state, ctx).await?;
+            match answer["resultType"].as_str() {
+                Some("input_required") => {
+                    let recorded = state.record_input_required(&answer, &*ctx.progress);
+                    recorded.map_err(|why| self.misbehaved(&why))?;
+                    // The server asks for nothing, so it only needs more time.
+                    if !state.has_question() && !state.has_responses() {
+                        tokio::time::sleep(RETRY_DELAY * (1 << attempt.min(5))).await;
+                    }
+                }
+                Some("task") => {
+                    state.record_task(&answer).map_err(|why| self.misbehaved(&why))?;
+                    let message = self.status_message(&answer);
+                    return Ok(state.wait_for_task(&answer, message));
+                }
+                _ => {
+                    let output = self.parse_and_validate_output(&answer, ctx).await;
+                    return output.map(ToolReply::Output);
+                }
+            }
+        }
+        Err(self.misbehaved("it asked for input without end"))
+    }
+
+    async fn cancel_suspended(&self, state: &RawJson, _: &ToolContext) -> Result<(), ToolFailure> {
+        let resumption = ToolResumption { state: state.clone(), answer: None };
+        let state = CallState::resume(resumption).map_err(ToolFailure::new)?;
+        match state.task {
+            Some(task) => self.cancel_task(&task).await,
+            None => Ok(()),
         }
     }
 }

@@ -16,4 +16,5 @@ mod suite {
     mod logout;
     mod real_servers;
     mod setup_timeouts;
+    mod suspended;
 }

@@ -222,7 +222,8 @@ impl ProviderEndpoint {
         let mut events = SseStream::new(answer);
         loop {
             let moved =
-                tokio::time::timeout(stall, read_until_progress(&mut events, decoder, sink)).await;
+                tokio::time::timeout(stall, read_until_reply_changes(&mut events, decoder, sink))
+                    .await;
             match moved.map_err(|_| HttpError::StallTimeout(stall))?? {
                 StreamEventEffect::Done => break,
                 StreamEventEffect::Progress | StreamEventEffect::Ignored => {}
@@ -259,7 +260,7 @@ impl ProviderEndpoint {
 }
 
 /// Reads events until an event adds to the reply or ends the reply.
-async fn read_until_progress(
+async fn read_until_reply_changes(
     events: &mut SseStream,
     decoder: &mut dyn StreamEventDecoder,
     sink: &dyn DeltaSink,

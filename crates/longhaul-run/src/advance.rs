@@ -6,6 +6,7 @@
 mod attempt_end;
 pub(crate) mod call_events;
 mod call_order;
+mod chain;
 pub(crate) mod children;
 mod conclude;
 mod effect_keys;
@@ -13,10 +14,12 @@ mod finish;
 pub(crate) mod gates;
 mod model_call;
 mod outage;
+pub(crate) mod outcome;
 mod park;
 pub(crate) mod runtime_message;
 mod spend_caps;
 mod steer;
+pub(crate) mod suspension;
 mod tool_calls;
 mod turn_start;
 
@@ -54,7 +57,7 @@ fn advance_run_one_step(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlo
     if matches!(control.stage, RunStage::Ended(_)) || control.idle.is_some() {
         return Ok(ControlFlow::Break(()));
     }
-    let busy = control.has_running_call();
+    let busy = control.has_running_call() || control.abandoned_calls().next().is_some();
     if control.cancel.is_some() {
         return if busy { Ok(ControlFlow::Break(())) } else { finish::cancel_run(decision) };
     }

@@ -6,8 +6,10 @@
 mod environment;
 mod fork;
 mod gate;
+mod outcome;
 mod run;
 mod steer;
+mod suspension;
 mod tool;
 mod turn;
 
@@ -38,6 +40,8 @@ fn is_progress_event(event: &Event) -> bool {
         | Event::ToolCompleted(_)
         | Event::ToolFailed(_)
         | Event::ToolInterrupted(_)
+        | Event::ToolInputRequired(_)
+        | Event::ToolPending(_)
         | Event::ToolVerified(_)
         | Event::ToolSurfaced(_) => true,
         Event::TurnFailed(data) => data.failure.class != FailureClass::Lost,
@@ -67,7 +71,7 @@ impl ControlState {
             self.crashes = 0;
         }
         messages.extend(self.take_finished_tool_results());
-        self.continue_for_signal_answers();
+        self.continue_for_reports();
         if let RunStage::Concluding(concluding) = &mut self.stage
             && !was_concluding
         {
@@ -106,6 +110,9 @@ impl ControlState {
             Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
                 self.apply_tool_ended(data, true)
             }
+            Event::ToolInputRequired(data) => self.apply_tool_input_required(data),
+            Event::ToolPending(data) => self.apply_tool_pending(data),
+            Event::ToolResumed(data) => self.apply_tool_resumed(data),
             Event::ToolInDoubt(data) => self.apply_tool_in_doubt(data),
             Event::ToolVerified(data) => self.apply_tool_verified(data),
             Event::ToolSurfaced(data) => self.apply_late_tool_result(data),
@@ -122,6 +129,7 @@ impl ControlState {
             Event::TimerFired(data) => self.apply_timer_fired(data),
             Event::ChildStarted(data) => self.apply_child_started(data),
             Event::ChildEnded(data) => self.apply_child_ended(data),
+            Event::OutcomeGraded(data) => self.apply_outcome_graded(data),
             Event::BudgetWarned(data) => self.apply_budget_warned(data),
             Event::BudgetReached(data) => self.apply_budget_reached(data),
             Event::BudgetRaised(data) => self.apply_budget_raised(data),
@@ -143,7 +151,6 @@ impl ControlState {
             | Event::SandboxDeleted(_)
             | Event::SandboxLost(_)
             | Event::ChainStepStarted(_)
-            | Event::ChainStepCompleted(_)
             | Event::ProgressReported(_) => NO_MESSAGES,
         }
     }

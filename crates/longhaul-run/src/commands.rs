@@ -131,7 +131,7 @@ pub fn decide_command(
     if let RunCommand::Timer(due) = &command {
         return Ok(match timer_cancel_request(due) {
             Some(request) => timer::with_timer_consumed(due, decide_cancel(request)),
-            None => timer::decide_due_timer(due, ctx),
+            None => timer::decide_due_timer(snapshot.status, due, ctx),
         });
     }
     if snapshot.status.is_terminal() && !is_late_answer(&command) {
@@ -169,7 +169,7 @@ pub fn decide_command(
                 .collect(),
         }),
         RunCommand::SurfaceResult(surfaced) => Ok(batch_with_event(Event::ToolSurfaced(surfaced))),
-        RunCommand::Timer(due) => Ok(timer::decide_due_timer(&due, ctx)),
+        RunCommand::Timer(due) => Ok(timer::decide_due_timer(snapshot.status, &due, ctx)),
     }
 }
 

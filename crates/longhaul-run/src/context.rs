@@ -3,10 +3,10 @@
 
 use longhaul_core::change::Blob;
 use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::policy::effect_key::TakenKey;
 use longhaul_core::policy::spend_cap::{CapRefusal, CurrentCap};
 use longhaul_core::time::Timestamp;
-use longhaul_core::usage::RemainingBudget;
 
 /// Context of a decision: the store's time, the remaining budget, the spend caps, the provider's limit
 /// and a random number.
@@ -14,9 +14,12 @@ use longhaul_core::usage::RemainingBudget;
 pub struct DecideContext {
     /// Current time according to the store.
     pub now: Timestamp,
-    /// Remaining budget, known only after the store has refused an append for lack of budget.
-    /// `None` means that the budget is not known to be short.
-    pub remaining_budget: Option<RemainingBudget>,
+    /// Budget account of the run's tree, known only after the store has refused a hold. `None` means
+    /// that the budget is not known to be short.
+    pub budget_account: Option<BudgetAccount>,
+    /// Number of child runs that may start, known only after the store has refused more. `None`
+    /// means that the tree is not known to be full.
+    pub free_children: Option<usize>,
     /// Time until which the provider of the run's model accepts no requests, as learned by any run.
     /// `None` means that no limit is known.
     pub provider_blocked_until: Option<Timestamp>,
@@ -43,11 +46,12 @@ pub struct TakenKeyInfo {
 }
 
 impl DecideContext {
-    /// Creates a context with this time, an unknown remaining budget, no spend caps and no jitter.
+    /// Creates a context with this time, an unknown budget, no spend caps and no jitter.
     pub const fn new(now: Timestamp) -> Self {
         Self {
             now,
-            remaining_budget: None,
+            budget_account: None,
+            free_children: None,
             provider_blocked_until: None,
             caps: Vec::new(),
             cap_refusals: Vec::new(),

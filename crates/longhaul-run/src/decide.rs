@@ -18,7 +18,9 @@ use longhaul_core::message::Message;
 use longhaul_core::policy::gate::SUBMIT_AGAIN;
 
 use crate::advance::call_events::add_active_time_to_usage;
-use crate::advance::{advance_run, children, gates, settle_work_of_dead_drivers};
+use crate::advance::{
+    advance_run, children, gates, outcome, settle_work_of_dead_drivers, suspension,
+};
 use crate::commands;
 use crate::decide::release::{invalid_state_rejection, release_run};
 use crate::decision::DecisionBuilder;
@@ -74,11 +76,15 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecideContext) -> Result<Batch, R
             children::record_prepared_children(&mut decision, prepared)?;
             advance_run(&mut decision)?;
         }
+        RunInput::GradingPrepared(prepared) => {
+            outcome::record_prepared_grading(&mut decision, prepared)?;
+            advance_run(&mut decision)?;
+        }
         RunInput::Recover => record_recovery(&mut decision)?,
         RunInput::CrashLoop => {
             block_unrunnable_run(&mut decision, &crash_loop_message(&run.control), &[])?
         }
-        RunInput::MissingDependency(message) => block_unrunnable_run(&mut decision, &message, &[])?,
+        RunInput::MissingDependency(message) => handle_missing_dependency(&mut decision, &message)?,
         RunInput::Unrunnable(message) => {
             block_unrunnable_run(&mut decision, &message, &[SUBMIT_AGAIN])?
         }
@@ -173,6 +179,21 @@ fn round_down_to_turn_start(run: &Run, replaced_messages: usize) -> usize {
     end - usize::from(splits)
 }
 
+/// Blocks a run whose dependency is missing. A run that only asks for the result of a pending call
+/// asks later instead, because a server may be down for a while.
+fn handle_missing_dependency(
+    decision: &mut DecisionBuilder<'_>,
+    message: &str,
+) -> Result<(), Rejection> {
+    let control = &decision.control;
+    let is_stopping =
+        control.cancel.is_some() || control.pending_failure.is_some() || control.pause.is_some();
+    if !is_stopping && suspension::postpone_polls(decision, message)? {
+        return Ok(());
+    }
+    block_unrunnable_run(decision, message, &[])
+}
+
 fn block_unrunnable_run(
     decision: &mut DecisionBuilder<'_>,
     message: &str,
@@ -231,6 +252,10 @@ fn cancel_run_without_driver(
     decision: &mut DecisionBuilder<'_>,
     request: RunControlRequest,
 ) -> Result<(), Rejection> {
+    // A driver is needed to tell the tool of a suspended call.
+    if decision.control.has_call_to_cancel() {
+        return Err(invalid_state_rejection(decision, "a cancel without a driver"));
+    }
     decision.record_event(Event::RunCancelRequested(request))?;
     settle_work_of_dead_drivers(decision, None)?;
     // A parked or paused run is cancelled too.

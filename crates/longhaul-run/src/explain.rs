@@ -6,10 +6,16 @@ use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::effect_key::KeyHolder;
 use longhaul_core::policy::gate::has_unanswerable_tag;
 use longhaul_core::status::{CapShortage, CapWait, RunOutcome, Status, WaitReason};
+use longhaul_core::time::Timestamp;
 
 use crate::state::Run;
+use crate::state::call::ToolCallState;
 use crate::state::control::IdleReason;
 use crate::state::stage::RunStage;
+
+/// Explains a wait for the calls of other runs.
+const BUDGET_HELD: &str = "The run waits until model calls of other runs of its tree release what \
+                           they hold of the budget; it then goes on by itself.";
 
 /// Explanation of a run's state, with a suggested command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +48,8 @@ fn explain_state_untrimmed(run: &Run) -> StateExplanation {
             }
             RunOutcome::Failed(error) => {
                 // A child run can't be retried on its own.
-                let command = if run.task().root == id { "retry" } else { "show" };
+                let is_child = run.task().root != id && run.task().chain.is_none();
+                let command = if is_child { "show" } else { "retry" };
                 explanation(
                     format!("The run failed: {}.", first_line_without_period(&error.message)),
                     format!("longhaul {command} {id}"),
@@ -67,6 +74,14 @@ fn explain_state_untrimmed(run: &Run) -> StateExplanation {
             explanation(message, format!("longhaul watch {id}"))
         }
     }
+}
+
+/// Returns the sentence about a run that waits for the result of a tool call.
+fn explain_tool_wait(run: &Run, until: Timestamp) -> String {
+    let mut calls = run.control.calls().iter();
+    let pending = calls.find(|call| matches!(call.state, ToolCallState::Pending(_)));
+    let tool = pending.map_or("a tool", |call| call.classification.tool.as_str());
+    format!("The run waits for the result of `{tool}`, which is asked for again at {until}.")
 }
 
 fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
@@ -97,6 +112,9 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
         WaitReason::Child(child) => {
             (explain_child_wait(run, *child), format!("longhaul why {child}"))
         }
+        WaitReason::Tool(until) => {
+            (explain_tool_wait(run, *until), format!("longhaul cancel {id}"))
+        }
         WaitReason::RateLimit(until) => (
             format!("The provider limits the request rate; the next attempt is at {until}."),
             format!("longhaul resume {id}"),
@@ -119,13 +137,8 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
         WaitReason::SandboxSlot => {
             ("The run waits for a free sandbox.".into(), "longhaul sandboxes".into())
         }
-        WaitReason::Budget(cap) => {
-            let (what, more) = budget_raise_argument(run, *cap);
-            (
-                format!("The run's budget of {what} is used up."),
-                format!("longhaul resume {id} --budget {more}"),
-            )
-        }
+        WaitReason::Budget(cap) => explain_budget_wait(run, *cap),
+        WaitReason::BudgetHeld => (BUDGET_HELD.to_owned(), String::new()),
         WaitReason::Cap(wait) => (explain_cap_wait(wait), cap_raise_command(wait)),
         WaitReason::Key(KeyHolder { run: other, call }) => (
             format!(
@@ -147,14 +160,36 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
     StateExplanation { message, command }
 }
 
+/// Explains a wait for a higher budget cap, with the command that raises it.
+fn explain_budget_wait(run: &Run, cap: BudgetCap) -> (String, String) {
+    let (what, more) = budget_raise_argument(run, cap);
+    let of_tree = match run.control.exhausted_tree_cap {
+        Some(_) => " of its whole tree",
+        None => "",
+    };
+    (
+        format!("The run's budget of {what}{of_tree} is used up."),
+        format!("longhaul resume {} --budget {more}", run.id()),
+    )
+}
+
 fn approval_count_text(count: usize) -> String {
     if count > 1 { format!("{count} approvals") } else { "an approval".to_owned() }
 }
 
 /// Explains a wait for a child run.
 fn explain_child_wait(run: &Run, child: RunId) -> String {
+    let mut open = run.control.children.iter();
+    if open.any(|open| open.id == child && open.call.is_none()) {
+        let (round, rounds) = (run.control.outcome.next_round(), run.control.policy.outcome_rounds);
+        let rounds = rounds.unwrap_or_default();
+        return format!(
+            "The run waits for {child}, which grades its result (round {round} of {rounds})."
+        );
+    }
     let others = match run.control.children.len() {
         0 | 1 => String::new(),
+        2 => " and 1 more child run".to_owned(),
         open => format!(" and {} more child runs", open - 1),
     };
     format!("The run waits for {child}{others} to end.")
@@ -250,14 +285,15 @@ fn answer_command(run: &Run, gate: GateId) -> String {
 /// Returns the name of the exhausted budget cap and the command-line argument that doubles it.
 fn budget_raise_argument(run: &Run, cap: BudgetCap) -> (&'static str, String) {
     let caps = &run.control.caps;
+    let tree_cap = run.control.exhausted_tree_cap;
     match cap {
         BudgetCap::Money => {
-            let micros = caps.micro_usd.map_or(0, |micros| micros.0);
+            let micros = tree_cap.or(caps.micro_usd.map(|micros| micros.0)).unwrap_or_default();
             let dollars = micros.saturating_mul(2).div_ceil(1_000_000);
             ("money", format!("usd={}", dollars.max(1)))
         }
         BudgetCap::Tokens => {
-            let tokens = caps.tokens.unwrap_or_default().saturating_mul(2);
+            let tokens = tree_cap.or(caps.tokens).unwrap_or_default().saturating_mul(2);
             ("tokens", format!("tokens={}", tokens.max(100_000)))
         }
         BudgetCap::Turns => {

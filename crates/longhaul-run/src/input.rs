@@ -13,6 +13,7 @@ use longhaul_core::event::turn::{OutputCheckResult, PerceptionUpdate, ToolCallCl
 use longhaul_core::failure::Failure;
 use longhaul_core::id::CallId;
 use longhaul_core::port::model::ModelResponse;
+use longhaul_core::port::tool::SuspendedToolCall;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, Usage};
 
@@ -61,6 +62,8 @@ pub enum RunInput {
     Verified(ToolVerified, Vec<Blob>),
     /// The child runs that calls ask for were prepared, or can't start.
     ChildrenPrepared(Vec<PreparedChild>),
+    /// The run that grades the result was prepared, or can't start for this reason.
+    GradingPrepared(Result<Box<NewChild>, String>),
     /// A driver starts to work on the run. If the driver dies after this input is recorded, that
     /// counts as a new crash.
     Recover,
@@ -158,8 +161,8 @@ pub struct ToolCallResult {
     pub blobs: Vec<Blob>,
 }
 
-/// Way in which a tool call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Way in which a tool call ended, or in which its tool stopped to work on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolCallStatus {
     /// The tool call succeeded.
     Completed,
@@ -169,4 +172,6 @@ pub enum ToolCallStatus {
     Interrupted,
     /// The tool call was abandoned, and it is unknown whether it has taken effect.
     Unknown,
+    /// The tool has suspended the call, which has no result yet.
+    Suspended(Box<SuspendedToolCall>),
 }

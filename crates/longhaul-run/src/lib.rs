@@ -21,7 +21,7 @@ pub mod spend_caps;
 pub mod state;
 pub mod submit;
 
-pub use advance::children::{CHILD_DEPTH_MAX, CHILDREN_MAX, too_many_children};
+pub use advance::children::{CHILD_DEPTH_MAX, CHILDREN_MAX};
 pub use advance::duplicate_output;
 pub use context::TakenKeyInfo;
 pub use decide::decide;

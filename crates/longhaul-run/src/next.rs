@@ -9,12 +9,14 @@ use longhaul_core::id::{CallId, ToolName};
 use longhaul_core::message::Message;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::model::ModelRequest;
+use longhaul_core::port::tool::ToolResumption;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunOutcome, WaitReason};
 use longhaul_core::time::Timestamp;
 
 use crate::advance::children::startable_child_calls;
 use crate::advance::missing_start_condition;
+use crate::advance::outcome::has_ungraded_result;
 use crate::advance::runtime_message::needs_perception_refresh;
 use crate::decide::decide;
 use crate::input::{DecideContext, RunInput};
@@ -31,10 +33,12 @@ pub enum EngineStep {
     RefreshPerception,
     /// Call the model. The event that starts the turn is already recorded.
     AskModel(ModelRequest),
-    /// Run or verify these tool calls. The events that start them are already recorded.
+    /// Run, verify or cancel these tool calls. The events that start them are already recorded.
     UseTools(Vec<ToolCallTask>),
     /// Prepare the child runs that these calls ask for. Nothing is recorded about them yet.
     StartChildren(Vec<ChildRequest>),
+    /// Prepare the run that grades the result. Nothing is recorded about it yet.
+    StartGrading,
     /// Let the model summarize the older part of this conversation. The event that starts the model
     /// call is already recorded.
     Compact(ModelRequest),
@@ -48,7 +52,7 @@ pub enum EngineStep {
     Idle,
 }
 
-/// A tool call that the engine must run or verify.
+/// A tool call that the engine must run, verify or cancel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCallTask {
     /// Id of the tool call.
@@ -61,10 +65,14 @@ pub struct ToolCallTask {
     pub class: EffectClass,
     /// Whether the tool call has an effect key, so that an uncertain end must not count as a failure.
     pub has_effect_key: bool,
+    /// Whether this start or continuation of the tool call may be repeated.
+    pub may_repeat: bool,
     /// Number of times that the tool call has been started, including this start.
     pub attempt: u32,
-    /// Whether the tool call is to be run or verified.
+    /// What is done with the tool call.
     pub action: ToolCallAction,
+    /// What the tool continues the call with. `None` means that the tool has not suspended it.
+    pub resumption: Option<ToolResumption>,
 }
 
 /// A call of `run_agent`, for which the engine prepares a child run.
@@ -79,8 +87,10 @@ pub struct ChildRequest {
 /// What the engine does with a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolCallAction {
-    /// Run the tool call.
+    /// Start the tool call, or continue it.
     Run,
+    /// Tell the tool that the run has given up the call, which the tool has suspended.
+    Cancel,
     /// Check whether a call in doubt has taken effect.
     Verify,
 }
@@ -126,9 +136,16 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
                 step
             }
         }
-        RunStage::New | RunStage::ModelRunning(_) | RunStage::Concluding(_) => {
-            step_for_due_events(run, now)
+        RunStage::Concluding(_) => {
+            let step = step_for_due_events(run, now);
+            // No events are due: the result must be graded.
+            if step == EngineStep::Idle && has_ungraded_result(control) {
+                EngineStep::StartGrading
+            } else {
+                step
+            }
         }
+        RunStage::New | RunStage::ModelRunning(_) => step_for_due_events(run, now),
         RunStage::Ended(_) => EngineStep::Idle,
     }
 }
@@ -137,11 +154,7 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
 /// has to stop starts none.
 fn start_children_or(run: &Run, other: impl FnOnce() -> EngineStep) -> EngineStep {
     let control = &run.control;
-    let is_stopping = control.cancel.is_some()
-        || control.pause.is_some()
-        || control.pending_failure.is_some()
-        || control.is_timed_out();
-    let calls = startable_child_calls(control).filter(|_| !is_stopping);
+    let calls = startable_child_calls(control).filter(|_| !control.must_stop());
     let requests: Vec<ChildRequest> =
         calls.map(|call| ChildRequest { call: call.id, input: call.arguments().clone() }).collect();
     match requests.is_empty() {
@@ -170,13 +183,17 @@ fn tool_call_tasks(run: &Run, calls: &[TrackedToolCall]) -> Vec<ToolCallTask> {
         input: call.arguments().clone(),
         class: call.classification.class,
         has_effect_key: call.classification.key.is_some(),
+        may_repeat: call.may_repeat(),
         attempt: call.starts,
         action: work,
+        resumption: call.resumption(),
     };
+    let abandoned: Vec<CallId> = run.control.abandoned_calls().map(|call| call.id).collect();
     let due = calls.iter().filter_map(|call| {
         let is_verified = matches!(call.state, ToolCallState::InDoubt { can_verify: true, .. });
         let work = match call.is_running_in_epoch(run.control.epoch) {
             true => ToolCallAction::Run,
+            false if abandoned.contains(&call.id) => ToolCallAction::Cancel,
             false if is_verified => ToolCallAction::Verify,
             false => return None,
         };

@@ -91,7 +91,8 @@ impl RetryPoint {
 }
 
 /// Creates a run with this id that retries a failed run, with the same agent definition and policy,
-/// and last in the same lane. It goes on from the last good event of the failed run, so completed
+/// and last in the same lane. A retried step of a chain has the position of its step, and the chain goes on
+/// from it. It goes on from the last good event of the failed run, so completed
 /// calls are not repeated. Messages that the failed run has not read are queued for it.
 pub fn retry_failed_run(
     id: RunId,
@@ -103,7 +104,7 @@ pub fn retry_failed_run(
         return Err(Rejection::NotFailed(failed.status()));
     }
     let task = failed.task();
-    if task.root != failed.id() {
+    if task.root != failed.id() && task.chain.is_none() {
         return Err(Rejection::InvalidTask(format!(
             "a child run can't be retried on its own: retry its root run {}",
             task.root
@@ -112,7 +113,8 @@ pub fn retry_failed_run(
     let retried = RetriedRun {
         run: failed.id(),
         attempts: failed.attempt(),
-        first: task.retry_of.map(|earlier| earlier.first_run()),
+        first: (task.retry_of.map(|earlier| earlier.first_run()))
+            .or_else(|| task.chain.as_ref().map(|position| position.first_run)),
     };
     let mut earlier_submitters = task.earlier_submitters.clone();
     earlier_submitters.extend(task.submitter.clone());
@@ -120,6 +122,7 @@ pub fn retry_failed_run(
     earlier_submitters.dedup();
     let task = TaskSpec {
         root: id,
+        parent: None,
         start: EarliestStart::Now,
         batch: None,
         submitter: Some(submitter),

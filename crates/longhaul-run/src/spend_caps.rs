@@ -18,8 +18,10 @@ pub(crate) struct CappedCall<'a> {
     pub(crate) model: &'a str,
     /// Worst-case cost of the call.
     pub(crate) hold: BudgetAmount,
-    /// Whether the call is the first one of a root run, so that the run is counted.
+    /// Whether the call is the first one of its run, so that the run is counted.
     pub(crate) starts_run: bool,
+    /// Whether the run was submitted, and not started by another run.
+    pub(crate) is_root: bool,
 }
 
 /// Returns the amounts that a model call holds within spend caps, ordered by cap and subject.
@@ -32,8 +34,8 @@ pub(crate) fn reservations_for_call(
         let amount = match (current.cap.unit, current.cap.at_cap) {
             (CapUnit::Usd | CapUnit::Tokens, _) => current.cap.unit.part_of(call.hold),
             (CapUnit::Runs, AtCap::Wait) => u64::from(call.starts_run),
-            // Such a cap counted the run when its task was submitted.
-            (CapUnit::Runs, AtCap::Refuse) => 0,
+            // Such a cap counted a root when its task was submitted.
+            (CapUnit::Runs, AtCap::Refuse) => u64::from(call.starts_run && !call.is_root),
         };
         let subject = cap_subject(&current.cap, task, call.model).filter(|_| amount > 0)?;
         Some(reservation(current, subject, amount))
@@ -161,7 +163,7 @@ mod tests {
         let caps = [Usd, Tokens, Runs].map(|unit| cap(CapScope::All, None, unit));
         let hold = BudgetAmount { micro_usd: MicroUsd(5), tokens: 70 };
         let amounts = |starts_run| {
-            let call = CappedCall { model: "m", hold, starts_run };
+            let call = CappedCall { model: "m", hold, starts_run, is_root: true };
             let found = reservations_for_call(&caps, &task("", "null"), call);
             found.into_iter().map(|one| (one.hold.key.cap, one.hold.amount)).collect::<Vec<_>>()
         };

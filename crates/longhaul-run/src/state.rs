@@ -9,6 +9,7 @@ pub mod control;
 pub(crate) mod empty_replies;
 pub mod loop_guard;
 mod outage;
+pub mod outcome;
 pub mod output_retries;
 pub mod pending_timer;
 pub mod perception;
@@ -167,6 +168,9 @@ impl Run {
             self.transcript.apply_compaction(compacted);
             self.control.set_size_after_compaction(self.transcript.estimated_bytes());
             self.perception.clear_world_hash();
+        }
+        if let Event::ToolCompleted(ended) = &entry.event {
+            self.transcript.add_loaded_tools(&ended.output.loaded_tools);
         }
         if let Event::TurnCompleted(done) = &entry.event {
             self.tools_called.extend(done.calls.iter().map(|call| call.tool.to_string()));

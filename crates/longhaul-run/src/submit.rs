@@ -26,6 +26,7 @@ pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Reject
     if task.tags.len() > TAGS_MAX {
         return Err(Rejection::InvalidTask(format!("a task can have at most {TAGS_MAX} tags")));
     }
+    let is_step = task.chain.is_some();
     if task.chain.as_ref().is_some_and(|position| position.chain.steps.len() > CHAIN_STEPS_MAX) {
         return Err(Rejection::InvalidTask(format!(
             "a chain can have at most {CHAIN_STEPS_MAX} steps"
@@ -37,8 +38,9 @@ pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Reject
         let lane = LaneKey::new(format!("thread:{thread}"));
         task.lane = Some(lane.map_err(|bad| Rejection::InvalidTask(bad.to_string()))?);
     }
-    // A child run uses the lane of its root run, whatever its own agent file says.
-    if !is_root {
+    // A child run uses the lane of its root run, whatever its own agent file says. A step of a chain
+    // has it in its task, too.
+    if !is_root && !is_step {
         task.lane = None;
     }
     let created = RunCreated { task: task.clone() };

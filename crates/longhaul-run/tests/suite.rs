@@ -10,6 +10,7 @@ mod suite {
     mod answers;
     mod budgets;
     mod calls;
+    mod chains;
     mod checkpoints;
     mod children;
     mod compaction;
@@ -22,6 +23,7 @@ mod suite {
     mod legacy_journals;
     mod lifecycle;
     mod outages;
+    mod outcomes;
     mod policies;
     mod properties;
     mod questions;
@@ -31,5 +33,6 @@ mod suite {
     mod signals;
     mod steers;
     mod strictness;
+    mod suspension;
     mod timeouts;
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod batches;
+pub(crate) mod chains;
 pub(crate) mod create_run;
 pub(crate) mod events;
 pub(crate) mod gates;

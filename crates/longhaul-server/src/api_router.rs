@@ -7,7 +7,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::{
-    agents, batches, events, gates, health, inboxes, keys, lanes, rules, runs, schedules,
+    agents, batches, chains, events, gates, health, inboxes, keys, lanes, rules, runs, schedules,
     send_event, spend, steer,
 };
 use crate::app::App;
@@ -24,6 +24,7 @@ use crate::app::App;
         (name = "rules", description = "Remembered approvals"),
         (name = "inboxes", description = "Tasks for agents"),
         (name = "agents", description = "Agents of the project"),
+        (name = "chains", description = "Chains of the project"),
         (name = "schedules", description = "Schedules that start agents at certain times"),
         (name = "lanes", description = "Lanes: runs of one lane execute serially"),
         (name = "spend", description = "Spend caps: money, tokens and runs per day, week or month"),
@@ -63,6 +64,8 @@ pub(crate) fn api_router() -> OpenApiRouter<App> {
         .routes(routes!(agents::list_agents))
         .routes(routes!(agents::show_agent))
         .routes(routes!(agents::show_agent_stats))
+        .routes(routes!(chains::list_chains))
+        .routes(routes!(chains::show_chain))
         .routes(routes!(schedules::list_schedules, schedules::create_schedule))
         .routes(routes!(schedules::show_schedule, schedules::delete_schedule))
         .routes(routes!(schedules::run_schedule))

@@ -30,6 +30,9 @@ impl From<Error> for Problem {
             Error::AgentNotFound { .. } => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/agents lists all agents")
             }
+            Error::ChainNotFound { .. } => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/chains lists all chains")
+            }
             Error::ScheduleNotFound(_) => {
                 (StatusCode::NOT_FOUND, "GET /v1/schedules lists all schedules")
             }
@@ -73,13 +76,20 @@ impl From<Error> for Problem {
             let seconds = u32::try_from(retry_after.0.div_ceil(1_000)).unwrap_or(u32::MAX);
             problem = problem.with_retry_after(seconds);
         }
-        if let Error::AgentNotFound { suggestion, .. } | Error::CapNotFound { suggestion, .. } =
-            error
-        {
-            problem.suggestion = suggestion;
-        }
+        problem.suggestion = suggestion_of(error);
         problem
     }
+}
+
+/// Returns the most similar name for an error about an unknown name.
+fn suggestion_of(error: Error) -> Option<String> {
+    let (Error::AgentNotFound { suggestion, .. }
+    | Error::ChainNotFound { suggestion, .. }
+    | Error::CapNotFound { suggestion, .. }) = error
+    else {
+        return None;
+    };
+    suggestion
 }
 
 /// Returns the error response for a request whose change is committed but whose result can't be

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod suite {
     mod bad_input;
+    mod chains;
     mod firehose;
     mod harness;
     mod idempotency;

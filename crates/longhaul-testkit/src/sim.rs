@@ -19,6 +19,7 @@ pub mod scenario;
 pub mod script;
 pub mod seeds;
 pub mod single_run;
+mod suspended_calls;
 
 /// Error of a simulation: a failed store call, or a journal that can't be replayed.
 pub type SimError = Box<dyn std::error::Error + Send + Sync>;

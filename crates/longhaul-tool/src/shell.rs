@@ -131,13 +131,9 @@ impl Tool for Shell {
     /// files and hosts that it accesses.
     async fn predict_effects(&self, input: &Value, _ctx: &ToolContext) -> PredictedEffects {
         let command = input["command"].as_str().unwrap_or_default();
-        let is_protected = |part: &&str| {
-            let names = part.split('/').filter(|name| !["", ".", ".."].contains(name));
-            let names: Vec<String> = names.map(str::to_owned).collect();
-            self.workspace.workspace_protection_reason(&names, PathAccess::Write).is_some()
-        };
-        let parts = command.split(|c: char| c.is_whitespace() || "\"'`=;|&<>(){}$,:".contains(c));
-        let paths: BTreeSet<&str> = parts.filter(is_protected).collect();
+        let words = command.split(|c: char| c.is_whitespace() || "\"'`=;|&<>(){}$,:".contains(c));
+        let paths: BTreeSet<&str> =
+            words.filter(|word| self.workspace.is_protected_word(word)).collect();
         PredictedEffects {
             network: Some(vec![ANY_HOST.to_owned()]),
             protected_paths: paths.into_iter().map(str::to_owned).collect(),

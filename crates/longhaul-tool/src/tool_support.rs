@@ -1,9 +1,9 @@
 //! Helpers for the built-in tools: tool specs, parsing of input, and blocking work.
 
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use longhaul_core::id::{IdError, ToolName};
+use longhaul_core::id::IdError;
 use longhaul_core::policy::effect_facts::PredictedEffects;
 use longhaul_core::port::tool::{ToolFailure, ToolSpec};
 use longhaul_core::time::Millis;
@@ -18,19 +18,8 @@ pub(crate) fn object_tool_spec(
     properties: Value,
     required: &[&str],
 ) -> Result<ToolSpec, IdError> {
-    Ok(ToolSpec {
-        name: ToolName::new(name)?,
-        description: description.into(),
-        schema: json!({
-            "type": "object",
-            "properties": properties,
-            "required": required,
-            "additionalProperties": false,
-        }),
-        can_verify: false,
-        in_doubt: None,
-        timeout: TIMEOUT,
-    })
+    let spec = ToolSpec::with_object_input(name, description, properties, required)?;
+    Ok(ToolSpec { timeout: TIMEOUT, ..spec })
 }
 
 /// Parses the input of a tool call. The error says what is wrong with the input.

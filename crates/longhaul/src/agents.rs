@@ -16,6 +16,7 @@ pub(crate) mod in_code;
 pub mod load;
 pub mod load_context;
 pub mod loaded_agents;
+mod outcome;
 mod output;
 pub mod problem;
 mod project_rules;

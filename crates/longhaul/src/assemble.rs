@@ -70,6 +70,7 @@ use crate::assemble::outbound::OutboundTools;
 use crate::assemble::redactor::{ProjectRedactor, build_redactor};
 use crate::assemble::registrations::RuntimeRegistrations;
 use crate::assemble::trusted_tools::TrustCheckedTools;
+use crate::chains::load_chains;
 use crate::config::settings::{Config, StoreUrl};
 use crate::handler::threads::HandlerThreads;
 use crate::mcp::file::McpFile;
@@ -263,13 +264,9 @@ fn open_with_store_url(
         ..EngineServices::from_single_store(Arc::clone(&store), clock, models, tools)
     };
     let agents = registered.extend_agent_registry(loaded.to_agent_registry());
-    Ok(ProjectRuntime {
-        longhaul: Longhaul::new(services, agents, config.run_policy_defaults()),
-        loaded,
-        config,
-        store,
-        mcp_tools: served,
-    })
+    let longhaul = Longhaul::new(services, agents, config.run_policy_defaults());
+    longhaul.replace_chains(loaded.chains.to_chain_registry());
+    Ok(ProjectRuntime { longhaul, loaded, config, store, mcp_tools: served })
 }
 
 /// Adds the tools that access the store to a registry.
@@ -374,6 +371,7 @@ pub fn load_agents(config: &Config, tools: &ToolRegistry, display_root: &Path) -
     for one in &mut loaded.agents {
         one.agent = Redaction(&redactor).redact_agent(one.agent.clone());
     }
+    loaded.chains = load_chains(&config.root, display_root, &loaded.agent_names());
     loaded
 }
 

@@ -201,8 +201,21 @@ async fn wait_until_stopped(longhaul: &Longhaul, run: RunId) -> Result<RunStopRe
         if entries.iter().any(|entry| makes_run_wait(&entry.event)) {
             return Ok(RunStopReason::Waiting);
         }
+        for child in entries.iter().filter_map(|entry| started_child(&entry.event)) {
+            if let RunStopReason::Waiting = Box::pin(wait_until_stopped(longhaul, child)).await? {
+                return Ok(RunStopReason::Waiting);
+            }
+        }
     }
     Ok(RunStopReason::Ended)
+}
+
+/// Returns the run that this event has started, such as the one that grades the result.
+const fn started_child(event: &Event) -> Option<RunId> {
+    if let Event::ChildStarted(started) = event {
+        return Some(started.child);
+    }
+    None
 }
 
 /// Whether this event means that the run waits for a person or an external event.
@@ -220,10 +233,12 @@ fn makes_run_wait(event: &Event) -> bool {
             | WaitReason::Message(_) => true,
             WaitReason::Timer(_)
             | WaitReason::Child(_)
+            | WaitReason::Tool(_)
             | WaitReason::RateLimit(_)
             | WaitReason::Retry(_)
             | WaitReason::Outage { .. }
             | WaitReason::SandboxSlot
+            | WaitReason::BudgetHeld
             | WaitReason::Worker
             | WaitReason::StartAt(_)
             | WaitReason::Batch => false,

@@ -49,6 +49,8 @@ pub mod agents;
 pub mod assemble;
 mod batch;
 #[doc(hidden)]
+pub mod chains;
+#[doc(hidden)]
 pub mod config;
 pub mod context;
 #[doc(hidden)]
@@ -107,10 +109,15 @@ pub use async_trait::async_trait;
 pub use longhaul_api::gate::{AnswerView, GateView};
 pub use longhaul_api::lane::LaneView;
 pub use longhaul_api::rule::{RevocationView, RuleView};
-pub use longhaul_api::run::{BudgetView, OutputView, RetriesView, RunView, UsageView};
+pub use longhaul_api::run::{
+    BudgetView, OutputView, RetriesView, RunChainView, RunView, UsageView,
+};
 pub use longhaul_api::schedule::ScheduleView;
 #[cfg(feature = "server")]
 pub use longhaul_core::access::Role;
+pub use longhaul_core::chain::{
+    ChainRepeatEnd, ChainRepeatSpec, ChainSpec, ChainStepCondition, ChainStepSpec,
+};
 pub use longhaul_core::duration;
 pub use longhaul_core::id::{
     AgentName, BatchId, Epoch, GateId, IdError, InboxName, LaneKey, ResourceKey, RuleId, RunId,
@@ -125,6 +132,7 @@ pub use longhaul_core::task::{BatchMode as Mode, TaskSpec};
 pub use longhaul_core::time::{Millis, Timestamp};
 pub use longhaul_engine::Error as EngineError;
 pub use longhaul_engine::agent::Agent as AgentDefinition;
+pub use longhaul_engine::task::ChainChoice;
 pub use tokio_util::sync::CancellationToken;
 pub use {schemars, serde_json};
 

@@ -67,14 +67,23 @@ impl RunHandle {
     }
 
     /// Waits until the run has ended, with any status. That may take days if the run waits for a
-    /// person, and forever if no worker is started.
+    /// person, and forever if no worker is started. For a run of a chain, waits until the chain has
+    /// ended and returns its last run.
     ///
     /// # Errors
     /// The run no longer exists, the last worker has failed, or the store failed.
     pub async fn wait(&self) -> Result<FinishedRun, Error> {
-        let mut journal = JournalFollower::start_following(self.clone()).await?;
-        while journal.next_entries().await?.is_some() {}
-        Ok(FinishedRun::from(self.view().await?))
+        let mut run = self.clone();
+        loop {
+            let mut journal = JournalFollower::start_following(run.clone()).await?;
+            while journal.next_entries().await?.is_some() {}
+            let view = run.view().await?;
+            match view.chain.as_ref().map(|chain| chain.current).filter(|newest| *newest != run.id)
+            {
+                Some(newest) => run = Self::new(Arc::clone(&run.state), newest),
+                None => return Ok(FinishedRun::from(view)),
+            }
+        }
     }
 
     /// Returns the current state of the run.

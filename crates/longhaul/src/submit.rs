@@ -27,12 +27,26 @@ pub(crate) fn check_task(state: &RuntimeState, task: Task) -> Result<longhaul_en
     if let Some(failed) = state.worker_failure() {
         return Err(failed);
     }
+    match &task.chain {
+        None => check_agent(state, &task.agent, task.model.as_deref())?,
+        Some(chain) => {
+            for step in state.runtime.longhaul.resolve_task_chain(chain)?.steps {
+                check_agent(state, &step.agent, task.model.as_deref())?;
+            }
+        }
+    }
+    Ok(task)
+}
+
+/// Checks that an agent and its models can be used. An agent that does not exist is reported by the
+/// submission.
+fn check_agent(state: &RuntimeState, name: &str, model: Option<&str>) -> Result<(), Error> {
     let longhaul = &state.runtime.longhaul;
-    match longhaul.get_agent(&task.agent) {
+    match longhaul.get_agent(name) {
         // Checked before submitting: a run with a missing model would wait for a person.
         Ok(agent) => {
             let models = &longhaul.services().models;
-            let found = match (&task.model, agent.models.as_slice()) {
+            let found = match (model, agent.models.as_slice()) {
                 (Some(named), _) => models.resolve_model_name(Some(named)).map(drop),
                 (None, []) => models.resolve_model_name(None).map(drop),
                 (None, all) => {
@@ -43,11 +57,11 @@ pub(crate) fn check_task(state: &RuntimeState, task: Task) -> Result<longhaul_en
         }
         Err(_) => {
             if let Err(broken @ AgentError::Broken { .. }) =
-                state.runtime.loaded.find_loaded_agent(&task.agent)
+                state.runtime.loaded.find_loaded_agent(name)
             {
                 return Err(broken.into());
             }
         }
     }
-    Ok(task)
+    Ok(())
 }

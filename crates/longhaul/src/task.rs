@@ -7,6 +7,7 @@ use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::Timestamp;
+use longhaul_engine::task::ChainChoice;
 use serde::Serialize;
 
 use crate::error::{Error, SerializeError, json_or_record_error};
@@ -33,6 +34,29 @@ impl Task {
             name_error: None,
             serialize_error: None,
         }
+    }
+
+    /// Creates a task for all steps of a chain, without an input: the name of a chain of the project,
+    /// or its steps.
+    ///
+    /// ```
+    /// use longhaul::{ChainSpec, ChainStepSpec, Task};
+    ///
+    /// let named = Task::chain("full-pipeline").input("Add a flag --dry-run");
+    /// let steps = vec![ChainStepSpec::new("writer"), ChainStepSpec::new("critic")];
+    /// let given = Task::chain(ChainSpec { description: None, steps }).input("A haiku");
+    /// ```
+    pub fn chain(chain: impl Into<ChainChoice>) -> Self {
+        Self { task: longhaul_engine::Task::for_chain(chain, ""), ..Self::new("") }
+    }
+
+    /// Runs only the step with this name of the chain.
+    #[must_use]
+    pub fn step(mut self, name: impl Into<String>) -> Self {
+        if let Some(chain) = &mut self.task.chain {
+            chain.step = Some(name.into());
+        }
+        self
     }
 
     /// Sets the input for the agent: a text, or any value that serializes to JSON.

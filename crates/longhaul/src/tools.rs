@@ -33,7 +33,7 @@
 //! let clerk = Agent::new("clerk").tool(tools::typed(FareTool));
 //! ```
 
-pub use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
+pub use longhaul_core::event::tool::{ToolOutput, ToolQuestion, ToolSuspension, VerifyOutcome};
 pub use longhaul_core::id::{CallId, ToolName};
 pub use longhaul_core::message::Part;
 pub use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
@@ -42,7 +42,8 @@ pub use longhaul_core::policy::effect_facts::{
 };
 pub use longhaul_core::port::image_sink::ImageSink;
 pub use longhaul_core::port::tool::{
-    PartialToolOutput, Progress, Tool, ToolContext, ToolFailure, ToolSpec,
+    PartialToolOutput, Progress, SuspendedToolCall, Tool, ToolAnswer, ToolContext, ToolFailure,
+    ToolReply, ToolResumption, ToolSpec, ToolWait,
 };
 pub use longhaul_core::raw::BlobRef;
 pub use longhaul_engine::tool_registry::ToolRegistrationError;

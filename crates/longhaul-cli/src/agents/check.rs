@@ -150,6 +150,10 @@ impl<'a> AgentChecker<'a> {
             None => repeats(tool).then_some(false),
         };
         let mut notes = check::agent_warnings(agent, is_once);
+        let missing = |name: &&String| self.project.loaded.find_loaded_agent(name).is_err();
+        notes.extend(agent.children.agents.iter().filter(missing).map(|name| {
+            format!("`children` names the agent `{name}`, which the project does not have")
+        }));
         notes.extend(self.model_notes(agent));
         notes
     }
@@ -179,6 +183,17 @@ impl<'a> AgentChecker<'a> {
                 (None, None) => format!("no model is available for the agent. {why}"),
             });
             model_names.extend(dotenv_models.map(|found| found.name));
+        }
+        let grader = agent.outcome.as_ref().and_then(|outcome| outcome.grader.as_deref());
+        match grader.map(|grader| (grader, self.models.resolve_model_name(Some(grader)))) {
+            Some((_, Ok(found))) if model_names.contains(&found.name) => {}
+            Some((_, Ok(found))) => model_names.push(found.name),
+            Some((grader, Err(why))) => {
+                notes.push(format!(
+                    "the model `{grader}`, `grader` of `outcome`, can't be used. {why}"
+                ));
+            }
+            None => {}
         }
         let policy = agent.run_policy(&self.defaults, BudgetPatch::default());
         notes.extend(self.selector.unpriced_models_warning(&model_names, policy.budget.micro_usd));

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use clap::Args;
 use longhaul::agents::escape;
-use longhaul::agents::loaded_agents::{AgentError, LoadedAgents};
+use longhaul::agents::loaded_agents::AgentError;
 use longhaul::{duration, spanned};
 use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
@@ -15,13 +15,20 @@ use longhaul_core::policy::{ChildCancelPolicy, LaneBusyPolicy, ParkedLanePolicy}
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::config::{
-    ChildrenConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval,
-    PerceptionSource, SandboxConfig,
+    ChildrenConfig, IsolationLevel, LoopGuardConfig, OutcomeConfig, PerceptionConfig,
+    PerceptionInterval, PerceptionSource, SandboxConfig,
 };
 use longhaul_engine::agent::{Agent, BudgetPatch, EffectRule, RetryPatch};
+use longhaul_engine::tool_registry::{RegisteredTool, ToolRegistry};
+use longhaul_engine::{CHILD_TOOLS, RUN_AGENT};
 use serde_json::json;
 
+use crate::agents::project::AgentsProject;
+use crate::event_printer::first_line;
 use crate::{output, sanitize};
+
+/// Approximate number of bytes of a tool's JSON per token.
+const BYTES_PER_TOKEN: usize = 4;
 
 /// Arguments of `longhaul agents show`.
 #[derive(Debug, Args)]
@@ -34,8 +41,8 @@ pub(crate) struct ShowAgentCommand {
 }
 
 impl ShowAgentCommand {
-    pub(crate) fn run(&self, loaded: &LoadedAgents) -> anyhow::Result<()> {
-        let one = match loaded.find_loaded_agent(&self.name) {
+    pub(crate) fn run(&self, project: &AgentsProject) -> anyhow::Result<()> {
+        let one = match project.loaded.find_loaded_agent(&self.name) {
             Ok(one) => one,
             Err(AgentError::Unknown(message)) => {
                 bail!("{message}\n`longhaul agents` lists all agents")
@@ -62,6 +69,7 @@ impl ShowAgentCommand {
         line("file", sanitize::sanitize_line(&one.path.display().to_string()))?;
         line("source", one.source.as_str().to_owned())?;
         line("version", agent.definition_hash().to_string())?;
+        line("tool size", format_tool_tokens(agent, &project.tools))?;
         for (name, text) in agent_field_rows(agent) {
             line(name, text)?;
         }
@@ -87,7 +95,7 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
         ("about", agent.description.trim_end().to_owned()),
         ("model", agent.models.join(", then ")),
         ("idle model", agent.idle_models.join(", then ")),
-        ("tools", agent.tools.join(", ")),
+        ("tools", format_tools(agent)),
         ("skills", names.collect::<Vec<_>>().join(", ")),
         ("context", agent.context.join(", ")),
         ("max turns", format_option(agent.max_turns, |turns| turns.to_string())),
@@ -99,6 +107,7 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
         ("compaction", format_option(agent.compaction.as_ref(), format_compaction)),
         ("keep open", format_option(agent.keep_open, duration::format_duration)),
         ("in doubt", format_option(agent.in_doubt, format_in_doubt_policy)),
+        ("outcome", format_option(agent.outcome.as_ref(), format_outcome)),
         ("result", format_option(agent.result_gate.as_ref(), format_result_gate)),
         ("lane", agent.lane.clone().unwrap_or_default()),
         ("parked", format_lane_on_park(agent)),
@@ -113,6 +122,43 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
     let events = agent.events.iter();
     lines.extend(events.map(|(kind, text)| ("event", format!("{kind}: {text}"))));
     lines
+}
+
+/// Formats the names of the agent's tools, with those that come with `run_agent`. A deferred tool ends
+/// with `?`, as in the agent's file.
+fn format_tools(agent: &Agent) -> String {
+    let names = agent.tools.iter().map(|tool| match agent.deferred_tools.contains(tool) {
+        true => format!("{tool}?"),
+        false => tool.clone(),
+    });
+    let names = names.collect::<Vec<_>>().join(", ");
+    match agent.tools.iter().any(|tool| tool == RUN_AGENT) {
+        true => format!("{names} (with {})", CHILD_TOOLS.join(", ")),
+        false => names,
+    }
+}
+
+/// Returns how many tokens the agent's tools take in each request, as far as they are known without
+/// starting MCP servers.
+fn format_tool_tokens(agent: &Agent, tools: &ToolRegistry) -> String {
+    let mut bytes = 0;
+    let mut unknown = Vec::new();
+    for name in agent.tools.iter().filter(|name| !agent.deferred_tools.contains(name)) {
+        match tools.find_tool(name).map(RegisteredTool::spec) {
+            Some(spec) => {
+                bytes += name.len() + spec.description.len() + spec.schema.to_string().len();
+            }
+            None => unknown.push(name.as_str()),
+        }
+    }
+    let tokens = bytes.div_ceil(BYTES_PER_TOKEN);
+    match (agent.tools.is_empty(), unknown.as_slice()) {
+        (true, _) => String::new(),
+        (false, []) => format!("about {tokens} tokens"),
+        (false, unknown) => {
+            format!("about {tokens} tokens, and those of {}", unknown.join(", "))
+        }
+    }
 }
 
 /// Formats an optional value with the given function. `None` gives an empty text.
@@ -155,6 +201,13 @@ fn format_retry(retry: RetryPatch) -> String {
 fn format_result_gate(gate: &ResultApprovalGate) -> String {
     let more = format_gate_conditions(gate.approvers, &gate.tags, "");
     format!("asks \"{}\", {}{more}", gate.ask, format_gate_timeout(gate.timeout, gate.on_timeout))
+}
+
+fn format_outcome(outcome: &OutcomeConfig) -> String {
+    let OutcomeConfig { rubric, grader, max_rounds } = outcome;
+    let by = grader.as_deref().unwrap_or("the model of the run");
+    let rubric = first_line(rubric);
+    format!("graded by {by} in at most {max_rounds} rounds, rubric: {rubric}")
 }
 
 fn format_output_schema(schema: &RawJson) -> String {

@@ -78,7 +78,7 @@ impl AutoApprover {
             GateKind::InDoubt if self.has_probe_record(gate)? => {
                 (GateDecision::Complete, "chaos checked: it has a record")
             }
-            GateKind::InDoubt if is_probe_call(gate) => {
+            GateKind::InDoubt if writes_probe_file(gate) => {
                 (GateDecision::Reject, "chaos checked: it has no record")
             }
             GateKind::InDoubt => {
@@ -99,7 +99,7 @@ impl AutoApprover {
     }
 }
 
-fn is_probe_call(gate: &GateRow) -> bool {
+fn writes_probe_file(gate: &GateRow) -> bool {
     let tool = gate.spec.tool.as_deref();
     tool.is_some_and(|tool| tool.starts_with(PROBE_PREFIX))
 }

@@ -194,7 +194,7 @@ impl RunVerifier<'_> {
                 run: self.run,
                 call,
                 tool: history.tool.clone(),
-                happened: history.is_probe_call().then_some(!epochs.is_empty()),
+                happened: history.writes_probe_file().then_some(!epochs.is_empty()),
                 settled_by: history.in_doubt_outcome_label().to_owned(),
             });
         }

@@ -2,15 +2,17 @@
 
 use longhaul_api::run::BudgetBody;
 use longhaul_api::submit::NewRunBody;
+use longhaul_core::raw::RawJson;
 use longhaul_core::task::EarliestStart;
 use longhaul_engine::Task;
+use longhaul_engine::task::ChainChoice;
 
 /// Converts a task into the body of a request that submits it. The submitter is left out, because
 /// the server knows the submitter from the API key.
 pub(super) fn to_request_body(task: Task) -> NewRunBody {
     let warn_at = task.budget.warn_percent;
     NewRunBody {
-        agent: Some(task.agent),
+        agent: Some(task.agent).filter(|_| task.chain.is_none()),
         input: task.input,
         context: task.context,
         history: task.history,
@@ -35,17 +37,21 @@ pub(super) fn to_request_body(task: Task) -> NewRunBody {
             // Batches are never submitted from here.
             EarliestStart::Now | EarliestStart::AfterBatch => None,
         },
-        chain: None,
-        auto_approve: None,
+        step: task.chain.as_ref().and_then(|chain| chain.step.clone()),
+        auto_approve: task.chain.as_ref().and_then(|chain| chain.auto_approve.then_some(true)),
+        chain: task.chain.map(|chain| match chain.chain {
+            ChainChoice::Named(name) => RawJson::from_serialize(&name),
+            ChainChoice::Inline(spec) => RawJson::from_serialize(&spec),
+        }),
         sandbox: None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::chain::{ChainSpec, ChainStepSpec};
     use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
     use longhaul_core::policy::budget::BudgetRaise;
-    use longhaul_core::raw::RawJson;
     use longhaul_core::time::{Millis, Timestamp};
     use longhaul_core::usage::MicroUsd;
     use longhaul_engine::agent::BudgetPatch;
@@ -94,6 +100,22 @@ mod tests {
                     },
                     "actor": "anna", "links": ["url"], "tags": ["one"], "metadata": { "k": 1 },
                     "start_at": "1970-01-01T00:00:01.000000Z",
+                }),
+            ),
+        ] {
+            assert_eq!(serde_json::to_value(to_request_body(task)).unwrap(), body);
+        }
+        let mut chain = Task::for_chain("pair", "milk");
+        chain.chain.as_mut().unwrap().step = Some("review".to_owned());
+        let steps = vec![ChainStepSpec::new("writer")];
+        let inline = Task::for_chain(ChainSpec { description: None, steps }, "milk");
+        for (task, body) in [
+            (chain, json!({ "chain": "pair", "step": "review", "input": "milk" })),
+            (
+                inline,
+                json!({
+                    "chain": { "steps": [{ "agent": "writer", "condition": "always" }] },
+                    "input": "milk",
                 }),
             ),
         ] {

@@ -196,7 +196,7 @@ impl<'a> DemoSession<'a> {
                         let message = format!("Detached. The run is saved: cd {} && longhaul watch {}", self.project.display_path(), self.run);
                         return Err(CliError::usage_error(message).with_exit_code(Exit::Interrupted).into());
                     }
-                    input @ (PromptInput::Approve
+                    input @ (PromptInput::Approve(_)
                     | PromptInput::Reject(_)
                     | PromptInput::Text(_)
                     | PromptInput::Why) => {

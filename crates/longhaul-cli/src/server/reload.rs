@@ -1,4 +1,4 @@
-//! Reloads agents, skills and rules when their files change. A run that has started keeps the agent
+//! Reloads agents, chains, skills and rules when their files change. A run that has started keeps the agent
 //! it started with.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +10,7 @@ use longhaul::agents::diff::compare_agents;
 use longhaul::agents::load::agent_file_paths;
 use longhaul::agents::loaded_agents::LoadedAgents;
 use longhaul::assemble::{ProjectRuntime, load_agents, load_model_script, mcp_servers};
+use longhaul::chains::{LoadedChain, LoadedChains, chain_file_paths};
 use longhaul::config::built_in_providers::SCRIPTED_PROVIDER;
 use longhaul::config::process_env::CONFIG_FILE_NAME;
 use longhaul::config::settings::Config;
@@ -33,13 +34,14 @@ const SCRIPTS_FOLDER: &str = "scripts";
 pub(crate) struct FileSnapshot(BTreeMap<PathBuf, (Option<SystemTime>, u64)>);
 
 impl FileSnapshot {
-    /// Reads the modification times and sizes of the project's agent, skill, rule and script files,
+    /// Reads the modification times and sizes of the project's agent, chain, skill, rule and script files,
     /// and of the further files that agents name.
     pub(crate) fn capture(config: &Config, named_files: &[PathBuf]) -> Self {
         let root = &config.root;
         let mut files: Vec<PathBuf> = vec![root.join("AGENTS.md")];
         files.extend_from_slice(named_files);
         files.extend(agent_file_paths(root));
+        files.extend(chain_file_paths(root));
         files.extend(list_folder_entries(&root.join(SCRIPTS_FOLDER)));
         for folder in skills::SKILL_FOLDERS {
             let skills = list_folder_entries(&root.join(folder));
@@ -94,6 +96,29 @@ fn removed_file_messages(old_agents: &LoadedAgents, new_agents: &LoadedAgents) -
             None => messages.push(format!("{path} was removed")),
         }
     }
+    messages
+}
+
+/// Describes which chains are new, changed or gone, and the new problems of chain files.
+fn compare_chains(old: &LoadedChains, new: &LoadedChains) -> Vec<String> {
+    let find = |chains: &LoadedChains, name: &str| {
+        let found = chains.chains.iter().find(|one: &&LoadedChain| one.name == name);
+        found.map(|one| one.spec.clone())
+    };
+    let mut messages = Vec::new();
+    for one in &new.chains {
+        match find(old, &one.name) {
+            None => messages.push(format!("the chain `{}` was added", one.name)),
+            Some(before) if before != one.spec => {
+                messages.push(format!("the chain `{}` has changed: new runs use it", one.name));
+            }
+            Some(_) => {}
+        }
+    }
+    let gone = old.chains.iter().filter(|one| find(new, &one.name).is_none());
+    messages.extend(gone.map(|one| format!("the chain `{}` can't be used any more", one.name)));
+    let fresh = new.problems.iter().filter(|problem| !old.problems.contains(problem));
+    messages.extend(fresh.map(ToString::to_string));
     messages
 }
 
@@ -201,10 +226,12 @@ impl<'a> ProjectReloader<'a> {
         let tools = &self.runtime.longhaul.services().tools;
         let loaded = load_agents(&self.runtime.config, tools, Path::new(""));
         let changes = compare_agents(&self.loaded, &loaded);
+        let chain_changes = compare_chains(&self.loaded.chains, &loaded.chains);
         self.runtime.longhaul.replace_agents(loaded.to_agent_registry());
+        self.runtime.longhaul.replace_chains(loaded.chains.to_chain_registry());
         let removed = removed_file_messages(&self.loaded, &loaded);
         self.loaded = loaded;
-        for message in removed.into_iter().chain(changes.messages) {
+        for message in removed.into_iter().chain(changes.messages).chain(chain_changes) {
             tracing::info!("{message}");
         }
         let scripts = agent_script_errors(&self.runtime.config.root, &self.loaded);

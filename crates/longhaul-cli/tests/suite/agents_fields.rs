@@ -8,8 +8,8 @@ use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::policy::ChildCancelPolicy;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
-    ChildrenConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval,
-    PerceptionSource,
+    ChildrenConfig, IsolationLevel, LoopGuardConfig, OutcomeConfig, PerceptionConfig,
+    PerceptionInterval, PerceptionSource,
 };
 
 use super::agents::{agent, assert_problems, load_files, load_folder, problem_texts, problems};
@@ -41,6 +41,66 @@ fn children_name_agents_and_what_a_cancel_does() {
         "children: { agnets: [a] }",
         &["2:13: unknown key `agnets`, did you mean `agents`?"],
     );
+}
+
+#[test]
+fn a_question_mark_defers_tools() {
+    let deferred = agent("tools: [mcp:github?, read_file, \"mcp__billing__pay?\"]");
+    assert_eq!(deferred.tools, ["mcp:github", "read_file", "mcp:billing/pay"]);
+    assert_eq!(deferred.deferred_tools, ["mcp:github", "mcp:billing/pay"]);
+    assert_problems(
+        "tools: [mcp:github?, mcp:github]",
+        &["2:22: `mcp:github` is listed with and without `?`: remove one"],
+    );
+    assert_problems(
+        "tools: [read_fil?]",
+        &["2:9: unknown tool `read_fil`, did you mean `read_file`?"],
+    );
+}
+
+#[test]
+fn an_outcome_has_a_rubric_as_text_or_file() {
+    let outcome =
+        agent("outcome: { rubric: \"Is it short?\", grader: fast, max_rounds: 10 }").outcome;
+    let expected = |rubric: &str, grader: Option<&str>, max_rounds| {
+        let (rubric, grader) = (rubric.to_owned(), grader.map(str::to_owned));
+        Some(OutcomeConfig { rubric, grader, max_rounds })
+    };
+    assert_eq!(outcome, expected("Is it short?", Some("fast"), 10));
+    let file = b"---\noutcome: { rubric: ./rubrics/a.md }\n---\nWork.\n";
+    let load_rubric =
+        |rubric: &[u8]| load_files(&[("agents/a.md", file), ("rubrics/a.md", rubric)]).1;
+    let loaded = load_rubric(b"- Short.\n");
+    assert_eq!(loaded.agents[0].agent.outcome, expected("- Short.", None, 3));
+    let changed = load_rubric(b"- Long.\n");
+    let version = |loaded: &longhaul::agents::loaded_agents::LoadedAgents| {
+        loaded.agents[0].agent.definition_hash()
+    };
+    assert_ne!(version(&loaded), version(&changed), "the rubric is a part of the version");
+    let needs =
+        "`outcome` needs a `rubric`: the path of a file such as ./rubric.md, or the text itself";
+    for (front, expected) in [
+        ("outcome: { grader: fast }", format!("2:1: {needs}")),
+        (
+            "outcome: { rubric: ./none.md }",
+            "2:20: the rubric `./none.md` can't be used: the file does not exist".to_owned(),
+        ),
+        (
+            "outcome: { rubric: ../../etc/hosts.txt }",
+            "2:20: the rubric `../../etc/hosts.txt` can't be used: the path leads out of the project: name a file inside the project".to_owned(),
+        ),
+        (
+            "outcome: { rubric: x, max_rounds: 0 }",
+            "2:35: `max_rounds` is 0: write a whole number, 1 or more".to_owned(),
+        ),
+        ("outcome: { rubric: x, max_rounds: 11 }", "2:35: `max_rounds` is above 10".to_owned()),
+        (
+            "outcome: { rubric: x, graders: a }",
+            "2:23: unknown key `graders`, did you mean `grader`?".to_owned(),
+        ),
+    ] {
+        assert_problems(front, &[&expected]);
+    }
 }
 
 #[test]
@@ -371,6 +431,8 @@ fn an_effect_key_is_a_template_for_a_tool_of_the_agent() {
         ("{ tool: shell, key: '' }", "`key`"),
         ("{ tool: shell, key: '{{ input.id' }", "`key`"),
         ("{ tool: shell, key: '{{ memory }}' }", "`memory`"),
+        ("{ tool: finish, key: a }", "`key` is not possible for `finish`"),
+        ("{ tool: run_agent, key: a }", "`key` is not possible for `run_agent`"),
     ] {
         let found = problem(effect);
         assert!(found.len() == 1 && found[0].contains(expect), "{effect}: {found:?}");

@@ -39,8 +39,10 @@ fn a_tree_is_driven_shown_and_answered() {
         project.json(&["ls", "--root", &root, "--json"])["data"].as_array().unwrap().len(),
         3
     );
+    let of_child = project.json(&["ls", "--root", children[0], "--json"]);
+    assert_eq!(of_child["data"].as_array().unwrap().len(), 3, "the tree of the child");
     let why = project.run(&["why", &root], 0);
-    assert!(why.out.contains("and 1 more child runs to end"), "{why:?}");
+    assert!(why.out.contains("and 1 more child run to end"), "{why:?}");
     assert!(why.out.contains("waits for an answer: Which?"), "{why:?}");
     let tree = project.run(&["show", &root, "--tree"], 0).out;
     let lines: Vec<&str> = tree.lines().collect();
@@ -61,6 +63,40 @@ fn a_tree_is_driven_shown_and_answered() {
     let events = project.events(&root);
     let ended = events.iter().filter(|event| event["type"] == "child.ended").count();
     assert_eq!(ended, 2);
+}
+
+#[test]
+fn a_run_stops_at_the_gate_of_a_child_when_another_child_has_ended() {
+    let project = project_with_children();
+    let agent = "---\nmodel: scripted/quick\n---\nWork.\n";
+    project.write("agents/plain.md", agent);
+    project.write("scripts/quick.yaml", "replies:\n  - text: \"Done.\"\n");
+    let start =
+        |agent: &str| format!("{{ name: run_agent, input: {{ agent: {agent}, input: x }} }}");
+    let calls = [start("asker"), start("plain"), start("plain")].join(", ");
+    project
+        .write("scripts/lead.yaml", &format!("replies:\n  - tools: [{calls}]\n  - text: Read.\n"));
+    for _ in 0..5 {
+        let stopped = project.run(&["run", "lead", "go", "--no-input", "--json"], 3);
+        assert_eq!(stopped.json()["reason"], "child");
+        let root = stopped.json()["id"].as_str().unwrap().to_owned();
+        let ended = |event: &&serde_json::Value| event["type"] == "child.ended";
+        assert_eq!(project.events(&root).iter().filter(ended).count(), 2);
+    }
+}
+
+#[test]
+fn agents_show_and_check_know_child_runs() {
+    let project = project_with_children();
+    let shown = project.run(&["agents", "show", "lead"], 0).out;
+    assert!(shown.contains("run_agent (with child_status, steer_child, cancel_child)"), "{shown}");
+    let checked = project.run(&["agents", "check", "lead"], 0);
+    let text = format!("{}{}", checked.out, checked.err);
+    assert!(
+        text.contains("`children` names the agent `plain`, which the project does not have"),
+        "{text}"
+    );
+    assert!(!text.contains("names the agent `asker`"), "{text}");
 }
 
 #[test]

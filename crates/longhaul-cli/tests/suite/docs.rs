@@ -102,6 +102,15 @@ fn check_settings(block: &CodeBlock) {
     }
 }
 
+fn check_chain(block: &CodeBlock) {
+    let folder = tempfile::tempdir().expect("the folder is created");
+    std::fs::create_dir_all(folder.path().join("chains")).expect("the folder is created");
+    std::fs::write(folder.path().join("chains/shown.toml"), &block.text).expect("it is written");
+    let output = crate::suite::cli::longhaul_in(folder.path(), &["chains", "check", "shown"], &[]);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}: {printed}", block.position);
+}
+
 /// Checks an `.mcp.json`, the only JSON that people write.
 fn check_servers(block: &CodeBlock) {
     let folder = tempfile::tempdir().expect("the folder is created");
@@ -137,6 +146,7 @@ fn every_code_block_of_the_documents_is_valid() {
             "markdown claude" => check_agent(&block, ".claude/agents"),
             "markdown skill" => check_skill(&block),
             "toml" => check_settings(&block),
+            "toml chain" => check_chain(&block),
             "json" => check_servers(&block),
             // Output of agents; the tests of the built-in agents compare it.
             "json output" => {

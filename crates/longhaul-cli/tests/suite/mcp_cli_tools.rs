@@ -121,3 +121,20 @@ fn a_run_uses_a_server_and_leaves_no_process_behind() {
     assert!(out.contains("Hello anna"), "{out}");
     assert!(assert_all_exited(folder) > 0);
 }
+
+#[test]
+fn a_run_loads_deferred_tools_of_a_server() {
+    let folder = project();
+    let agent = "---\nmodel: scripted/a\ntools: [\"mcp:fake?\", read_file]\napprove: [{ tool: \"mcp:*\", allow: true }]\n---\nYou.";
+    fs::write(folder.path().join("agents/a.md"), agent).unwrap();
+    let script = "replies:\n  - tools: [{ name: find_tools, input: { query: greets } }]\n  - tools: [{ name: 'mcp:fake/greet', input: { who: anna } }]\n  - text: 'Done: {{ last_result }}'\n";
+    fs::write(folder.path().join("scripts/a.yaml"), script).unwrap();
+    run(folder.path(), &["trust", "--yes"], 0);
+    let (out, err) = run(folder.path(), &["run", "a", "go", "--no-input"], 0);
+    assert!(out.contains("Done: Hello anna"), "{out}{err}");
+    assert!(err.contains("You can call these tools now: mcp__fake__greet."), "{err}");
+    let (out, _) = run(folder.path(), &["agents", "show", "a"], 0);
+    assert!(out.contains("mcp:fake?, read_file"), "{out}");
+    let size = out.lines().find(|line| line.starts_with("tool size")).unwrap();
+    assert!(size.contains("about ") && size.ends_with(" tokens"), "{size}");
+}

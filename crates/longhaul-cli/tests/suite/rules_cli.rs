@@ -33,13 +33,14 @@ fn an_approval_for_the_agent_is_used_listed_and_revoked() {
     for part in [id, "agent tidy", "vault_write (every call)", by] {
         assert!(table.contains(part), "{part}: {table}");
     }
-    let output = project.run(&["rules", "rm", id], 0);
+    let output = project.run(&["rules", "rm", &id[id.len() - 8..]], 0);
     assert!(output.out.starts_with("Revoked: vault_write (every call) asks again"), "{output:?}");
     let again = project.run(&["rules", "revoke", id], 2);
     assert!(again.err.contains("already revoked by cli:anna"), "{again:?}");
     let unknown = project.run(&["rules", "rm", "rule_00000000000000000000000000"], 2);
     assert!(unknown.err.contains("longhaul rules --all"), "{unknown:?}");
-    project.run(&["rules", "rm", "rule_7"], 2);
+    let short = project.run(&["rules", "rm", "rule_7"], 2);
+    assert!(short.err.contains("longhaul rules --all"), "{}", short.err);
     project.run_until_gate("tidy");
 }
 

@@ -237,7 +237,7 @@ const TABLES: &[(&str, &[KeyCase])] = &[
             ("perception", "{ url: \"http://a.example\" }", Applied),
             ("output", "{ schema: { type: object } }", Applied),
             ("events", "{ idle_tick: x }", Applied),
-            ("outcome", "{ rubric: ./rubric.md }", Unsupported),
+            ("outcome", "{ rubric: \"Be short.\" }", Applied),
             ("compaction", "{ at: 0.8 }", Applied),
             ("children", "{ agents: [b] }", Applied),
         ],

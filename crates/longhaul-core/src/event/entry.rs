@@ -99,6 +99,9 @@ impl Event {
             Self::ToolCompleted(data) | Self::ToolFailed(data) | Self::ToolInterrupted(data) => {
                 Some(data.call.turn)
             }
+            Self::ToolInputRequired(data) => Some(data.call.turn),
+            Self::ToolPending(data) => Some(data.call.turn),
+            Self::ToolResumed(data) => Some(data.call.turn),
             Self::ToolInDoubt(data) => Some(data.call.turn),
             Self::ToolVerified(data) => Some(data.call.turn),
             Self::ToolSurfaced(data) => Some(data.call.turn),

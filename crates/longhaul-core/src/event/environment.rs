@@ -1,4 +1,5 @@
-//! Events about the environment of a run: timers, children, budgets, rules and sandboxes.
+//! Events about the environment of a run: timers, children, verdicts about its result, budgets, rules
+//! and sandboxes.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +9,7 @@ use crate::policy::budget::{BudgetCap, BudgetRaise};
 use crate::policy::gate::{AnswerScope, RulePattern};
 use crate::raw::BlobRef;
 use crate::status::RunOutcome;
+use crate::text_macros::string_enum;
 use crate::time::Millis;
 use crate::usage::{BudgetAmount, MicroUsd, Usage};
 
@@ -25,8 +27,10 @@ pub struct ChildStarted {
     pub child: RunId,
     /// Agent that executes the child run.
     pub agent: AgentName,
-    /// Tool call that started the child run.
-    pub call: CallId,
+    /// Tool call that started the child run. `None` means that the child run grades the result of
+    /// the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
     /// Whether the run goes on while the child runs, instead of waiting for its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub background: bool,
@@ -42,6 +46,32 @@ pub struct ChildEnded {
     /// Full text of the child's result, if `outcome` has only a part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<BlobRef>,
+}
+
+/// The result of the run was graded against the rubric of its agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutcomeGraded {
+    /// Number of the round, from 1. A message of a person to the run starts the count again.
+    pub round: u32,
+    /// Verdict about the result.
+    pub verdict: OutcomeVerdict,
+    /// What is missing in the result, or why there is no verdict.
+    pub note: String,
+    /// Run that graded the result. `None` means that no such run could be started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<RunId>,
+}
+
+string_enum! {
+    /// Verdict of a grading run about the result of a run.
+    pub enum OutcomeVerdict {
+        /// The result meets the rubric.
+        Satisfied = "satisfied",
+        /// The result does not meet the rubric.
+        NotSatisfied = "not_satisfied",
+        /// The grading run gave no verdict, so the result counts as not checked.
+        GraderFailed = "grader_failed",
+    }
 }
 
 /// The budget hold (reserved amount) of a model request that never completed was settled.
@@ -69,6 +99,17 @@ pub struct BudgetWarned {
 pub struct BudgetReached {
     /// Budget cap that was reached.
     pub cap: BudgetCap,
+    /// Current cap of the whole tree, in millionths of a US dollar or tokens, if the tree has
+    /// reached it. `None` means a cap of the run alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree_cap: Option<u64>,
+}
+
+impl BudgetReached {
+    /// Returns the event of a cap that applies to the run alone.
+    pub const fn of_run(cap: BudgetCap) -> Self {
+        Self { cap, tree_cap: None }
+    }
 }
 
 /// Budget caps were raised.
@@ -158,11 +199,13 @@ pub struct MemoryCompacted {
     pub active: Millis,
 }
 
-/// A step of a chain started or completed.
+/// The next step of a chain started. Recorded in the run that completes before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChainStepEvent {
+pub struct ChainStepStarted {
     /// Index of the step in the chain, from 0.
     pub step: usize,
+    /// Agent that executes the step.
+    pub agent: AgentName,
     /// Run that executes the step.
     pub run: RunId,
 }

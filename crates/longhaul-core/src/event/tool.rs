@@ -53,12 +53,25 @@ pub struct ToolOutput {
     /// Whether the call failed for a reason that may pass, so that a retry may succeed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub transient: bool,
+    /// Entries that the call adds to the end of the list of tools that the model sees: tools that it
+    /// has loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaded_tools: Vec<RawJson>,
 }
 
 impl ToolOutput {
     /// Creates an output that consists of one text.
     pub fn text(text: impl Into<std::sync::Arc<str>>) -> Self {
         Self { content: vec![Part::Text(text.into())], ..Self::default() }
+    }
+
+    /// Returns the text of the output, with a placeholder for each image.
+    pub fn joined_text(&self) -> String {
+        let texts = self.content.iter().map(|part| match part {
+            Part::Text(text) => &**text,
+            Part::Image(_) => "(an image)",
+        });
+        texts.collect::<Vec<_>>().join("\n")
     }
 
     /// Adds an artifact, such as a reference to a file that the call created.
@@ -95,6 +108,75 @@ pub struct ToolEnded {
     /// Duration of the tool call, measured by the clock of the worker that drives the run.
     #[serde(default)]
     pub active: Millis,
+}
+
+/// What a tool needs to continue a call that it has suspended, i.e. a call that is started and has no
+/// result yet, and for which nothing runs in this process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolSuspension {
+    /// State that only the tool understands. The tool continues the call with exactly this state.
+    pub state: RawJson,
+    /// Whether continuing the call may be repeated after a crash. If not, a crash while the call is
+    /// being continued leaves the call in doubt.
+    #[serde(default)]
+    pub may_repeat: bool,
+    /// Whether another system works for the call meanwhile, so that it must be told if the run gives
+    /// up the call.
+    #[serde(default)]
+    pub must_cancel: bool,
+}
+
+/// A question that a tool asks a person before it continues a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolQuestion {
+    /// Who asks, such as ``the MCP server `billing` ``. Written by the runtime, not by the asker.
+    pub asker: String,
+    /// Question in the asker's words.
+    pub message: String,
+    /// Schema of the form that the person fills in.
+    pub schema: RawJson,
+}
+
+/// A tool needs a person's answer before it continues the call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolInputRequired {
+    /// Id of the tool call that needs the answer.
+    pub call: CallId,
+    /// How the tool call is continued.
+    pub suspension: ToolSuspension,
+    /// Question to the person.
+    pub question: ToolQuestion,
+    /// Duration for which the tool worked on the call.
+    #[serde(default)]
+    pub active: Millis,
+}
+
+/// A tool has no result of the call yet and is asked again later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolPending {
+    /// Id of the tool call that has no result yet.
+    pub call: CallId,
+    /// How the tool call is continued.
+    pub suspension: ToolSuspension,
+    /// Time at which the tool call became pending for the first time.
+    pub since: Timestamp,
+    /// Time at which the tool is asked again.
+    pub until: Timestamp,
+    /// State of the work, as described by the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Duration for which the tool worked on the call.
+    #[serde(default)]
+    pub active: Millis,
+}
+
+/// A suspended tool call is about to be continued. The event is durable before the call continues.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolResumed {
+    /// Id of the tool call that is about to be continued.
+    pub call: CallId,
+    /// Number of times that the tool call was continued since it was suspended, from 1.
+    pub attempt: u32,
 }
 
 /// A tool call is in doubt: it was started, but its outcome was not recorded.

@@ -1,12 +1,12 @@
 //! Budget caps. Money and tokens are counted over the whole tree of runs, turns and active time per
-//! run.
+//! run, money and tokens of a child run also for the child alone.
 //!
-//! This module only describes the caps. The store counts what has been used.
+//! The store counts what a tree of runs has used.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::Millis;
-use crate::usage::MicroUsd;
+use crate::usage::{BudgetAmount, MicroUsd, RemainingBudget};
 
 /// Budget caps of a run. `None` means no cap.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -86,4 +86,96 @@ pub enum BudgetCap {
     Turns,
     /// Cap on the active time of a run.
     ActiveTime,
+}
+
+/// Budget account shared by a tree of runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BudgetAccount {
+    /// Cap on the money that the tree of runs may spend. `None` means no cap.
+    pub cap_micro_usd: Option<MicroUsd>,
+    /// Cap on the tokens that the tree of runs may use. `None` means no cap.
+    pub cap_tokens: Option<u64>,
+    /// Money and tokens that the tree of runs has used so far.
+    pub spent: BudgetAmount,
+    /// Money and tokens booked as used because the real usage is unknown.
+    pub lost: BudgetAmount,
+    /// Money and tokens held (reserved) for model requests in progress.
+    pub held: BudgetAmount,
+}
+
+impl BudgetAccount {
+    /// Returns what is neither used nor held.
+    pub fn free(&self) -> RemainingBudget {
+        self.left_after(self.used().plus(self.held))
+    }
+
+    /// Returns what is not used. What model requests in progress hold counts as left.
+    pub fn unspent(&self) -> RemainingBudget {
+        self.left_after(self.used())
+    }
+
+    /// Returns whether at least this percentage of a cap on money or tokens is used.
+    pub fn is_used_to(&self, cap: BudgetCap, percent: u8) -> bool {
+        let (used, max) = match cap {
+            BudgetCap::Money => {
+                (self.used().micro_usd.0, self.cap_micro_usd.map(|micro_usd| micro_usd.0))
+            }
+            BudgetCap::Tokens => (self.used().tokens, self.cap_tokens),
+            BudgetCap::Turns | BudgetCap::ActiveTime => return false,
+        };
+        let is_above = |max: u64| u128::from(used) * 100 >= u128::from(max) * u128::from(percent);
+        used > 0 && max.is_some_and(is_above)
+    }
+
+    const fn used(&self) -> BudgetAmount {
+        self.spent.plus(self.lost)
+    }
+
+    fn left_after(&self, amount: BudgetAmount) -> RemainingBudget {
+        RemainingBudget {
+            micro_usd: self.cap_micro_usd.map(|cap| cap.minus(amount.micro_usd)),
+            tokens: self.cap_tokens.map(|cap| cap.saturating_sub(amount.tokens)),
+        }
+    }
+}
+
+/// Hold (reserved amount) for a model request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BudgetHold {
+    /// Money and tokens that the request uses at most.
+    pub amount: BudgetAmount,
+    /// Percentage of the tree's cap on money from which the hold is refused, so that the model is
+    /// warned first. `None` means that the model was warned.
+    pub warn_money_at: Option<u8>,
+    /// The same for the tree's cap on tokens.
+    pub warn_tokens_at: Option<u8>,
+}
+
+impl BudgetHold {
+    /// Returns whether the account covers the hold and no warning comes first.
+    pub fn fits(&self, account: &BudgetAccount) -> bool {
+        let must_warn = |cap, percent: Option<u8>| {
+            percent.is_some_and(|percent| account.is_used_to(cap, percent))
+        };
+        account.free().covers(self.amount)
+            && !must_warn(BudgetCap::Money, self.warn_money_at)
+            && !must_warn(BudgetCap::Tokens, self.warn_tokens_at)
+    }
+}
+
+impl From<BudgetAmount> for BudgetHold {
+    fn from(amount: BudgetAmount) -> Self {
+        Self { amount, warn_money_at: None, warn_tokens_at: None }
+    }
+}
+
+/// Settlement of a budget hold (reserved amount) after its model request has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BudgetHoldSettlement {
+    /// Money and tokens that were held (reserved) before the request was sent.
+    pub held: BudgetAmount,
+    /// Money and tokens that the request actually used.
+    pub spent: BudgetAmount,
+    /// Money and tokens booked as used because the real usage is unknown.
+    pub lost: BudgetAmount,
 }

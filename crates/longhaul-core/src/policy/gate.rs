@@ -169,6 +169,18 @@ pub struct ResultApprovalGate {
     /// Tags of the gate, for searching.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// Approval without a person. `None` means that a person must answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_approve: Option<AutoApproval>,
+}
+
+/// Approval of a result that is given without a person, unless a person answers first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AutoApproval {
+    /// Delay after which the result is approved, in which a person can answer or pause the run.
+    pub after: Millis,
+    /// Name under which the approval is recorded, such as `chain:full-pipeline`.
+    pub by: String,
 }
 
 /// Purpose of a gate, i.e. what the person or program is asked for.
@@ -272,6 +284,9 @@ pub struct GateSpec {
     /// Action if nobody answers within the timeout.
     #[serde(default)]
     pub on_timeout: GateTimeoutAction,
+    /// Approval without a person. `None` means that a person must answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_approve: Option<AutoApproval>,
     /// Interval at which the approvers are reminded. `None` means no reminder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remind: Option<Millis>,
@@ -307,6 +322,7 @@ impl GateSpec {
             earlier_submitters: Vec::new(),
             timeout: None,
             on_timeout: GateTimeoutAction::default(),
+            auto_approve: None,
             remind: None,
             escalation: Vec::new(),
             idempotency_key: None,
@@ -444,6 +460,12 @@ pub struct GateRow {
 }
 
 impl GateRow {
+    /// Returns when the open gate is approved without a person. `None` means never.
+    pub fn auto_approves_at(&self) -> Option<Timestamp> {
+        let auto = self.spec.auto_approve.as_ref().filter(|_| self.status == GateStatus::Open)?;
+        Some(self.raised_at.plus(auto.after))
+    }
+
     /// Returns whether the gate is open although its deadline has passed. Such a gate takes no
     /// answer, and a worker closes it as soon as one runs.
     pub fn is_overdue(&self, now: Timestamp) -> bool {

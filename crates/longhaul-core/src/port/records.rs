@@ -16,13 +16,14 @@ use crate::id::{
 };
 use crate::message::Message;
 use crate::note::{AddNoteOutcome, NewNote, Note};
+pub use crate::policy::budget::BudgetAccount;
 use crate::policy::gate::{GateRow, RulePattern};
 use crate::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
 use crate::policy::spend_cap::{CapLimitChange, SpendRow};
 use crate::port::store::{StoreError, WorkerLiveness};
 use crate::raw::Hash;
 use crate::time::{Millis, Timestamp};
-use crate::usage::{BudgetAmount, MicroUsd, Usage};
+use crate::usage::{MicroUsd, Usage};
 
 /// Store of everything besides journals and the ready queue.
 #[async_trait]
@@ -280,21 +281,6 @@ impl RepairedRowCounts {
     pub fn is_all_zero(self) -> bool {
         self == Self::default()
     }
-}
-
-/// Budget account shared by a tree of runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct BudgetAccount {
-    /// Cap on the money that the tree of runs may spend. `None` means no cap.
-    pub cap_micro_usd: Option<MicroUsd>,
-    /// Cap on the tokens that the tree of runs may use. `None` means no cap.
-    pub cap_tokens: Option<u64>,
-    /// Money and tokens that the tree of runs has used so far.
-    pub spent: BudgetAmount,
-    /// Money and tokens booked as used because the real usage is unknown.
-    pub lost: BudgetAmount,
-    /// Money and tokens held (reserved) for model requests in progress.
-    pub held: BudgetAmount,
 }
 
 /// Filter for token usage and cost.

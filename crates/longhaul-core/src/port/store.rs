@@ -6,12 +6,14 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::chain::ChainRow;
 use crate::change::{Batch, NewRun};
 use crate::event::codec::EventCodecError;
 use crate::event::entry::Entry;
 use crate::id::{
     AgentName, Epoch, InboxName, LaneKey, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
+use crate::policy::budget::BudgetAccount;
 use crate::policy::effect_key::TakenKey;
 use crate::policy::gate::{GateRow, GateStatus, RecordedAnswer};
 use crate::policy::spend_cap::CapRefusal;
@@ -22,7 +24,7 @@ use crate::raw::Hash;
 pub use crate::request::IdempotencyRecord;
 use crate::status::Status;
 use crate::time::{Millis, Timestamp};
-use crate::usage::{MicroUsd, RemainingBudget, Usage};
+use crate::usage::{MicroUsd, Usage};
 
 /// Persistent store of journals and the ready queue.
 #[async_trait]
@@ -254,8 +256,9 @@ pub enum AppendResult {
 /// Reason why a row change was refused.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AppendRefusalReason {
-    /// The remaining budget does not cover the amount to be held. Contains the remaining budget.
-    OverBudget(RemainingBudget),
+    /// The budget of the run's tree does not cover the amount to be held, or the model is to be
+    /// warned first that little is left. Contains the account of the tree.
+    OverBudget(BudgetAccount),
     /// A spend cap does not cover the amount to be held. Contains what is left of the cap.
     OverCap(Box<CapRefusal>),
     /// The window of a spend cap does not contain the current time of the store's clock.
@@ -270,6 +273,8 @@ pub enum AppendRefusalReason {
     LaneFull(LaneKey),
     /// The lane contains runs that the new run must not queue behind.
     LaneBusy(BusyLane),
+    /// The maximum number of runs is open below the root of the new run's tree.
+    TreeFull,
     /// The idempotency key was already used to submit a task.
     SubmitKeyUsed,
     /// The gate is closed. Contains its status and the answer that closed it, if there is one.
@@ -329,6 +334,8 @@ pub struct RunRow {
     pub parent: Option<RunId>,
     /// Root of the tree of runs that this run belongs to.
     pub root: RunId,
+    /// Position of the run in its chain. `None` if it belongs to no chain.
+    pub chain: Option<ChainRow>,
     /// Principal that submitted the run.
     pub submitter: Option<String>,
     /// Current epoch (fencing token) of the run.

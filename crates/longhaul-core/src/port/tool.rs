@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::tool::{ToolOutput, VerifyOutcome};
-use crate::id::{CallId, Epoch, ResourceKey, RunId, ThreadKey, ToolName};
+use crate::event::tool::{ToolOutput, ToolQuestion, ToolSuspension, VerifyOutcome};
+use crate::id::{CallId, Epoch, IdError, ResourceKey, RunId, ThreadKey, ToolName};
 use crate::policy::effect::{EffectClass, InDoubtPolicy};
 use crate::policy::effect_facts::PredictedEffects;
 use crate::port::image_sink::ImageSink;
@@ -94,11 +95,96 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
     /// Executes the call and returns its output.
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure>;
 
+    /// Starts the call, or continues a call that this tool has suspended. Only a tool that suspends
+    /// calls implements this method; the runtime calls no other one.
+    async fn call_or_suspend(
+        &self,
+        input: Value,
+        ctx: &ToolContext,
+        resumption: Option<ToolResumption>,
+    ) -> Result<ToolReply, ToolFailure> {
+        match resumption {
+            None => self.call(input, ctx).await.map(ToolReply::Output),
+            Some(_) => Err(ToolFailure::new("this tool can't continue a suspended call")),
+        }
+    }
+
+    /// Tells the system that works for a suspended call that the run has given up the call. May be
+    /// called more than once.
+    async fn cancel_suspended(
+        &self,
+        _state: &RawJson,
+        _ctx: &ToolContext,
+    ) -> Result<(), ToolFailure> {
+        Ok(())
+    }
+
     /// Checks whether an earlier attempt of this call, with the same idempotency key, has taken
     /// effect.
     async fn verify(&self, _input: Value, _ctx: &ToolContext) -> VerifyOutcome {
         VerifyOutcome::Unknown
     }
+}
+
+/// What a tool answers to a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolReply {
+    /// The call has ended with this output.
+    Output(ToolOutput),
+    /// The call has no result yet. The runtime stores the suspension and continues the call later.
+    Suspended(Box<SuspendedToolCall>),
+}
+
+/// A call that a tool has suspended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SuspendedToolCall {
+    /// How the call is continued.
+    pub suspension: ToolSuspension,
+    /// What the call waits for.
+    pub wait: ToolWait,
+}
+
+impl SuspendedToolCall {
+    /// Maximum length of the state of a suspended call in bytes. A call with more fails.
+    pub const STATE_BYTES_MAX: usize = 256 * 1024;
+}
+
+/// What a suspended call waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolWait {
+    /// A person's answer to a question.
+    Answer(ToolQuestion),
+    /// The result of work in another system, which the tool asks about from time to time.
+    Poll {
+        /// Delay after which the tool wants to be asked again. The runtime limits the delay.
+        after: Millis,
+        /// Duration after which the call fails if it has no result, from when it became pending.
+        /// `None` means no limit of the tool's own.
+        ttl: Option<Millis>,
+        /// State of the work, for people.
+        message: Option<String>,
+    },
+}
+
+/// What a tool continues a suspended call with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolResumption {
+    /// State with which the tool has suspended the call.
+    pub state: RawJson,
+    /// Answer to the tool's question. `None` means that the tool has asked no question.
+    pub answer: Option<ToolAnswer>,
+}
+
+/// A person's answer to the question of a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolAnswer {
+    /// The person filled in the form with these values.
+    Answered(RawJson),
+    /// The person declined to answer.
+    Declined,
+    /// Nobody answered in time.
+    Unanswered,
 }
 
 /// Static description of a tool.
@@ -117,6 +203,31 @@ pub struct ToolSpec {
     pub in_doubt: Option<InDoubtPolicy>,
     /// Timeout of a call. `None` means the runtime's default.
     pub timeout: Option<Millis>,
+}
+
+impl ToolSpec {
+    /// Creates the spec of a tool whose input is an object with these properties, some of them
+    /// required. The tool has the default timeout and can't verify its calls.
+    pub fn with_object_input(
+        name: &str,
+        description: &str,
+        properties: Value,
+        required: &[&str],
+    ) -> Result<Self, IdError> {
+        Ok(Self {
+            name: ToolName::new(name)?,
+            description: description.to_owned(),
+            schema: serde_json::json!({
+                "type": "object",
+                "properties": properties,
+                "required": required,
+                "additionalProperties": false,
+            }),
+            can_verify: false,
+            in_doubt: None,
+            timeout: None,
+        })
+    }
 }
 
 /// Context of a tool call, injected by the runtime and invisible to the model.

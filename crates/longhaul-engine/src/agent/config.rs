@@ -1,4 +1,5 @@
-//! Optional settings of an agent file: skills, sandbox, loop guard, perception and child runs.
+//! Optional settings of an agent file: skills, sandbox, loop guard, perception, child runs and the
+//! rubric for results.
 //!
 //! The settings are plain data. The providers and volumes that they name are looked up when a run's
 //! environment is built.
@@ -155,4 +156,28 @@ impl ChildrenConfig {
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// How the result of a run is graded before it is accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutcomeConfig {
+    /// Rubric: what a good result has to be.
+    pub rubric: String,
+    /// Model that grades the result, as `provider/model` or alias. `None` means the models of the
+    /// run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grader: Option<String>,
+    /// Maximum number of rounds. After the last one a result that is not accepted fails the run.
+    pub max_rounds: u32,
+}
+
+impl OutcomeConfig {
+    /// Default of `max_rounds`.
+    pub const MAX_ROUNDS_DEFAULT: u32 = 3;
+
+    /// Largest value of `max_rounds`.
+    pub const MAX_ROUNDS_MAX: u32 = 10;
+
+    /// Maximum length of a rubric in bytes.
+    pub const RUBRIC_BYTES_MAX: usize = 32 * 1024;
 }

@@ -15,7 +15,7 @@ use longhaul_core::change::Blob;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{PartialToolOutput, Tool, ToolContext};
+use longhaul_core::port::tool::{PartialToolOutput, Tool, ToolContext, ToolReply, ToolResumption};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::input::ToolCallStatus;
 use serde_json::Value;
@@ -34,6 +34,10 @@ pub(super) struct ToolCallRequest {
     pub(super) ctx: ToolContext,
     pub(super) class: EffectClass,
     pub(super) has_effect_key: bool,
+    /// Whether this start or continuation of the call may be repeated.
+    pub(super) may_repeat: bool,
+    /// What the tool continues a suspended call with. `None` starts the call.
+    pub(super) resumption: Option<ToolResumption>,
     pub(super) timeout: Millis,
     pub(super) clock: Arc<dyn Clock>,
 }
@@ -138,7 +142,7 @@ impl ActiveToolCalls {
         self.running.push(ActiveToolCall {
             call: request.ctx.call,
             policy: ToolCallCancelPolicy {
-                may_repeat: request.class.may_repeat(),
+                may_repeat: request.may_repeat,
                 is_cancel_safe: request.tool.is_cancel_safe(),
             },
             partial_output: request.ctx.partial_output.clone(),
@@ -196,16 +200,29 @@ impl ActiveToolCalls {
     }
 }
 
+/// Returns a call that has ended with this text.
+pub(super) fn finished_call_with_text(
+    call: CallId,
+    status: ToolCallStatus,
+    text: &str,
+) -> FinishedToolCall {
+    let output = ToolOutput::text(text);
+    FinishedToolCall { call, status, output, images: Vec::new() }
+}
+
 /// Runs a tool call until it returns, fails, panics or times out.
 async fn run_tool_call(mut request: ToolCallRequest) -> FinishedToolCall {
     let call = request.ctx.call;
     let tool = Arc::clone(&request.tool);
-    let input = request.input.take();
-    let work = async { tool.call(input, &request.ctx).await };
+    let (input, resumption) = (request.input.take(), request.resumption.take());
+    let work = async { tool.call_or_suspend(input, &request.ctx, resumption).await };
     let (end, output) = tokio::select! {
         biased;
         done = AssertUnwindSafe(work).catch_unwind() => match done {
-            Ok(Ok(output)) => (ToolCallStatus::Completed, output),
+            Ok(Ok(ToolReply::Output(output))) => (ToolCallStatus::Completed, output),
+            Ok(Ok(ToolReply::Suspended(suspended))) => {
+                (ToolCallStatus::Suspended(suspended), ToolOutput::default())
+            }
             Ok(Err(failure)) => {
                 let end = match failure.is_outcome_unknown() {
                     true => status_of_unknown_result(&request),
@@ -327,6 +344,8 @@ mod tests {
             ctx: ToolContext::new(RunId::from_bits(7), call, Epoch(1)),
             class,
             has_effect_key: false,
+            may_repeat: class.may_repeat(),
+            resumption: None,
             timeout: CALL_TIMEOUT,
             clock: Arc::new(FixedClock),
         }

@@ -1,19 +1,16 @@
 //! Prepares the child runs that calls of `run_agent` ask for. The state machine records their starts
 //! and creates them in the same append.
 
-use longhaul_core::port::store::RunFilter;
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::Status;
 use longhaul_run::input::{NewChild, PreparedChild};
 use longhaul_run::next::ChildRequest;
-use longhaul_run::{CHILDREN_MAX, Run, RunInput, too_many_children};
+use longhaul_run::{Run, RunInput};
 use serde::Deserialize;
 
 use crate::agent::Agent;
 use crate::drive::context::DriveContext;
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::services::EngineServices;
 
 /// Arguments of `run_agent`.
 #[derive(Debug, Deserialize)]
@@ -35,30 +32,12 @@ pub(super) async fn prepare_child_runs(
     };
     let longhaul = Longhaul::from_services(&ctx.services);
     let run = ctx.session.run();
-    let mut free = free_children(&ctx.services, run).await?;
-    let mut prepared = Vec::with_capacity(requests.len());
-    for ChildRequest { call, input } in requests {
-        let child = match free {
-            0 => Err(too_many_children()),
-            _ => prepare_child_run(&longhaul, run, (&env.agent, &input)),
-        };
-        free -= usize::from(child.is_ok());
-        prepared.push(PreparedChild { call, child: child.map(Box::new) });
-    }
+    let prepare = |ChildRequest { call, input }: ChildRequest| {
+        let child = prepare_child_run(&longhaul, run, (&env.agent, &input));
+        PreparedChild { call, child: child.map(Box::new) }
+    };
+    let prepared = requests.into_iter().map(prepare).collect();
     Ok(Some(RunInput::ChildrenPrepared(prepared)))
-}
-
-/// Returns how many further runs may be open below the root of this run.
-async fn free_children(services: &EngineServices, run: &Run) -> Result<usize, Error> {
-    let root = run.task().root;
-    let statuses =
-        vec![Status::Pending, Status::Running, Status::Waiting, Status::Blocked, Status::Paused];
-    // The root itself does not count.
-    let limit = CHILDREN_MAX + 1;
-    let filter = RunFilter { root: Some(root), statuses, limit, ..RunFilter::default() };
-    let open = services.store.list_runs(filter).await?;
-    let open = open.iter().filter(|row| row.id != root).count();
-    Ok(CHILDREN_MAX.saturating_sub(open))
 }
 
 /// Prepares one child run. The error is a message for the model.

@@ -221,6 +221,10 @@ impl DriveContext {
                 () = services.clock.sleep(EXTERNAL_TOOLS_TIMEOUT) => AbortableOutcome::Done(Err(external_tools_timeout_message(agent, names))),
             }
         });
+        // A cancelled run needs the tool of a suspended call, to tell it so.
+        if self.session.run().control().has_call_to_cancel() {
+            return Ok(bringing.await);
+        }
         let mut signals = AbortSignals::new(&mut self.session, &self.lease, stop);
         Ok(match signals.wait_unless_aborted(bringing).await? {
             AbortableOutcome::Done(external_tools) => external_tools,

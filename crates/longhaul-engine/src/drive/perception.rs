@@ -157,7 +157,7 @@ async fn fetch_perception_with_retries(
         if pause > Millis::ZERO {
             clock.sleep(pause).await;
         }
-        match fetch_perception_once(provider, request, clock).await {
+        match fetch_perception_without_retry(provider, request, clock).await {
             Ok(perception) => return Ok(perception),
             Err(failed) => {
                 last = failed.to_string();
@@ -170,7 +170,7 @@ async fn fetch_perception_with_retries(
     Err(last)
 }
 
-async fn fetch_perception_once(
+async fn fetch_perception_without_retry(
     provider: &dyn ContextProvider,
     request: &ContextRequest,
     clock: &dyn Clock,

@@ -9,7 +9,7 @@ use std::pin::pin;
 
 use futures_util::FutureExt as _;
 use longhaul_core::change::Blob;
-use longhaul_core::event::tool::{ToolOutput, ToolVerified, VerifyOutcome};
+use longhaul_core::event::tool::{ToolVerified, VerifyOutcome};
 use longhaul_core::id::CallId;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::time::{Clock, Millis};
@@ -20,8 +20,10 @@ use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
 use crate::drive::calls::{
     ActiveToolCalls, CALL_TIMEOUT, FinishedToolCall, ToolCallCancelPolicy, ToolCallRequest,
+    finished_call_with_text,
 };
 use crate::drive::context::DriveContext;
+use crate::drive::suspended_calls::{cancel_suspended_call, with_storable_suspension};
 use crate::drive::truncate::{ArtifactQuota, truncate_tool_output};
 use crate::error::Error;
 use crate::redaction::Redaction;
@@ -46,6 +48,9 @@ pub(super) async fn run_tool_calls(
 ) -> Result<Option<RunInput>, Error> {
     if let Some(task) = tasks.iter().find(|task| task.action == ToolCallAction::Verify) {
         return verify_tool_call(ctx, task).await;
+    }
+    if let Some(task) = tasks.iter().find(|task| task.action == ToolCallAction::Cancel) {
+        return Ok(Some(cancel_suspended_call(ctx, task).await));
     }
     let since = ctx.services.clock.monotonic_nanos();
     if !start_tool_calls(ctx, tasks).await {
@@ -86,8 +91,7 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
         let tool = registered.and_then(|registered| registered.tool.clone());
         let (Some(registered), Some(tool)) = (registered, tool) else {
             // The tool existed when the call was classified, but this build does not have it.
-            ctx.calls
-                .push_failed_call(task.call, &format!("this worker has no tool `{}`", task.tool));
+            ctx.calls.push_failed_call(&task, &format!("this worker has no tool `{}`", task.tool));
             continue;
         };
         let run = ctx.session.run().id();
@@ -95,7 +99,7 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
         let input = match resolved {
             Ok((input, _)) => input,
             Err(why) => {
-                ctx.calls.push_failed_call(task.call, &why);
+                ctx.calls.push_failed_call(&task, &why);
                 continue;
             }
         };
@@ -106,6 +110,8 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
             ctx: tool_ctx,
             class: task.class,
             has_effect_key: task.has_effect_key,
+            may_repeat: task.may_repeat,
+            resumption: task.resumption,
             clock: ctx.services.clock.clone(),
         };
         ctx.calls.start_call(request, ctx.progress.track_call(task.call));
@@ -216,11 +222,6 @@ async fn abort_tool_calls(
     (!ended.is_empty()).then_some(ended)
 }
 
-fn finished_call_with_text(call: CallId, status: ToolCallStatus, text: &str) -> FinishedToolCall {
-    let output = ToolOutput::text(text);
-    FinishedToolCall { call, status, output, images: Vec::new() }
-}
-
 /// Converts ended calls into results for the state machine. Concurrent calls share their active
 /// time, which is counted only for the first of them.
 fn to_tool_call_results(
@@ -231,6 +232,7 @@ fn to_tool_call_results(
 ) -> Vec<ToolCallResult> {
     let times = std::iter::once(took).chain(std::iter::repeat(Millis::ZERO));
     let done = ended.into_iter().zip(times).map(|(ended, active)| {
+        let ended = with_storable_suspension(ended, redact);
         let output = Redaction(redact).redact_tool_output(ended.output);
         let (output, blobs) = truncate_tool_output(ended.call, output, ended.images, &mut quota);
         ToolCallResult { call: ended.call, status: ended.status, output, active, blobs }
@@ -312,8 +314,14 @@ fn run_verification(
 }
 
 impl ActiveToolCalls {
-    /// Adds a failed result for a call that can't be started.
-    fn push_failed_call(&mut self, call: CallId, reason: &str) {
-        self.push_finished(finished_call_with_text(call, ToolCallStatus::Failed, reason));
+    /// Adds a failed result for a call that can't be started. An earlier start of a call with an
+    /// effect key may have had its effect, so the outcome of such a call is unknown.
+    fn push_failed_call(&mut self, task: &ToolCallTask, reason: &str) {
+        let was_started = task.attempt > 1 || task.resumption.is_some();
+        let status = match task.has_effect_key && was_started {
+            true => ToolCallStatus::Unknown,
+            false => ToolCallStatus::Failed,
+        };
+        self.push_finished(finished_call_with_text(task.call, status, reason));
     }
 }

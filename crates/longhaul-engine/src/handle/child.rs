@@ -1,14 +1,17 @@
-//! Builds the run of a child: a task that a run gives to another agent.
+//! Builds the run of a child: a task that a run gives to another agent, or the grading of its result.
 //!
 //! A child has the inbox, priority, context values, resource and people of its parent. It has the
 //! budget account and the lane of its root, and no thread: it works in a conversation of its own.
 
 use longhaul_core::change::{Blob, NewRun};
+use longhaul_core::policy::RunPolicy;
+use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_run::Run;
 use longhaul_run::submit::new_run_from_task;
 
+use crate::agent::Agent;
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::services::EngineServices;
@@ -41,14 +44,46 @@ impl Longhaul {
             links: above.links.clone(),
             ..Task::new(agent, input)
         };
-        let (spec, _, definition) = self.build_task_spec(task, id, None)?;
-        let spec = TaskSpec {
-            parent: Some(parent.id()),
-            root: above.root,
-            depth: above.depth.saturating_add(1),
-            earlier_submitters: above.earlier_submitters.clone(),
-            ..spec
-        };
+        let (spec, agent, definition) = self.build_task_spec(task, id, None)?;
+        // The parent waits for the result, so that a child does not stay open for messages.
+        let policy = RunPolicy { keep_open: None, ..spec.policy };
+        let spec = spec_below(parent, TaskSpec { policy, ..spec }, &agent);
         Ok((new_run_from_task(id, spec)?, definition))
+    }
+
+    /// Builds the run that grades the result of `parent`. Also returns the definition of its agent, to
+    /// be stored.
+    pub(crate) fn build_grading_run(
+        &self,
+        parent: &Run,
+        agent: Agent,
+        input: RawJson,
+    ) -> Result<(NewRun, Blob), Error> {
+        let above = parent.task();
+        let id = self.new_run_id();
+        let task = self.redact_task(Task {
+            inbox: Some(above.inbox.clone()),
+            priority: above.priority,
+            submitter: above.submitter.clone(),
+            ..Task::new(agent.name.as_str(), input)
+        })?;
+        let (spec, definition) = self.build_task_spec_of_agent(task, &agent, id)?;
+        Ok((new_run_from_task(id, spec_below(parent, spec, &agent))?, definition))
+    }
+}
+
+/// Returns the specification of a task as that of a child of `parent`.
+fn spec_below(parent: &Run, spec: TaskSpec, agent: &Agent) -> TaskSpec {
+    let above = parent.task();
+    // The budget of the root is the default, so that only caps of the agent's own file count.
+    let BudgetRaise { micro_usd, tokens, .. } = agent.budget.caps;
+    let budget = Budget { micro_usd, tokens, ..spec.policy.budget };
+    TaskSpec {
+        policy: RunPolicy { budget, ..spec.policy },
+        parent: Some(parent.id()),
+        root: above.root,
+        depth: above.depth.saturating_add(1),
+        earlier_submitters: above.earlier_submitters.clone(),
+        ..spec
     }
 }

@@ -197,6 +197,7 @@ fn error_for_refused_append(
         // that effect.
         AppendRefusalReason::RequestAlreadyApplied => Error::Contention(run),
         other @ (AppendRefusalReason::OverBudget(_)
+        | AppendRefusalReason::TreeFull
         | AppendRefusalReason::OverCap(_)
         | AppendRefusalReason::CapWindowPassed
         | AppendRefusalReason::KeyTaken(_)

@@ -42,11 +42,11 @@ impl Longhaul {
     pub(super) async fn create_run_or_add_message(
         &self,
         new: &NewRun,
-        definition: &Blob,
+        definitions: &[Blob],
         idempotency: Option<IdempotencyRecord>,
     ) -> Result<SubmitOutcome, Error> {
         let enqueue =
-            || run_creation_request(vec![(new.clone(), definition.clone())], idempotency.clone());
+            || run_creation_request(vec![(new.clone(), definitions.to_vec())], idempotency.clone());
         let agent = self.get_agent(new.task.agent.as_str()).ok();
         let Some(agent) = agent.filter(|agent| !agent.lane_busy.is_enqueue()) else {
             return self.create_runs(enqueue()).await;
@@ -161,7 +161,9 @@ impl Longhaul {
 /// of the task must be the same. Otherwise the task would get the conversation, the context or the
 /// budget of another task, or lose its own.
 fn differs_in_text_only(task: &TaskSpec, task_of_run: &TaskSpec) -> bool {
-    task.history.is_empty() && fields_besides_text(task) == fields_besides_text(task_of_run)
+    let is_alone = |task: &TaskSpec| task.chain.is_none();
+    (is_alone(task) && is_alone(task_of_run) && task.history.is_empty())
+        && fields_besides_text(task) == fields_besides_text(task_of_run)
 }
 
 fn fields_besides_text(task: &TaskSpec) -> impl PartialEq {

@@ -16,13 +16,27 @@ use crate::replay::replay_run;
 const REASON_BYTES_MAX: usize = 4 * 1024;
 
 impl Longhaul {
-    /// Cancels a run. When this returns, the run starts no more model or tool calls.
+    /// Cancels a run. When this returns, the run starts no more model or tool calls. A step of a chain
+    /// that has ended stands for the chain, whose newest run is cancelled.
     pub async fn cancel_run(&self, run: RunId, by: &str, reason: &str) -> Result<(), Error> {
         check_text_len("the reason", reason.len(), REASON_BYTES_MAX)?;
         let (by, reason) = (self.redact(by), self.redact(reason));
-        let request = RunControlRequest::from_principal(by.as_str()).with_reason(reason.as_str());
-        let close = RunInput::CancelNow(request);
-        self.apply_input_or_send_command(run, close, RunCommand::Cancel { by, reason }).await
+        let mut target = run;
+        loop {
+            let (by, reason) = (by.clone(), reason.clone());
+            let request = RunControlRequest::from_principal(&by).with_reason(&reason);
+            let cancel = RunCommand::Cancel { by, reason };
+            let close = RunInput::CancelNow(request);
+            let cancelled = self.apply_input_or_send_command(target, close, cancel).await;
+            let Err(Error::Rejected(Rejection::Ended(_))) = cancelled else {
+                return cancelled;
+            };
+            // The chain may go on with another run while this one is looked at.
+            match self.newest_run_of_chain(target).await? {
+                Some(newest) => target = newest,
+                None => return cancelled,
+            }
+        }
     }
 
     /// Pauses a run until it is resumed.

@@ -88,6 +88,7 @@ fn model_request_of_step(run: &Run, step: EngineStep) -> Option<ModelRequest> {
         | EngineStep::RefreshPerception
         | EngineStep::UseTools(_)
         | EngineStep::StartChildren(_)
+        | EngineStep::StartGrading
         | EngineStep::Park(_)
         | EngineStep::Finish(_)
         | EngineStep::Advance

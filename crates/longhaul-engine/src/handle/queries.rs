@@ -177,9 +177,13 @@ impl Longhaul {
     }
 
     /// Explains why a run has its current status, and what to do next. A run that waits for a child
-    /// run is explained by what that child waits for.
+    /// run is explained by what that child waits for, and an ended run of a chain by the newest run of
+    /// the chain.
     pub async fn explain_run(&self, run: RunId) -> Result<RunExplanation, Error> {
         let (mut explanation, mut child) = self.explain_run_alone(run).await?;
+        if child.is_none() {
+            child = self.newest_run_of_chain(run).await?;
+        }
         for _ in 0..CHILD_DEPTH_MAX {
             let Some(id) = child else { break };
             let (of_child, next) = match self.explain_run_alone(id).await {
@@ -220,11 +224,38 @@ impl Longhaul {
             }
         };
         let (status, reason) = (row.status, row.reason);
-        let child = folded.control().idle.as_ref().and_then(|idle| match idle {
-            IdleReason::Parked { wait: WaitReason::Child(child), .. } => Some(*child),
-            IdleReason::Parked { .. } | IdleReason::Paused => None,
-        });
+        let child = match &folded.control().idle {
+            Some(IdleReason::Parked { wait: WaitReason::Child(first), .. }) => {
+                let open = folded.control().children.iter().map(|child| child.id);
+                Some(self.child_to_explain(*first, open).await?)
+            }
+            Some(IdleReason::Parked { .. } | IdleReason::Paused) | None => None,
+        };
         Ok((RunExplanation { run, status, reason, message, command }, child))
+    }
+
+    /// Returns the child run for which a person can do most: one that needs a person, or else one that
+    /// waits for a child of its own, or else the first one.
+    async fn child_to_explain(
+        &self,
+        first: RunId,
+        open: impl Iterator<Item = RunId>,
+    ) -> Result<RunId, Error> {
+        let mut of_child = None;
+        for child in open {
+            let Some(row) = self.services.store.get_run(child).await? else {
+                continue;
+            };
+            match (row.status, row.reason.as_deref()) {
+                (Status::Blocked | Status::Paused, _)
+                | (Status::Waiting, Some("approval" | "question" | "signal" | "budget")) => {
+                    return Ok(child);
+                }
+                (Status::Waiting, Some("child")) => of_child = of_child.or(Some(child)),
+                _ => {}
+            }
+        }
+        Ok(of_child.unwrap_or(first))
     }
 
     /// Explains that a run waits at a gate whose deadline has passed. Returns `None` if it does not.

@@ -10,9 +10,10 @@ use longhaul_core::port::auth::IdempotencyKey;
 use longhaul_core::port::schedules::{
     FiringAction, NewSchedule, ScheduleFiring, ScheduleFiringOutcome,
 };
-use longhaul_core::port::store::{CreateRunsRequest, IdempotencyRecord};
+use longhaul_core::port::store::{CreateRunsRequest, IdempotencyRecord, RunRow};
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::schedule::{Overlap, SCHEDULES_MAX, ScheduleRow, ScheduleSpec, ScheduleTiming};
+use longhaul_core::status::Status;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_run::Rejection;
 
@@ -36,7 +37,7 @@ impl Longhaul {
     pub async fn create_schedule(&self, body: NewScheduleBody) -> Result<ScheduleView, Error> {
         let name = parse_schedule_name(&body.name)?;
         self.check_no_secret_in_name("the name of the schedule", name.as_str())?;
-        let spec = parse_schedule_spec(body)?;
+        let spec = self.parse_schedule_spec(body)?;
         let now = self.store_time().await?;
         let calendar = Calendar::parse(&spec.timing, now).map_err(Error::InvalidSchedule)?;
         let due = calendar.next_after(now).ok_or_else(|| {
@@ -137,7 +138,7 @@ impl Longhaul {
             Some(run) => self.services.store.get_run(run).await?,
             None => None,
         };
-        Ok(ScheduleView::new(row, last.map(|run| run.status)))
+        Ok(ScheduleView::new(row, last.as_ref().map(status_of_chain)))
     }
 
     /// Fires all schedules that are due.
@@ -276,7 +277,7 @@ impl Longhaul {
 
     async fn is_run_open(&self, run: RunId) -> Result<bool, Error> {
         let row = self.services.store.get_run(run).await?;
-        Ok(row.is_some_and(|row| !row.status.is_terminal()))
+        Ok(row.is_some_and(|row| !status_of_chain(&row).is_terminal()))
     }
 
     /// Builds the request that creates the run of a firing, with the agent's newest version.
@@ -286,15 +287,22 @@ impl Longhaul {
         time: Timestamp,
     ) -> Result<CreateRunsRequest, Error> {
         let mut task = firing_task(&row.name, &row.spec, time);
-        let agent_has_lane = self.get_agent(&task.agent).is_ok_and(|agent| agent.lane.is_some());
+        let agent = self.get_agent(row.spec.agent.as_str());
+        let agent_has_lane = agent.is_ok_and(|agent| agent.lane.is_some());
         let has_lane = task.lane.is_some() || task.thread.is_some() || agent_has_lane;
         if row.spec.overlap == Overlap::Queue && !has_lane {
             let lane = LaneKey::new(format!("schedule:{}", row.name));
             task.lane = Some(lane.map_err(invalid_name_error)?);
         }
-        let (run, definition) = self.build_new_run(task, self.new_run_id(), None)?;
-        Ok(CreateRunsRequest { runs: vec![run], blobs: vec![definition], idempotency: None })
+        let (run, blobs) = self.build_new_run(task, self.new_run_id(), None)?;
+        Ok(CreateRunsRequest { runs: vec![run], blobs, idempotency: None })
     }
+}
+
+/// Returns the status of a run, or that of the newest run of its chain if the run has ended.
+fn status_of_chain(row: &RunRow) -> Status {
+    let chain = row.chain.as_ref().filter(|_| row.status.is_terminal());
+    chain.map_or(row.status, |chain| chain.current_status)
 }
 
 /// Returns the task of a firing at this time.
@@ -310,16 +318,32 @@ fn firing_task(name: &ScheduleName, spec: &ScheduleSpec, time: Timestamp) -> Tas
         metadata: Some(RawJson::from_serialize(
             &serde_json::json!({ "schedule": name.as_str(), "due": due }),
         )),
-        ..Task::new(spec.agent.as_str(), &spec.input)
+        ..match &spec.chain {
+            Some(chain) => Task::for_chain(chain.as_str(), &spec.input),
+            None => Task::new(spec.agent.as_str(), &spec.input),
+        }
     }
 }
 
-fn parse_schedule_spec(body: NewScheduleBody) -> Result<ScheduleSpec, Error> {
-    let invalid = |message: &str| Error::InvalidSchedule(message.to_owned());
-    if body.chain.is_some() {
-        return Err(invalid("`chain` is not supported by this build yet; give an `agent`"));
+impl Longhaul {
+    fn parse_schedule_spec(&self, body: NewScheduleBody) -> Result<ScheduleSpec, Error> {
+        let first_agent = match (&body.agent, &body.chain) {
+            (Some(agent), None) => agent.clone(),
+            (None, Some(chain)) => {
+                let first = self.chain(chain)?.steps.into_iter().next();
+                first.map(|step| step.agent).unwrap_or_default()
+            }
+            (None, None) | (Some(_), Some(_)) => {
+                let message = "a schedule needs either an `agent` or a `chain`";
+                return Err(Error::InvalidSchedule(message.to_owned()));
+            }
+        };
+        schedule_spec(body, first_agent)
     }
-    let agent = body.agent.ok_or_else(|| invalid("a schedule needs an `agent`"))?;
+}
+
+fn schedule_spec(body: NewScheduleBody, agent: String) -> Result<ScheduleSpec, Error> {
+    let invalid = |message: &str| Error::InvalidSchedule(message.to_owned());
     let timing = match (body.cron, body.every_ms, body.tz) {
         (Some(cron), None, tz) => {
             ScheduleTiming::Cron { cron, tz: tz.unwrap_or_else(|| "UTC".to_owned()) }
@@ -340,6 +364,7 @@ fn parse_schedule_spec(body: NewScheduleBody) -> Result<ScheduleSpec, Error> {
     Ok(ScheduleSpec {
         timing,
         agent: AgentName::new(agent).map_err(invalid_name_error)?,
+        chain: body.chain,
         input: body.input.unwrap_or_else(|| RawJson::from_serialize(&"")),
         event: body.event,
         lane: body.lane.map(LaneKey::new).transpose().map_err(invalid_name_error)?,

@@ -92,8 +92,8 @@ impl Longhaul {
     /// Submits a task by the `lane_busy` policy of its agent, and returns what happened.
     pub async fn submit_task(&self, task: Task) -> Result<SubmitOutcome, Error> {
         let idempotency = self.idempotency_record(std::slice::from_ref(&task), None);
-        let (new, definition) = self.build_new_run(task, self.new_run_id(), None)?;
-        self.create_run_or_add_message(&new, &definition, idempotency).await
+        let (new, definitions) = self.build_new_run(task, self.new_run_id(), None)?;
+        self.create_run_or_add_message(&new, &definitions, idempotency).await
     }
 
     /// Submits tasks as new runs: all of them or none. The idempotency key of the first task covers
@@ -114,8 +114,8 @@ impl Longhaul {
     /// built from what was written, because the run exists regardless.
     pub async fn submit_and_view_run(&self, task: Task) -> Result<RunView, Error> {
         let idempotency = self.idempotency_record(std::slice::from_ref(&task), None);
-        let (new, definition) = self.build_new_run(task, self.new_run_id(), None)?;
-        let submitted = self.create_run_or_add_message(&new, &definition, idempotency).await?;
+        let (new, definitions) = self.build_new_run(task, self.new_run_id(), None)?;
+        let submitted = self.create_run_or_add_message(&new, &definitions, idempotency).await?;
         let run = submitted.run_ids().first().copied().unwrap_or(new.id);
         match (self.get_run(run).await, submitted) {
             (Ok(mut view), submitted) => {
@@ -171,17 +171,20 @@ impl Longhaul {
             || above(caps.active.map(|m| m.0), own.active.map(|m| m.0))
     }
 
-    /// Builds the new run of a task. Also returns the definition of the task's agent, to be stored.
+    /// Builds the new run of a task. Also returns the definitions of the task's agents, to be stored.
     pub(super) fn build_new_run(
         &self,
-        task: Task,
+        mut task: Task,
         id: RunId,
         batch: Option<BatchPosition>,
-    ) -> Result<(NewRun, Blob), Error> {
+    ) -> Result<(NewRun, Vec<Blob>), Error> {
+        if let Some(chain) = task.chain.take() {
+            return self.build_chain_run((task, &chain), id, batch);
+        }
         let (mut spec, agent, definition) = self.build_task_spec(task, id, batch)?;
         spec.lane = resolve_lane(&agent, &spec)?;
         let lane_depth_max = self.services.agents.defaults.lane_depth_max;
-        Ok((NewRun { lane_depth_max, ..new_run_from_task(id, spec)? }, definition))
+        Ok((NewRun { lane_depth_max, ..new_run_from_task(id, spec)? }, vec![definition]))
     }
 
     /// Builds the specification of a task, with the lane that the task names. Also returns the
@@ -198,6 +201,18 @@ impl Longhaul {
         let agent = self
             .get_agent(&task.agent)
             .map_err(|suggestion| Error::AgentNotFound { name: task.agent.clone(), suggestion })?;
+        let (spec, definition) = self.build_task_spec_of_agent(task, &agent, id)?;
+        Ok((TaskSpec { batch, ..spec }, agent, definition))
+    }
+
+    /// Builds the specification of a task whose fields are checked and redacted. Also returns the
+    /// definition of its agent, to be stored.
+    pub(super) fn build_task_spec_of_agent(
+        &self,
+        task: Task,
+        agent: &Agent,
+        id: RunId,
+    ) -> Result<(TaskSpec, Blob), Error> {
         if agent.fixed_model && task.model.is_some() {
             let name = &agent.name;
             let why = format!(
@@ -206,7 +221,7 @@ impl Longhaul {
             return Err(Rejection::InvalidTask(why).into());
         }
         let definition = agent.definition_blob();
-        self.check_no_secret_in_agent(&agent, &definition.content)?;
+        self.check_no_secret_in_agent(agent, &definition.content)?;
         let bad = |bad: longhaul_core::id::IdError| Rejection::InvalidTask(bad.to_string());
         let source_inbox = task.source.as_ref().map(|source| source.inbox.clone());
         let inbox = match source_inbox.or_else(|| task.inbox.clone()) {
@@ -214,7 +229,7 @@ impl Longhaul {
             None => InboxName::new(DEFAULT_INBOX).map_err(bad)?,
         };
         let mut policy = agent.run_policy(&self.services.agents.defaults, task.budget);
-        let is_event = event_text::is_event_task(&agent, task.kind.as_deref(), task.event);
+        let is_event = event_text::is_event_task(agent, task.kind.as_deref(), task.event);
         if is_event {
             policy.max_turns.get_or_insert(event_text::EVENT_TURNS_MAX);
         }
@@ -236,7 +251,6 @@ impl Longhaul {
             thread: task.thread,
             resource: task.resource,
             start: task.start,
-            batch,
             submitter: task.submitter,
             actor: task.actor,
             links: task.links,
@@ -245,7 +259,7 @@ impl Longhaul {
             source: task.source,
             ..TaskSpec::new(id, agent.name.clone(), task.input, inbox)
         };
-        Ok((spec, agent, definition))
+        Ok((spec, definition))
     }
 
     /// Returns the idempotency key and the hash of these tasks and of the mode of their batch.
@@ -303,14 +317,16 @@ pub(super) fn check_task_count(count: usize) -> Result<(), Error> {
 
 /// Returns the request that creates these runs, with the definitions of their agents.
 pub(super) fn run_creation_request(
-    built: Vec<(NewRun, Blob)>,
+    built: Vec<(NewRun, Vec<Blob>)>,
     idempotency: Option<IdempotencyRecord>,
 ) -> CreateRunsRequest {
     let mut blobs: Vec<Blob> = Vec::new();
     let mut runs = Vec::with_capacity(built.len());
-    for (run, definition) in built {
-        if !blobs.iter().any(|blob| blob.blob_ref == definition.blob_ref) {
-            blobs.push(definition);
+    for (run, definitions) in built {
+        for definition in definitions {
+            if !blobs.iter().any(|blob| blob.blob_ref == definition.blob_ref) {
+                blobs.push(definition);
+            }
         }
         runs.push(run);
     }
@@ -411,7 +427,7 @@ fn parse_metadata_name<T>(
 }
 
 /// Returns the lane of the task, or the rendered lane template of the agent.
-fn resolve_lane(agent: &Agent, task: &TaskSpec) -> Result<Option<LaneKey>, Error> {
+pub(super) fn resolve_lane(agent: &Agent, task: &TaskSpec) -> Result<Option<LaneKey>, Error> {
     let (None, Some(written)) = (&task.lane, &agent.lane) else {
         return Ok(task.lane.clone());
     };

@@ -3,10 +3,13 @@
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::ChildCancelPolicy;
+use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::GateDecision;
 use longhaul_core::port::store::RunRow;
 use longhaul_core::status::Status;
+use longhaul_core::time::Millis;
 use longhaul_run::CHILDREN_MAX;
+use longhaul_testkit::latch::Latch;
 use serde_json::{Value, json};
 
 use crate::suite::harness::model::FakeReply;
@@ -258,4 +261,111 @@ async fn a_parent_is_explained_by_what_its_child_waits_for() {
     assert_eq!((why.message, why.command), (expected, format!("longhaul answer {gate} TEXT")));
     engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
     engine.ended(child).await;
+}
+
+#[tokio::test]
+async fn a_child_whose_call_does_not_fit_beside_that_of_another_child_waits_for_it() {
+    let latch = Latch::closed();
+    let engine =
+        engine([FakeReply::Calls(vec![run_agent("reader", "a"), run_agent("reader", "b")])]);
+    engine.add_agent("reader", [FakeReply::Text("read").after_latch(&latch)]);
+    let mut task = longhaul_engine::Task::new("tester", "Go.");
+    // Enough for one call at a time.
+    task.budget.caps.tokens = Some(14_000);
+    let run = engine.longhaul.submit(task).await.unwrap();
+    let rows = children(&engine, run, 2).await;
+    let waits = rows.iter().map(|row| Box::pin(engine.until(row.id, "run.waiting")));
+    let (entries, _, _) = futures_util::future::select_all(waits).await;
+    let waiting = entries.last().unwrap().run;
+    let why = engine.longhaul.explain_run(waiting).await.unwrap();
+    assert_eq!((why.reason.as_deref(), why.command.as_str()), (Some("budget_held"), ""));
+    latch.open();
+    engine.ended(run).await;
+    assert_eq!(engine.results(), vec![("read".to_owned(), false); 2]);
+}
+
+#[tokio::test]
+async fn runs_that_start_children_at_the_same_time_stay_within_the_limit_of_the_tree() {
+    let ask = FakeReply::call("ask_human", json!({ "question": "Which?" }));
+    let engine = engine([FakeReply::Calls(vec![run_agent("middle", "a"); 3])]);
+    engine.add_agent("middle", [FakeReply::Calls(vec![run_agent("asker", "b"); 12])]);
+    engine.add_agent("asker", [ask, FakeReply::Text("thanks")]);
+    let run = engine.submit().await;
+    engine.until(run, "run.waiting").await;
+    let rows = engine.descendants(run).await;
+    let middles: Vec<_> = rows.iter().filter(|row| row.parent == Some(run)).collect();
+    let mut failed = 0;
+    for middle in &middles {
+        failed += count(&engine.until(middle.id, "run.waiting").await, "tool.failed");
+    }
+    assert_eq!((middles.len(), engine.descendants(run).await.len()), (3, CHILDREN_MAX));
+    assert_eq!(failed, 3 + 36 - CHILDREN_MAX);
+    engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
+    engine.ended(run).await;
+}
+
+#[tokio::test]
+async fn the_whole_output_of_a_child_in_the_background_can_be_read() {
+    let long: &'static str = "0123456789abcdef".repeat(2_000).leak();
+    let engine = engine([
+        FakeReply::Calls(vec![in_background("reader")]),
+        FakeReply::Text("Meanwhile."),
+        FakeReply::call("read_output", json!({ "call": "t1.1", "offset": 31_990 })),
+    ]);
+    engine.add_agent("reader", [FakeReply::Text(long)]);
+    let run = engine.submit().await;
+    engine.ended(run).await;
+    let results = engine.results();
+    assert!(results[0].0.starts_with("6789abcdef\n"), "{results:?}");
+}
+
+#[tokio::test]
+async fn a_parent_is_explained_by_the_child_that_needs_a_person() {
+    let latch = Latch::closed();
+    let calls = vec![run_agent("reader", "a"), run_agent("asker", "b")];
+    let engine = engine([FakeReply::Calls(calls)]);
+    engine.add_agent("reader", [FakeReply::Text("read").after_latch(&latch)]);
+    engine.add_agent("asker", [FakeReply::call("ask_human", json!({ "question": "Which?" }))]);
+    let run = engine.submit().await;
+    let rows = children(&engine, run, 2).await;
+    let asker = rows.iter().find(|row| row.agent.as_str() == "asker").unwrap().id;
+    let gate = engine.gate(asker).await.spec.id;
+    engine.until(asker, "run.waiting").await;
+    let why = engine.longhaul.explain_run(run).await.unwrap();
+    assert_eq!(why.command, format!("longhaul answer {gate} TEXT"), "{}", why.message);
+    assert!(why.message.contains("and 1 more child run to end"), "{}", why.message);
+    latch.open();
+    engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
+    engine.ended(asker).await;
+}
+
+#[tokio::test]
+async fn a_child_does_not_stay_open_for_messages() {
+    let engine = engine([FakeReply::Calls(vec![run_agent("talker", "a")])]);
+    engine.add_agent("talker", [FakeReply::Text("hello")]);
+    let mut talker = (*engine.longhaul.get_agent("talker").unwrap()).clone();
+    talker.keep_open = Some(Millis::from_secs(3_600));
+    engine.longhaul.register(talker);
+    let run = engine.submit().await;
+    engine.ended(run).await;
+    assert_eq!(engine.results(), [("hello".to_owned(), false)]);
+}
+
+#[tokio::test]
+async fn the_budget_in_the_file_of_a_child_limits_the_child() {
+    let engine = engine([FakeReply::Calls(vec![run_agent("reader", "a")])]);
+    engine.add_agent("reader", [FakeReply::Text("read")]);
+    let mut reader = (*engine.longhaul.get_agent("reader").unwrap()).clone();
+    reader.budget.caps.tokens = Some(500);
+    engine.longhaul.register(reader);
+    let run = engine.submit().await;
+    let child = children(&engine, run, 1).await[0].id;
+    engine.until(child, "run.waiting").await;
+    let why = engine.longhaul.explain_run(child).await.unwrap();
+    assert_eq!(why.message, "The run's budget of tokens is used up.");
+    assert_eq!(why.command, format!("longhaul resume {child} --budget tokens=100000"));
+    let raise = BudgetRaise { tokens: Some(100_000), ..BudgetRaise::default() };
+    engine.longhaul.resume_run(child, Some(raise), "cli:anna").await.unwrap();
+    engine.ended(run).await;
+    assert_eq!(engine.results(), [("read".to_owned(), false)]);
 }

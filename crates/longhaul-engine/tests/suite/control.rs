@@ -113,6 +113,7 @@ async fn an_invalid_control_call_is_an_error_result() {
 
 fn engine_with_result_gate(lines: Vec<FakeReply>) -> TestEngine {
     let gate = ResultApprovalGate {
+        auto_approve: None,
         ask: "Is it good?".into(),
         timeout: GateTimeout::After(Millis::from_secs(60)),
         on_timeout: GateTimeoutAction::Reject,

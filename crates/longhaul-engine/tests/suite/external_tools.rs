@@ -162,6 +162,7 @@ async fn editing_a_result_needs_no_tool_server() {
     let source = FakeToolSource::default();
     source.set_tools(Some(vec!["mcp:shop/buy"]));
     let gate = ResultApprovalGate {
+        auto_approve: None,
         ask: "Is it good?".into(),
         timeout: GateTimeout::Never,
         on_timeout: GateTimeoutAction::Reject,

@@ -9,6 +9,7 @@ use longhaul_core::policy::effect::EffectClass::{Once, Pure};
 use longhaul_core::policy::gate::{GateDecision, GateRuleAction};
 use longhaul_core::port::tool::ToolFailure;
 use longhaul_core::raw::RawJson;
+use longhaul_testkit::latch::Latch;
 use serde_json::{Value, json};
 
 use crate::suite::gates::rule;
@@ -79,7 +80,7 @@ async fn an_invalid_reference_is_an_invalid_call() {
     for (reference, expect) in [
         (json!({ "$output": "t9.9" }), "the call t9.9 has no recorded output"),
         (json!({ "$output": "t2.1" }), "the call t2.1 has no recorded output"),
-        (json!({ "$output": "t1.2" }), "the call t1.2 did not complete"),
+        (json!({ "$output": "t1.2" }), "the call t1.2 has not completed"),
         (json!({ "$output": "t1.1", "path": "/title" }), "has nothing at the path `/title`"),
         (json!({ "$output": "run_1:t1.1" }), "is invalid: write"),
         // The tool's own schema: the text must be a string.
@@ -91,6 +92,30 @@ async fn an_invalid_reference_is_an_invalid_call() {
         assert!(is_error && text.contains(expect), "{text}");
         assert_eq!(effects.all(), Vec::<String>::new());
     }
+}
+
+#[tokio::test]
+async fn a_reference_to_a_child_run_in_the_background_stands_for_the_result_of_the_child() {
+    let (effects, latch) = (EffectLog::default(), Latch::closed());
+    let child = json!({ "agent": "reader", "input": "Read.", "background": true });
+    let send = || FakeReply::call("send", json!({ "text": { "$output": "t1.1" } }));
+    let replies =
+        [FakeReply::call("run_agent", child), send(), FakeReply::Text("Meanwhile."), send()];
+    let tool = FakeTool::new("send", Once, &effects)
+        .with_action(|_, _| async { Ok(ToolOutput::text("sent")) }.boxed());
+    let engine = engine_with(replies)
+        .tools([tool])
+        .agent(|agent| agent.tools.push("run_agent".to_owned()))
+        .start();
+    let long: &'static str = "0123456789abcdef".repeat(2_000).leak();
+    engine.add_agent("reader", [FakeReply::Text(long).after_latch(&latch)]);
+    let run = engine.submit().await;
+    engine.until(run, "tool.failed").await;
+    let sent = effects.all();
+    assert_eq!(sent, Vec::<String>::new(), "the child has not ended");
+    latch.open();
+    engine.ended(run).await;
+    assert!(effects.all()[0].contains(long), "{:?}", effects.all());
 }
 
 #[tokio::test]

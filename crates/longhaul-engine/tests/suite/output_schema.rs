@@ -155,6 +155,7 @@ async fn every_output_type_works_by_final_text_and_by_finish() {
 async fn an_edited_result_must_match_the_schema() {
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
     let gate = ResultApprovalGate {
+        auto_approve: None,
         ask: "Is it good?".into(),
         timeout: GateTimeout::Never,
         on_timeout: GateTimeoutAction::Reject,

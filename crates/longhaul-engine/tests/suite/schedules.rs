@@ -350,9 +350,14 @@ async fn an_invalid_schedule_is_rejected() {
         (NewScheduleBody { agent: text("nobody"), ..hourly("new") }, "no_agent", "`nobody`"),
         (NewScheduleBody { agent: None, ..hourly("new") }, "invalid_schedule", "`agent`"),
         (
-            NewScheduleBody { chain: Some(RawJson::null()), ..hourly("new") },
+            NewScheduleBody { chain: text("pair"), ..hourly("new") },
             "invalid_schedule",
-            "`chain` is not supported",
+            "either an `agent` or a `chain`",
+        ),
+        (
+            NewScheduleBody { agent: None, chain: text("nothing"), ..hourly("new") },
+            "no_chain",
+            "`nothing`",
         ),
         (
             NewScheduleBody { lane: text(&"l".repeat(10_000)), ..hourly("new") },

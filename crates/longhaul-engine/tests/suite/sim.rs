@@ -15,7 +15,9 @@ use std::sync::Arc;
 use longhaul_core::id::AgentName;
 use longhaul_core::port::redact::NoRedaction;
 use longhaul_core::port::tool::Tool;
-use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, PerceptionSource};
+use longhaul_engine::agent::config::{
+    OutcomeConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
+};
 use longhaul_engine::agent::{Agent, AgentRegistry, EffectRule, RunPolicyDefaults};
 use longhaul_engine::agent_directory::AgentDirectory;
 use longhaul_engine::changes::JournalChangeFeed;
@@ -68,6 +70,8 @@ fn agent() -> Agent {
             source: PerceptionSource::Named("sim".into()),
             every: PerceptionInterval::Run,
         }),
+        // Whether results are graded is decided by the seed.
+        outcome: Some(OutcomeConfig { rubric: "Good.".into(), grader: None, max_rounds: 3 }),
         ..Agent::new(AgentName::new("simulated").unwrap())
     }
 }

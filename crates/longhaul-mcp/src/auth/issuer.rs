@@ -42,7 +42,7 @@ impl Issuer {
         server: &Url,
         given: &StoredCredentials,
     ) -> Result<Self, IssuerError> {
-        let http = OAuthHttp::for_server(server).await.map_err(AuthError::InternalError)?;
+        let http = OAuthHttp::new_for_server(server).await.map_err(AuthError::InternalError)?;
         let http = Arc::new(http);
         let client: Arc<dyn OAuthHttpClient> = Arc::<OAuthHttp>::clone(&http);
         let manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), client);

@@ -130,7 +130,7 @@ pub(crate) async fn advertises_login(target: LoginTarget<'_>) -> Result<bool, Lo
 async fn new_authorization_manager(
     target: LoginTarget<'_>,
 ) -> Result<(ServerNetworkZone, AuthorizationManager), LoginError> {
-    let http = OAuthHttp::for_server(target.url).await;
+    let http = OAuthHttp::new_for_server(target.url).await;
     let http = http.map_err(|why| target.login_error(&why, "Try again."))?;
     let zone = http.zone();
     let url = target.url.clone();

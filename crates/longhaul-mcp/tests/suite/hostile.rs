@@ -90,7 +90,7 @@ async fn an_elicitation_during_a_call_is_declined_and_reported() {
         let result = within_timeout(asking_tool.call(json!({}), &ctx)).await.unwrap();
         let result: serde_json::Value = serde_json::from_str(&text(&result)).unwrap();
         assert_eq!(result["e"], json!({ "action": "decline" }), "{mode}");
-        let expected = "declined the server's question \"who?\": questions are not supported";
+        let expected = "declined the server's question \"who?\": a person can't be asked";
         assert_eq!(progress.try_recv(), Ok((None, expected.to_owned())), "{mode}");
     }
 }

@@ -60,6 +60,8 @@ fn skip_unfinished_calls(
                 | ToolCallState::Started(_)
                 | ToolCallState::AwaitingKey { .. }
                 | ToolCallState::Sleeping(_)
+                | ToolCallState::InputRequired
+                | ToolCallState::Pending(_)
         )
     };
     let skipped: Vec<TrackedToolCall> =

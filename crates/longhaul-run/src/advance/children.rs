@@ -5,7 +5,7 @@
 //! in the append that ends it, as a timer of the parent. So a crash neither starts a child twice nor
 //! loses its end.
 
-use longhaul_core::change::{Change, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{Change, OPEN_DESCENDANTS_MAX, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ChildStarted;
 use longhaul_core::event::steer::SteerDelivery;
@@ -20,18 +20,24 @@ use crate::input::{NewChild, PreparedChild};
 use crate::policy::control_tool_names::RUN_AGENT;
 use crate::rejection::Rejection;
 use crate::state::call::{ToolCallState, TrackedToolCall};
-use crate::state::control::ControlState;
+use crate::state::control::{ControlState, OpenChild};
 
 /// Maximum depth of a tree of runs below its root.
 pub const CHILD_DEPTH_MAX: u32 = 5;
 
-/// Maximum number of open child runs of one run, and of all open runs below one root.
-pub const CHILDREN_MAX: usize = 32;
+/// Maximum number of open child runs of one run. The store limits the open runs of the whole tree.
+pub const CHILDREN_MAX: usize = OPEN_DESCENDANTS_MAX;
 
-/// Returns the calls that start a child run and may do so now.
+/// Returns the calls that start a child run and may do so now. None starts once the active time is
+/// used up.
 pub(crate) fn startable_child_calls(
     control: &ControlState,
 ) -> impl Iterator<Item = &TrackedToolCall> {
+    ready_child_calls(control).filter(|_| control.has_active_time())
+}
+
+/// Returns the calls that start a child run as soon as the run has active time.
+pub(super) fn ready_child_calls(control: &ControlState) -> impl Iterator<Item = &TrackedToolCall> {
     let calls = control.calls();
     calls.iter().enumerate().filter_map(move |(index, call)| {
         let is_new = matches!(call.state, ToolCallState::Unevaluated | ToolCallState::Ready);
@@ -45,6 +51,14 @@ pub(super) fn is_child_call(call: &TrackedToolCall) -> bool {
     call.classification.tool.as_str() == RUN_AGENT
 }
 
+/// Returns whether the run has child runs whose ends its model could still read in a later turn.
+pub(super) fn has_unread_children(control: &ControlState) -> bool {
+    let mut calls = control.calls().iter();
+    let is_open =
+        !control.children.is_empty() || calls.any(|call| is_child_call(call) && !call.is_done());
+    is_open && !control.has_used_all_turns()
+}
+
 /// Records the starts of prepared child runs, and the errors of those that can't start. Nothing
 /// starts if the run has to stop or a message comes first.
 pub(crate) fn record_prepared_children(
@@ -53,10 +67,7 @@ pub(crate) fn record_prepared_children(
 ) -> Result<(), Rejection> {
     let control = &decision.control;
     let comes_first = [SteerDelivery::Interrupt, SteerDelivery::BeforeNextTool];
-    let is_stopping = control.cancel.is_some()
-        || control.pause.is_some()
-        || control.pending_failure.is_some()
-        || control.is_timed_out()
+    let is_stopping = control.must_stop()
         || control.steers.iter().any(|steer| comes_first.contains(&steer.delivery));
     for child in prepared.into_iter().filter(|_| !is_stopping) {
         if startable_child_calls(&decision.control).any(|call| call.id == child.call) {
@@ -89,7 +100,7 @@ fn record_prepared_child(
         record_used_rules(decision, &tracked)?;
     }
     let (child, agent) = (run.id, run.task.agent.clone());
-    let started = ChildStarted { child, agent, call, background };
+    let started = ChildStarted { child, agent, call: Some(call), background };
     decision.record_event(Event::ChildStarted(started))?;
     decision.add_row_change(Change::PutDefinition(definition));
     decision.add_row_change(Change::CreateRun(Box::new(run)));
@@ -104,12 +115,19 @@ fn start_problem(decision: &DecisionBuilder<'_>) -> Option<String> {
              work yourself"
         ));
     }
-    (decision.control.children.len() >= CHILDREN_MAX).then(too_many_children)
-}
-
-/// Returns the message for the model that too many child runs are open.
-pub fn too_many_children() -> String {
-    format!("{CHILDREN_MAX} child runs are open, which is the maximum; wait until one of them ends")
+    if decision.control.children.len() >= CHILDREN_MAX {
+        return Some(format!(
+            "{CHILDREN_MAX} child runs are open, which is the maximum; wait until one of them ends"
+        ));
+    }
+    let created = decision.batch.changes.iter();
+    let created = created.filter(|change| matches!(change, Change::CreateRun(_))).count();
+    decision.ctx.free_children.is_some_and(|free| created >= free).then(|| {
+        format!(
+            "{OPEN_DESCENDANTS_MAX} runs are open below the first run of this tree, which is the \
+             maximum; wait until one of them ends"
+        )
+    })
 }
 
 /// Records that a `wait` call waits for a child run, or that it can't.
@@ -118,7 +136,8 @@ pub(super) fn record_wait_for_child(
     call: &TrackedToolCall,
     child: RunId,
 ) -> Result<(), Rejection> {
-    let is_open = decision.control.children.iter().any(|open| open.id == child);
+    let is_own = |open: &OpenChild| open.id == child && open.call.is_some();
+    let is_open = decision.control.children.iter().any(is_own);
     if !is_open {
         let text = format!(
             "{child} is not an open child run of this run: it was never started, or its result has \
@@ -143,17 +162,24 @@ pub(super) fn record_wait_for_child(
 /// with it.
 pub(super) fn notify_relatives(decision: &mut DecisionBuilder<'_>, status: Status) {
     let id = decision.run.id;
-    if let Some(parent) = decision.run.task.parent {
+    // A step of a chain is no child: the run before it has ended.
+    let task = &decision.run.task;
+    if let Some(parent) = task.parent.filter(|_| task.chain.is_none()) {
         arm_timer(decision, parent, TimerKind::ChildEnded(id));
     }
-    let keeps_children = !decision.control.policy.children_on_cancel.is_cancel();
-    if status == Status::Completed || keeps_children {
+    if status == Status::Completed {
         return;
     }
-    let children: Vec<RunId> = decision.control.children.iter().map(|child| child.id).collect();
-    for child in children {
-        arm_timer(decision, child, TimerKind::ParentCancelled(id));
-    }
+    // Nobody needs the verdict of a grading run any more.
+    let cancels = decision.control.policy.children_on_cancel.is_cancel();
+    let ending = decision.control.children.iter().filter(|open| cancels || open.call.is_none());
+    let ending: Vec<RunId> = ending.map(|open| open.id).collect();
+    ending.into_iter().for_each(|child| cancel_child(decision, child));
+}
+
+/// Sets the timer that cancels a child run.
+pub(super) fn cancel_child(decision: &mut DecisionBuilder<'_>, child: RunId) {
+    arm_timer(decision, child, TimerKind::ParentEnded(decision.run.id));
 }
 
 fn arm_timer(decision: &mut DecisionBuilder<'_>, run: RunId, kind: TimerKind) {

@@ -1,6 +1,6 @@
 //! Ends a run that has its output, after messages are delivered, the signals that programs announced
-//! have arrived, its child runs have ended, the output is approved and the time for further messages
-//! has passed.
+//! have arrived, its child runs have ended, the output is graded and approved, and the time for further
+//! messages has passed.
 //!
 //! Invariant: no message is accepted for a run that has ended, because the check for an empty
 //! message queue and the end are one append to the journal.
@@ -13,12 +13,16 @@ use longhaul_core::event::run::RunCompleted;
 use longhaul_core::message::Message;
 use longhaul_core::status::{RunOutput, Status, WaitReason};
 
+use crate::advance::chain::open_next_step;
+use crate::advance::children::cancel_child;
 use crate::advance::finish;
 use crate::advance::gates::raise_result_approval_gate;
+use crate::advance::outcome::check_outcome;
 use crate::advance::park::{park_run, park_run_with_timer};
 use crate::advance::steer::deliver_steers;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
+use crate::state::outcome::Grading;
 use crate::state::stage::{ConcludingState, RunStage};
 
 pub(super) fn conclude_run(
@@ -33,11 +37,17 @@ pub(super) fn conclude_run(
             decision.withdraw_gate(gate, "a person sent a message")?;
             return Ok(ControlFlow::Continue(()));
         }
-        if decision.control.must_report_signals() {
+        if decision.control.must_read_reports() {
             decision.withdraw_gate(gate, "an awaited event was reported")?;
             return Ok(ControlFlow::Continue(()));
         }
         return park_run(decision, WaitReason::Approval(vec![gate]));
+    }
+    // A message leads to another result.
+    if let Grading::Running(child) = concluding.grading
+        && !decision.control.steers.is_empty()
+    {
+        cancel_child(decision, child);
     }
     if deliver_steers(decision, |_| true)? {
         return Ok(ControlFlow::Continue(()));
@@ -48,6 +58,9 @@ pub(super) fn conclude_run(
     }
     if let Some(child) = decision.control.children.first().map(|child| child.id) {
         return park_run(decision, WaitReason::Child(child));
+    }
+    if let Some(flow) = check_outcome(decision, concluding.grading.clone())? {
+        return Ok(flow);
     }
     if !concluding.approved
         && let Some(policy) = decision.control.policy.result_gate.clone()
@@ -91,6 +104,7 @@ fn complete_run(
         let messages = tasks.chain([Message::assistant(output.text.as_str())]).collect();
         decision.add_row_change(Change::AppendThread(NewThreadMessages { thread, messages }));
     }
+    open_next_step(decision, &output)?;
     decision.record_event(Event::RunCompleted(Box::new(RunCompleted { output })))?;
     finish::mark_run_ended(decision, Status::Completed, None);
     Ok(ControlFlow::Break(()))

@@ -1,12 +1,11 @@
-//! Claims the effect key of a call in the append that starts the call, and handles calls whose key
-//! another call has claimed.
+//! Claims the effect key of a call in the append that starts or continues the call, and handles calls
+//! whose key another call has claimed.
 //!
-//! Invariant: a call with a key starts only in an append that claims the key.
+//! Invariant: a call with a key starts or continues only in an append that claims the key.
 
 use longhaul_core::change::Change;
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::{ToolKeyTaken, ToolOutput};
-use longhaul_core::message::Part;
 use longhaul_core::policy::effect_key::{EffectKey, KeyChange, KeyHolder, KeyState, TakenKey};
 
 use crate::advance::call_events::record_call_result;
@@ -42,7 +41,7 @@ pub(super) fn handle_taken_key(
     };
     if let Some((holder, output)) = completed_in_same_reply(decision, call, key) {
         record_taken_key(decision, call, (holder, KeyState::Done))?;
-        record_call_result(decision, call.id, duplicate_output(key, holder, output), false)?;
+        record_call_result(decision, call.id, duplicate_output(key, holder, &output), false)?;
         return Ok(true);
     }
     let own = key_holder(decision.run.id, call);
@@ -62,7 +61,7 @@ pub(super) fn handle_taken_key(
     if state == KeyState::Done {
         let (output, blob) = match result {
             Some((output, blob)) => (output, blob),
-            None => (duplicate_output(key, holder, lost_result()), None),
+            None => (duplicate_output(key, holder, &lost_result()), None),
         };
         record_call_result(decision, call.id, output, false)?;
         decision.add_blob_changes(blob.into_iter().collect());
@@ -106,17 +105,13 @@ fn completed_in_same_reply(
 
 /// Returns the output of a call that was not made, because another call with the same key has
 /// completed with this output. The texts are kept and the images are not.
-pub fn duplicate_output(key: &EffectKey, holder: KeyHolder, output: ToolOutput) -> ToolOutput {
-    let texts = output.content.iter().map(|part| match part {
-        Part::Text(text) => &**text,
-        Part::Image(_) => "(an image)",
-    });
-    let text = texts.collect::<Vec<_>>().join("\n");
+pub fn duplicate_output(key: &EffectKey, holder: KeyHolder, output: &ToolOutput) -> ToolOutput {
     let KeyHolder { run, call } = holder;
     ToolOutput::text(format!(
         "[longhaul] This call was not made: the call {call} of {run} has the same key `{}` and has \
-         completed. Its result:\n\n{text}",
-        key.text
+         completed. Its result:\n\n{}",
+        key.text,
+        output.joined_text()
     ))
 }
 
@@ -124,7 +119,8 @@ fn lost_result() -> ToolOutput {
     ToolOutput::text("(the result is no longer stored)")
 }
 
-/// Adds the claim of a call's key to the batch that starts the call.
+/// Adds the claim of a call's key to the batch that starts or continues the call. A call that is
+/// continued usually holds its key; in the retry of a failed run it claims the key again.
 pub(super) fn claim_key(decision: &mut DecisionBuilder<'_>, call: &TrackedToolCall) {
     if let Some(claim) = key_claim(decision.run.id, call) {
         decision.add_row_change(Change::UpdateKey(KeyChange::Claim(claim)));

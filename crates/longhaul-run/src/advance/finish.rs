@@ -20,6 +20,7 @@ use longhaul_core::task::{BatchPosition, TaskSource};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::BudgetAmount;
 
+use crate::advance::chain::opens_next_step;
 use crate::advance::children::notify_relatives;
 use crate::decision::DecisionBuilder;
 use crate::policy::in_doubt;
@@ -51,27 +52,31 @@ pub(super) fn cancel_run(decision: &mut DecisionBuilder<'_>) -> Result<ControlFl
     Ok(ControlFlow::Break(()))
 }
 
-/// Sets the run's scheduling row (its head) to ended, and releases its lane if it is a root run:
-/// only root runs hold a lane. If the task is from an external inbox, the inbox is notified through
-/// the outbox, which is written in the same transaction.
+/// Sets the run's scheduling row (its head) to ended, and releases the lane of its root if no other run
+/// of the tree is open. If the task is from an external inbox, the inbox is notified through
+/// the outbox, which is written in the same transaction. While the chain of the run goes on, the
+/// lane stays taken, and neither the inbox nor the next run of its batch is notified.
 pub(super) fn mark_run_ended(
     decision: &mut DecisionBuilder<'_>,
     status: Status,
     code: Option<String>,
 ) {
-    if let Some(source) = &decision.run.task.source {
+    let is_last = !opens_next_step(decision);
+    let task = &decision.run.task;
+    if let Some(source) = task.source.as_ref().filter(|_| is_last) {
         decision.add_row_change(Change::AddOutbox(OutboxRow {
             endpoint: TaskSource::outbox_endpoint(&source.inbox),
             body: source.id.clone(),
         }));
     }
-    let frees_lane = decision.run.task.root == decision.run.id;
     decision.add_scheduling_update(RunSchedulingUpdate::End {
         status,
         code,
-        releases_lane: frees_lane,
+        releases_lane: is_last,
     });
-    notify_next_in_batch(decision, status);
+    if is_last {
+        notify_next_in_batch(decision, status);
+    }
     notify_relatives(decision, status);
 }
 
@@ -148,7 +153,7 @@ pub(crate) fn settle_work_of_dead_drivers(
                     return None;
                 };
                 // Without a live driver no call is started again, even if it may be repeated.
-                let must_end = current_epoch.is_none() || !call.classification.class.may_repeat();
+                let must_end = current_epoch.is_none() || !call.may_repeat();
                 (left_by(from) && must_end).then(|| ToolInDoubt {
                     call: call.id,
                     epoch: from,

@@ -9,7 +9,7 @@ use longhaul_core::policy::gate::{GateRuleAction, ResultApprovalGate};
 use longhaul_core::raw::RawJson;
 
 use crate::advance::call_events::{record_call_result, record_wait_call_start};
-use crate::advance::children::record_wait_for_child;
+use crate::advance::children::{has_unread_children, record_wait_for_child};
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool::{ControlToolCall, parse_control_call};
 use crate::policy::digest::{GateContent, gate_content_digest};
@@ -73,6 +73,11 @@ fn carry_out_control_call(
         }
         ControlToolCall::WaitUntil(until) => record_wait_call_start(decision, call, until),
         ControlToolCall::WaitForChild(child) => record_wait_for_child(decision, call, child),
+        ControlToolCall::Finish(_) if has_unread_children(&decision.control) => {
+            let text = "child runs of this run are open, and their results would be lost: `wait` for \
+                        each of them or cancel it, then finish";
+            record_call_result(decision, call.id, ToolOutput::text(text), true)
+        }
         ControlToolCall::Finish(_) => record_call_result(
             decision,
             call.id,
@@ -88,7 +93,7 @@ fn carry_out_control_call(
 }
 
 /// Returns a gate for a tool call, with the default deadline and without a digest.
-fn new_call_gate(
+pub(super) fn new_call_gate(
     decision: &DecisionBuilder<'_>,
     call: &TrackedToolCall,
     kind: GateKind,
@@ -194,6 +199,7 @@ pub(super) fn raise_result_approval_gate(
         digest: Some(digest),
         timeout: policy.timeout.duration(),
         on_timeout: policy.on_timeout,
+        auto_approve: policy.auto_approve.clone(),
         approvers: policy.approvers,
         tags: policy.tags.clone(),
         ..GateSpec::new(id, GateKind::Result, policy.ask.as_str())

@@ -48,7 +48,7 @@ pub(super) fn runtime_messages(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMes
         .into(),
     });
     let signals = control
-        .signal_answers
+        .unread_reports
         .iter()
         .map(|text| RuntimeMessage { topic: RuntimeMessageTopic::Signal, text: Arc::clone(text) });
     let guards = guard_warnings(control);

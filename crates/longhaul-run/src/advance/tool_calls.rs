@@ -18,12 +18,13 @@ use longhaul_core::status::{RunError, WaitReason};
 
 use crate::advance::call_events::{record_call_result, record_used_rules};
 use crate::advance::call_order::may_start_call_after;
-use crate::advance::children::{is_child_call, startable_child_calls};
+use crate::advance::children::{is_child_call, ready_child_calls, startable_child_calls};
 use crate::advance::effect_keys::{claim_key, handle_taken_key, may_claim_again, wait_for_keys};
 use crate::advance::finish;
 use crate::advance::gates::{evaluate_call_rules, raise_in_doubt_gate};
 use crate::advance::park::{block_run_at_gate, park_run, park_run_with_timer};
 use crate::advance::steer::answer_question_with_steer;
+use crate::advance::suspension::{raise_tool_questions, record_resumption};
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool_names::FINISH;
 use crate::policy::in_doubt;
@@ -55,6 +56,7 @@ pub(super) fn advance_tool_calls(
         evaluate_call_rules(decision, &call)?;
     }
     record_known_call_results(decision)?;
+    raise_tool_questions(decision)?;
     if let Some(flow) = apply_in_doubt_policies(decision)? {
         return Ok(flow);
     }
@@ -68,11 +70,15 @@ pub(super) fn advance_tool_calls(
     };
     let settling = has(|state| matches!(state, ToolCallState::ResultReady { .. }));
     let verifying = has(|state| matches!(state, ToolCallState::InDoubt { can_verify: true, .. }));
-    let starting = startable_child_calls(&decision.control).next().is_some();
+    let starting = startable_child_calls(&decision.control).next().is_some()
+        || decision.control.abandoned_calls().next().is_some();
     match (settling, decision.control.has_running_call() || verifying || starting) {
         (true, _) => Ok(ControlFlow::Continue(())),
         (false, true) => Ok(ControlFlow::Break(())),
-        (false, false) if next_ready_call(decision).is_some() => {
+        (false, false)
+            if next_ready_call(decision).is_some()
+                || ready_child_calls(&decision.control).next().is_some() =>
+        {
             park_until_budget_is_raised(decision)
         }
         (false, false) => park_for_waiting_calls(decision),
@@ -117,7 +123,8 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
         return Ok(());
     }
     answer_questions_with_steers(decision)?;
-    for call in clone_matching_calls(decision, |call| !call.is_done()) {
+    // The tool of a call that another system works for is told first that the run gives it up.
+    for call in clone_matching_calls(decision, |call| !call.is_done() && !call.must_cancel()) {
         match call.state {
             ToolCallState::Unevaluated
             | ToolCallState::Ready
@@ -139,6 +146,14 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
             ToolCallState::Sleeping(_) => {
                 record_call_result(decision, call.id, ToolOutput::text(WAIT_INTERRUPTED), false)?;
             }
+            ToolCallState::AwaitingChild(child) if interrupt => {
+                let text =
+                    format!("{WAIT_INTERRUPTED}; {child} goes on, and you are told when it ends");
+                record_call_result(decision, call.id, ToolOutput::text(text), false)?;
+            }
+            ToolCallState::Pending(_) | ToolCallState::InputRequired if interrupt => {
+                record_call_result(decision, call.id, ToolOutput::text(WITHDRAWN), true)?;
+            }
             ToolCallState::Unevaluated
             | ToolCallState::Ready
             | ToolCallState::Gated(_)
@@ -147,6 +162,8 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
             | ToolCallState::AwaitingAnswer(_)
             | ToolCallState::AwaitingKey { .. }
             | ToolCallState::AwaitingChild(_)
+            | ToolCallState::InputRequired
+            | ToolCallState::Pending(_)
             | ToolCallState::ResultReady { .. }
             | ToolCallState::Done { .. } => {}
         }
@@ -191,7 +208,7 @@ fn record_known_call_results(decision: &mut DecisionBuilder<'_>) -> Result<(), R
     let current_epoch = decision.control.epoch;
     for call in clone_matching_calls(decision, |call| {
         matches!(call.state, ToolCallState::Started(epoch) if epoch < current_epoch)
-            && call.starts >= STARTS_MAX
+            && call.suspended.as_ref().map_or(call.starts, |call| call.resumes) >= STARTS_MAX
     }) {
         record_call_result(decision, call.id, ToolOutput::text(TOO_MANY_STARTS), true)?;
     }
@@ -245,7 +262,7 @@ fn park_until_budget_is_raised(
 ) -> Result<ControlFlow<()>, Rejection> {
     let cap = BudgetCap::ActiveTime;
     if !decision.control.is_active_time_used_up() {
-        decision.record_event(Event::BudgetReached(BudgetReached { cap }))?;
+        decision.record_event(Event::BudgetReached(BudgetReached::of_run(cap)))?;
     }
     park_run(decision, WaitReason::Budget(cap))
 }
@@ -258,6 +275,10 @@ fn start_ready_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection
         if handle_taken_key(decision, &call)? {
             continue;
         }
+        claim_key(decision, &call);
+        if record_resumption(decision, &call)? {
+            continue;
+        }
         let has_approvals = !decision.control.approvals.is_empty();
         let is_covered = has_approvals || !call.classification.approvals.is_empty();
         if is_covered && call.state == ToolCallState::Unevaluated {
@@ -266,7 +287,6 @@ fn start_ready_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection
         let (id, attempt) = (call.id, call.starts + 1);
         let started = ToolStarted { call: id, attempt, until: None, child: None };
         decision.record_event(Event::ToolStarted(started))?;
-        claim_key(decision, &call);
     }
     Ok(())
 }
@@ -284,6 +304,7 @@ fn next_ready_call(decision: &DecisionBuilder<'_>) -> Option<TrackedToolCall> {
         call.may_start_in_epoch(control.epoch)
             && !is_child_call(call)
             && may_claim_again(decision, call)
+            && !control.abandoned_calls().any(|abandoned| abandoned.id == call.id)
             && may_start_call_after(&calls[..*index], call)
     })?;
     Some(ready.clone())
@@ -319,6 +340,9 @@ fn park_for_waiting_calls(
         }
         if let ToolCallState::Sleeping(sleep) = call.state {
             return park_run_with_timer(decision, WaitReason::Timer(sleep.until), sleep.timer);
+        }
+        if let ToolCallState::Pending(poll) = call.state {
+            return park_run_with_timer(decision, WaitReason::Tool(poll.until), poll.timer);
         }
     }
     if let Some(holder) = holder {

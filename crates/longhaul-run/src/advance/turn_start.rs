@@ -5,18 +5,19 @@
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::Change;
+use longhaul_core::change::{BudgetHold, Change};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{BudgetReached, BudgetWarned};
 use longhaul_core::event::run::CompactionModel;
 use longhaul_core::event::turn::{ModelCallPurpose, TurnStarted};
-use longhaul_core::policy::budget::BudgetCap;
+use longhaul_core::policy::budget::{BudgetAccount, BudgetCap};
 use longhaul_core::policy::spend_cap::CapReservation;
-use longhaul_core::status::RunError;
+use longhaul_core::status::{RunError, WaitReason};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, ModelPricing, RemainingBudget};
 
 use crate::advance::call_events::add_active_time_to_usage;
+use crate::advance::park::park_run;
 use crate::advance::runtime_message::{needs_perception_refresh, runtime_messages};
 use crate::advance::{finish, spend_caps};
 use crate::decision::DecisionBuilder;
@@ -41,10 +42,11 @@ pub(super) fn start_turn(
     let perception = decision.perception_refresh.as_ref();
     let perception_active = perception.map_or(Millis::ZERO, |refresh| refresh.active);
     if let Some(cap) = exhausted_cap(&decision.control, perception_active) {
-        decision.record_event(Event::BudgetReached(BudgetReached { cap }))?;
+        decision.record_event(Event::BudgetReached(BudgetReached::of_run(cap)))?;
         return Ok(ControlFlow::Continue(()));
     }
-    if let Some(cap) = cap_to_warn_about(&decision.control) {
+    let cap = cap_to_warn_about(&decision.control).or_else(|| tree_cap_to_warn_about(decision));
+    if let Some(cap) = cap {
         return warn_about_cap(decision, cap);
     }
     let RunStage::ModelPending(pending) = &decision.control.stage else {
@@ -66,8 +68,9 @@ pub(super) fn start_turn(
     let size = match size_within_budget(decision, &pricing, bytes) {
         CallSizeOutcome::Fits(size) => size,
         CallSizeOutcome::Warn(cap) => return warn_about_cap(decision, cap),
-        CallSizeOutcome::Exhausted(cap) => {
-            decision.record_event(Event::BudgetReached(BudgetReached { cap }))?;
+        CallSizeOutcome::Held(needed) => return park_until_released(decision, needed),
+        CallSizeOutcome::Exhausted(reached) => {
+            decision.record_event(Event::BudgetReached(reached))?;
             return Ok(ControlFlow::Continue(()));
         }
     };
@@ -93,11 +96,28 @@ pub(super) fn start_turn(
         perception_active,
     }))?;
     add_active_time_to_usage(decision, perception_active);
-    decision.add_row_change(Change::Hold(hold));
+    decision.add_row_change(Change::Hold(budget_hold(&decision.control, hold)));
     if !caps.is_empty() {
         decision.add_row_change(Change::HoldCaps(caps));
     }
     Ok(ControlFlow::Break(()))
+}
+
+/// Parks the run until other runs have released enough of the budget for this amount.
+fn park_until_released(
+    decision: &mut DecisionBuilder<'_>,
+    needed: BudgetAmount,
+) -> Result<ControlFlow<()>, Rejection> {
+    let flow = park_run(decision, WaitReason::BudgetHeld)?;
+    decision.add_row_change(Change::WaitForHolds(needed));
+    Ok(flow)
+}
+
+/// Returns the hold of this amount, which the store refuses if the model is to be warned first.
+fn budget_hold(control: &ControlState, amount: BudgetAmount) -> BudgetHold {
+    let warn_at = |cap| Some(control.caps.warn_percent).filter(|_| !control.warned.contains(&cap));
+    let (warn_money_at, warn_tokens_at) = (warn_at(BudgetCap::Money), warn_at(BudgetCap::Tokens));
+    BudgetHold { amount, warn_money_at, warn_tokens_at }
 }
 
 /// Maximum reply length of a model call, and the worst-case cost of the call.
@@ -117,13 +137,16 @@ impl CallSize {
 enum CallSizeOutcome {
     /// The budget covers a call of this size.
     Fits(CallSize),
+    /// The budget covers this amount only after other runs have released what they hold.
+    Held(BudgetAmount),
     /// The budget covers only a shorter reply, and the model was not warned about this cap yet.
     Warn(BudgetCap),
     /// The budget covers no useful reply, because of this cap.
-    Exhausted(BudgetCap),
+    Exhausted(BudgetReached),
 }
 
 /// Returns the size of a call with this many bytes of conversation that the remaining budget covers.
+/// What other runs hold is waited for instead of a shorter reply.
 fn size_within_budget(
     decision: &DecisionBuilder<'_>,
     pricing: &ModelPricing,
@@ -133,19 +156,53 @@ fn size_within_budget(
     let available = pricing.window_tokens.saturating_sub(pricing.estimate_input_tokens(bytes));
     let max_tokens = pricing.max_output_tokens.min(available.max(REPLY_TOKENS_MIN));
     let size = CallSize::new(pricing, bytes, max_tokens);
-    let Some(left) = decision.ctx.remaining_budget.filter(|left| !left.covers(size.hold)) else {
-        return CallSizeOutcome::Fits(size);
+    let account = decision.ctx.budget_account.unwrap_or_default();
+    let own = own_budget(decision);
+    let unspent = account.unspent().min(own);
+    let fits_now = |size: CallSize| match account.free().covers(size.hold) {
+        true => CallSizeOutcome::Fits(size),
+        false => CallSizeOutcome::Held(size.hold),
     };
-    let short = if left.micro_usd.is_some_and(|left| size.hold.micro_usd > left) {
+    if unspent.covers(size.hold) {
+        return fits_now(size);
+    }
+    let short = if unspent.micro_usd.is_some_and(|left| size.hold.micro_usd > left) {
         BudgetCap::Money
     } else {
         BudgetCap::Tokens
     };
-    match affordable_reply_tokens(pricing, bytes, left) {
+    match affordable_reply_tokens(pricing, bytes, unspent) {
         Some(_) if !decision.control.warned.contains(&short) => CallSizeOutcome::Warn(short),
-        Some(tokens) => CallSizeOutcome::Fits(CallSize::new(pricing, bytes, tokens)),
-        None => CallSizeOutcome::Exhausted(short),
+        Some(tokens) => fits_now(CallSize::new(pricing, bytes, tokens)),
+        None => {
+            let is_own = affordable_reply_tokens(pricing, bytes, own).is_none();
+            let tree_cap = match short {
+                BudgetCap::Money => account.cap_micro_usd.map(|cap| cap.0),
+                BudgetCap::Tokens | BudgetCap::Turns | BudgetCap::ActiveTime => account.cap_tokens,
+            };
+            let is_child = decision.run.task.parent.is_some();
+            let tree_cap = tree_cap.filter(|_| is_child && !is_own);
+            CallSizeOutcome::Exhausted(BudgetReached { cap: short, tree_cap })
+        }
     }
+}
+
+/// Returns what a child run may still spend of the caps in its own agent file. Those of a root are the
+/// caps of the whole tree, which the store counts.
+fn own_budget(decision: &DecisionBuilder<'_>) -> RemainingBudget {
+    if decision.run.task.parent.is_none() {
+        return RemainingBudget::default();
+    }
+    let ControlState { caps, totals, .. } = &decision.control;
+    let spent = BudgetAmount { micro_usd: totals.cost, tokens: totals.usage.total_tokens() };
+    let own = BudgetAccount {
+        cap_micro_usd: caps.micro_usd,
+        cap_tokens: caps.tokens,
+        spent,
+        lost: totals.lost,
+        held: BudgetAmount::default(),
+    };
+    own.free()
 }
 
 /// A model call that is about to start.
@@ -175,7 +232,8 @@ fn size_within_spend_caps(
         let call = CappedCall {
             model: model.unwrap_or_else(|| spend_caps::own_model(decision)),
             hold: size.hold,
-            starts_run: is_root && !has_called && decision.control.turn == 0,
+            starts_run: !has_called && decision.control.turn == 0,
+            is_root,
         };
         reservations_for_call(&decision.ctx.caps, &decision.run.task, call)
     };
@@ -246,8 +304,18 @@ fn exhausted_cap(control: &ControlState, perception_active: Millis) -> Option<Bu
     turns.map(|_| BudgetCap::Turns).or_else(|| active.map(|_| BudgetCap::ActiveTime))
 }
 
-/// Returns a budget cap that is nearly exhausted and that the model was not warned about yet. For
-/// money and tokens only the run's own usage is known here, not that of the other runs of its tree.
+/// Returns a cap of the tree that is nearly exhausted and that the model was not warned about yet. The
+/// account of the tree is known when the store has refused a hold because of it.
+fn tree_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
+    let account = decision.ctx.budget_account?;
+    let ControlState { caps, warned, .. } = &decision.control;
+    let is_due =
+        |cap: &BudgetCap| account.is_used_to(*cap, caps.warn_percent) && !warned.contains(cap);
+    [BudgetCap::Money, BudgetCap::Tokens].into_iter().find(is_due)
+}
+
+/// Returns a budget cap that is nearly exhausted by this run alone and that the model was not warned
+/// about yet.
 fn cap_to_warn_about(control: &ControlState) -> Option<BudgetCap> {
     let caps = &control.caps;
     let sums = &control.totals;

@@ -24,7 +24,9 @@ impl ControlState {
             RunStage::ModelPending(pending) => pending.pending_timer.as_mut(),
             RunStage::Concluding(concluding) => concluding.pending_timer.as_mut(),
             RunStage::ToolsRunning(tools) => tools.calls.iter_mut().find_map(|call| {
-                let ToolCallState::Sleeping(sleep) = &mut call.state else {
+                let (ToolCallState::Sleeping(sleep) | ToolCallState::Pending(sleep)) =
+                    &mut call.state
+                else {
                     return None;
                 };
                 (sleep.timer == data.timer).then_some(sleep)
@@ -40,11 +42,30 @@ impl ControlState {
             // The timer is no longer needed.
             Some(_) | None => {}
         }
+        for call in self.calls_mut() {
+            if matches!(call.state, ToolCallState::Pending(timer) if timer.fired) {
+                call.state = ToolCallState::Ready;
+            }
+        }
         NO_MESSAGES
     }
 
     pub(super) fn apply_child_started(&mut self, data: &ChildStarted) -> ApplyResult {
-        let call = self.call_mut(data.call)?;
+        match data.call {
+            Some(call) => self.apply_child_call_started(call, data)?,
+            None => self.apply_grading_started(data.child)?,
+        }
+        let ChildStarted { child: id, agent, call, .. } = data.clone();
+        self.children.push(OpenChild { id, agent, call });
+        NO_MESSAGES
+    }
+
+    fn apply_child_call_started(
+        &mut self,
+        call: CallId,
+        data: &ChildStarted,
+    ) -> Result<(), &'static str> {
+        let call = self.call_mut(call)?;
         if call.is_done() {
             return Err("a call that is done can't start a child run");
         }
@@ -59,9 +80,7 @@ impl ControlState {
             }
             false => ToolCallState::AwaitingChild(data.child),
         };
-        let ChildStarted { child: id, agent, call, .. } = data.clone();
-        self.children.push(OpenChild { id, agent, call });
-        NO_MESSAGES
+        Ok(())
     }
 
     /// Applies the end of a child run: it is the result of the call that waits for the child, or
@@ -70,7 +89,11 @@ impl ControlState {
         let Some(index) = self.children.iter().position(|open| open.id == data.child) else {
             return NO_MESSAGES;
         };
-        let OpenChild { id, agent, .. } = self.children.remove(index);
+        let OpenChild { id, agent, call } = self.children.remove(index);
+        if call.is_none() {
+            self.apply_grading_ended(id, &data.outcome);
+            return NO_MESSAGES;
+        }
         let (text, is_error) = match &data.outcome {
             RunOutcome::Completed(output) => (completed_child_text(output), false),
             RunOutcome::Failed(RunError { code, message, .. }) => {
@@ -84,7 +107,7 @@ impl ControlState {
                 let output = ToolOutput { full: data.full, ..ToolOutput::text(text) };
                 call.state = ToolCallState::ResultReady { output, is_error };
             }
-            None => self.add_signal_answer(match is_error {
+            None => self.add_report(match is_error {
                 true => format!("[longhaul] Of agent `{agent}`: {text}"),
                 false => format!("[longhaul] The child run {id} of agent `{agent}` ended: {text}"),
             }),
@@ -120,6 +143,7 @@ impl ControlState {
 
     pub(super) fn apply_budget_reached(&mut self, data: &BudgetReached) -> ApplyResult {
         self.exhausted_cap = Some(data.cap);
+        self.exhausted_tree_cap = data.tree_cap;
         NO_MESSAGES
     }
 
@@ -155,9 +179,10 @@ impl ControlState {
         self.first_question().map(|(call, _)| call)
     }
 
-    /// Returns the first call that asks a person a question, with the gate of the question.
+    /// Returns the first call that asks a person a question, with the gate of the question. The
+    /// question of a tool is not answered by a message, which is meant for the model.
     pub(crate) fn first_question(&self) -> Option<(CallId, &GateSpec)> {
-        self.calls().iter().find_map(|call| {
+        self.calls().iter().filter(|call| call.question().is_none()).find_map(|call| {
             let open = self.find_open_gate(call.gate()?)?;
             let is_question = matches!(open.kind, GateKind::Question | GateKind::Blocked);
             is_question.then_some((call.id, open))

@@ -3,45 +3,55 @@
 //!
 //! Invariant: completed calls keep their results, and nothing that the run has used is forgotten.
 
+use longhaul_core::event::environment::OutcomeVerdict;
 use longhaul_core::event::run::RunForked;
 use longhaul_core::id::Epoch;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::status::RunError;
 
-use crate::apply::{ApplyResult, NO_MESSAGES};
+use crate::apply::ApplyResult;
+use crate::apply::outcome::{GRADER_FAILED, NOT_MET};
 use crate::state::call::{ToolCallOrigin, ToolCallState, TrackedToolCall};
-use crate::state::control::{CompactionState, ControlState, RetryCounts};
+use crate::state::control::{CompactionState, ControlState, OpenChild, RetryCounts};
 use crate::state::empty_replies::EmptyReplies;
+use crate::state::outcome::Grading;
 use crate::state::stage::{ConcludingState, PendingModelCall, RunStage};
 
 /// Result of a call that waited for a child run of the failed run.
 const CHILD_RUN_LEFT: &str = "the run that had started this child run has failed";
 
-/// Error codes of runs that fail because of an answer to a gate or its timeout.
-const GATE_ERRORS: [&str; 2] = ["rejected", "gate_expired"];
+/// Error codes of runs that fail although their last reply is usable: because of an answer to a gate,
+/// its timeout, or a verdict about the result.
+const ERRORS_AFTER_USABLE_REPLY: [&str; 4] = ["rejected", "gate_expired", NOT_MET, GRADER_FAILED];
 
 impl ControlState {
     /// Returns whether the run is about to fail because its last reply was truncated or refused. A
     /// retry asks the model again.
     pub(crate) fn has_unusable_reply(&self) -> bool {
         let after_reply = matches!(self.stage, RunStage::Concluding(_) | RunStage::ToolsRunning(_));
-        let is_unusable = |error: &RunError| !GATE_ERRORS.contains(&error.code.as_str());
+        let is_unusable =
+            |error: &RunError| !ERRORS_AFTER_USABLE_REPLY.contains(&error.code.as_str());
         after_reply && self.pending_failure.as_ref().is_some_and(is_unusable)
     }
 
     /// Forgets what belongs to the failed run alone: its driver, waits, gates, messages and counters.
     pub(super) fn apply_run_forked(&mut self, data: &RunForked) -> ApplyResult {
         let has_unusable_reply = self.has_unusable_reply();
+        let unread_note = self.unread_note();
+        self.report_left_children();
         let earlier = ToolCallOrigin { run: data.from, epochs: self.epoch };
         self.stage = match std::mem::replace(&mut self.stage, RunStage::New) {
             RunStage::Ended(_) => return Err("a copy never contains the end of a run"),
             RunStage::New => RunStage::New,
-            _ if has_unusable_reply => RunStage::ModelPending(PendingModelCall::default()),
+            _ if has_unusable_reply || unread_note.is_some() => {
+                RunStage::ModelPending(PendingModelCall::default())
+            }
             RunStage::ModelPending(_) | RunStage::ModelRunning(_) => {
                 RunStage::ModelPending(PendingModelCall::default())
             }
             RunStage::Concluding(concluding) => RunStage::Concluding(ConcludingState {
                 gate: None,
+                grading: grading_of_retry(concluding.grading),
                 pending_timer: None,
                 ..concluding
             }),
@@ -61,7 +71,6 @@ impl ControlState {
         self.blocked_on = None;
         self.blocked_resumed = false;
         self.gates.clear();
-        self.children.clear();
         self.votes.clear();
         self.steers.clear();
         self.approvals.clear();
@@ -73,7 +82,38 @@ impl ControlState {
         self.progress_guard.reset();
         self.output_retries.reset_count();
         self.empty_replies = EmptyReplies::default();
-        NO_MESSAGES
+        self.outcome.reset_count();
+        Ok(unread_note.into_iter().collect())
+    }
+}
+
+/// Returns how far the result is checked in a retry: an accepted result stays accepted, any other
+/// result is graded by a run of the retry.
+fn grading_of_retry(grading: Grading) -> Grading {
+    match grading {
+        accepted @ Grading::Graded(OutcomeVerdict::Satisfied) => accepted,
+        Grading::Pending | Grading::Running(_) | Grading::Ended { .. } | Grading::Graded(_) => {
+            Grading::Pending
+        }
+    }
+}
+
+impl ControlState {
+    /// Tells the model of the child runs in the background that the failed run had started: their ends
+    /// are reported to that run alone.
+    fn report_left_children(&mut self) {
+        for OpenChild { id, agent, call } in std::mem::take(&mut self.children) {
+            // The call itself gets a result that says so, and a grading run is not the model's own.
+            if call.is_none()
+                || self.calls().iter().any(|call| call.state == ToolCallState::AwaitingChild(id))
+            {
+                continue;
+            }
+            self.add_report(format!(
+                "[longhaul] The child run {id} of agent `{agent}` belongs to the failed run before \
+                 this retry: you are not told when it ends. Start another one if you need its result."
+            ));
+        }
     }
 }
 
@@ -98,7 +138,12 @@ fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin)
         reason,
     };
     call.state = match std::mem::replace(&mut call.state, ToolCallState::Unevaluated) {
-        ToolCallState::Started(_) if call.classification.class.may_repeat() => ToolCallState::Ready,
+        ToolCallState::Started(_) if call.may_repeat() => ToolCallState::Ready,
+        // The retry goes on with a call that its tool has suspended.
+        ToolCallState::Pending(_) => ToolCallState::Ready,
+        ToolCallState::AwaitingAnswer(_) if call.question().is_some() => {
+            ToolCallState::InputRequired
+        }
         ToolCallState::Started(_) => ask(call.classification.can_verify, None),
         // The call of another run with the same effect key is in doubt.
         ToolCallState::InDoubt { .. } if call.starts == 0 => ToolCallState::Unevaluated,
@@ -115,6 +160,7 @@ fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin)
         kept @ (ToolCallState::Unevaluated
         | ToolCallState::Ready
         | ToolCallState::InDoubt { .. }
+        | ToolCallState::InputRequired
         | ToolCallState::ResultReady { .. }
         | ToolCallState::Done { .. }) => kept,
     };

@@ -5,6 +5,7 @@ use longhaul_core::id::GateId;
 use longhaul_core::message::Message;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{Answer, GateDecision, GateKind, GateSpec, GateTimeoutAction};
+use longhaul_core::port::tool::ToolAnswer;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunError;
 
@@ -38,23 +39,23 @@ impl ControlState {
         NO_MESSAGES
     }
 
-    /// Adds a text about a gate of a program for the model's next turn. A long text is cut.
-    pub(super) fn add_signal_answer(&mut self, mut text: String) {
-        let pending: usize = self.signal_answers.iter().map(|text| text.len()).sum();
+    /// Adds a text about a gate of a program or a child run for the model's next turn. A long text is cut.
+    pub(super) fn add_report(&mut self, mut text: String) {
+        let pending: usize = self.unread_reports.iter().map(|text| text.len()).sum();
         let max = SIGNAL_BYTES_MAX.min(SIGNALS_BYTES_MAX.saturating_sub(pending)).max(256);
         if text.len() > max {
             text.truncate(text.floor_char_boundary(max));
             text.push_str(" [cut]");
         }
-        self.signal_answers.push(text.into());
+        self.unread_reports.push(text.into());
     }
 
-    /// Returns whether the model must learn of answers to gates of programs before the run ends. A
+    /// Returns whether the model must read the unread reports before the run ends. A
     /// run whose turns are used up, or whose reply is that of a handler, ends with what it has.
-    pub(crate) fn must_report_signals(&self) -> bool {
+    pub(crate) fn must_read_reports(&self) -> bool {
         let by_handler = matches!(&self.stage, RunStage::Concluding(state) if state.by_handler);
         let has_turn = self.caps.turns.is_none_or(|max| self.turns < max);
-        !self.signal_answers.is_empty() && has_turn && !self.has_used_all_turns() && !by_handler
+        !self.unread_reports.is_empty() && has_turn && !self.has_used_all_turns() && !by_handler
     }
 
     pub(super) fn apply_gate_withdrawn(&mut self, data: &GateNotice) -> ApplyResult {
@@ -107,12 +108,13 @@ impl ControlState {
         }
         let answer = &with_vote_notes(data.answer.clone(), vote_notes);
         if gate.is_signal_without_call() {
-            self.add_signal_answer(signal_answer_text(&gate, answer));
+            self.add_report(signal_answer_text(&gate, answer));
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
             match gate.kind {
                 GateKind::Approval => apply_approval_answer(call, answer),
                 GateKind::InDoubt => apply_in_doubt_answer(call, answer),
+                GateKind::Question if call.answer_question(tool_answer(answer)) => {}
                 GateKind::Question | GateKind::Blocked | GateKind::Signal | GateKind::Result => {
                     call.state = ToolCallState::from_result_text(answer_text(answer), false);
                 }
@@ -209,17 +211,17 @@ impl ControlState {
         if gate.is_signal_without_call() {
             let text =
                 format!("[longhaul] This has not happened before the deadline: {}", gate.ask);
-            self.add_signal_answer(text);
+            self.add_report(text);
         }
         NO_MESSAGES
     }
 
     /// Lets a run go on that would end before its model has learned of the answer to a gate of a
     /// program.
-    pub(super) fn continue_for_signal_answers(&mut self) {
+    pub(super) fn continue_for_reports(&mut self) {
         if let RunStage::Concluding(concluding) = &self.stage
             && concluding.gate.is_none()
-            && self.must_report_signals()
+            && self.must_read_reports()
         {
             self.stage = RunStage::ModelPending(PendingModelCall::default());
         }
@@ -238,6 +240,7 @@ impl ControlState {
                     can_verify: false,
                     reason: None,
                 },
+                false if call.question().is_some() => ToolCallState::InputRequired,
                 false => ToolCallState::Unevaluated,
             };
         }
@@ -263,7 +266,7 @@ impl ControlState {
                     approve_call(call, edited);
                     call.approval_note = note;
                 }
-                false => call.state = unanswered_call_state(),
+                false => leave_call_unanswered(call),
             }
         }
         Vec::new()
@@ -278,13 +281,32 @@ impl ControlState {
             self.pending_failure = Some(RunError::new("rejected", message, ""));
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
-            call.state = unanswered_call_state();
+            leave_call_unanswered(call);
         }
     }
 }
 
-fn unanswered_call_state() -> ToolCallState {
-    ToolCallState::from_result_text("nobody answered before the deadline", true)
+/// Lets a call go on that nobody has answered in time. A tool that has asked a question learns that
+/// nobody answered; for every other call this is the result.
+fn leave_call_unanswered(call: &mut TrackedToolCall) {
+    if !call.answer_question(ToolAnswer::Unanswered) {
+        let text = "nobody answered before the deadline";
+        call.state = ToolCallState::from_result_text(text, true);
+    }
+}
+
+/// Returns a person's answer as the tool that has asked the question reads it. Notes are not for the
+/// tool.
+fn tool_answer(answer: &Answer) -> ToolAnswer {
+    match &answer.decision {
+        GateDecision::Answer(text) => {
+            RawJson::parse(text.as_str()).map_or(ToolAnswer::Declined, ToolAnswer::Answered)
+        }
+        GateDecision::Approve
+        | GateDecision::Edit(_)
+        | GateDecision::Reject
+        | GateDecision::Complete => ToolAnswer::Declined,
+    }
 }
 
 /// Lets a call start, with the arguments of the person who edited it.

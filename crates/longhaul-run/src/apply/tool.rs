@@ -84,6 +84,8 @@ impl ControlState {
             artifacts.extend(data.output.artifacts.iter().cloned());
             artifacts.truncate(ARTIFACTS_MAX);
         }
+        let loaded = data.output.loaded_tools.iter().map(|entry| entry.as_str().len() as u64);
+        self.transcript_bytes += loaded.sum::<u64>();
         let call = self.call_mut(data.call)?;
         if call.classification.tool.as_str() == FINISH && !is_error {
             let first = legacy_output_from_finish_call(&call.arguments().to_value());
@@ -144,6 +146,8 @@ impl ControlState {
             | ToolCallState::AwaitingKey { .. }
             | ToolCallState::Sleeping(_)
             | ToolCallState::AwaitingChild(_)
+            | ToolCallState::InputRequired
+            | ToolCallState::Pending(_)
             | ToolCallState::ResultReady { .. }
             | ToolCallState::Done { .. } => false,
         };

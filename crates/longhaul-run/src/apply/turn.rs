@@ -79,7 +79,7 @@ impl ControlState {
             match message.topic {
                 RuntimeMessageTopic::Output => self.output_retries.mark_reported(),
                 RuntimeMessageTopic::Loop => self.loop_guard = self.loop_guard.mark_warned(),
-                RuntimeMessageTopic::Signal => self.signal_answers.clear(),
+                RuntimeMessageTopic::Signal => self.unread_reports.clear(),
                 RuntimeMessageTopic::NoProgress => self.progress_guard.known_calls.mark_warned(),
                 RuntimeMessageTopic::RepeatedText => self.progress_guard.same_text.mark_warned(),
                 RuntimeMessageTopic::Compaction => self.progress_guard.compactions.mark_warned(),
@@ -331,6 +331,7 @@ fn stage_after_reply(data: &TurnCompleted) -> RunStage {
                 state: state.clone(),
                 origin: None,
                 replaces: None,
+                suspended: None,
             }
         });
     RunStage::ToolsRunning(RunningToolCalls {

@@ -3,21 +3,24 @@
 //! Invariant: a timer fires once, because its row is consumed in the same transaction. A timer of a
 //! closed gate or of an ended run is consumed without further effect.
 
-use longhaul_core::change::{Batch, Change, GateTransition, GateUpdate, TimerKind, TimerUpdate};
+use longhaul_core::change::{
+    Batch, Change, GateTransition, GateUpdate, RunSchedulingUpdate, TimerKind, TimerUpdate,
+};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::TimerFired;
 use longhaul_core::event::gate::{GateExpired, GateNotice};
 use longhaul_core::event::run::{CancelCause, RunControlRequest};
 use longhaul_core::id::{GateId, TimerId};
-use longhaul_core::policy::gate::GateTimeoutAction;
+use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, GateRow, GateTimeoutAction};
 use longhaul_core::port::records::DueTimer;
+use longhaul_core::status::Status;
 
-use crate::commands::answer::newest_edited_input;
+use crate::commands::answer::{current_gate_digest, decide_gate_answer, newest_edited_input};
 use crate::context::DecideContext;
 use crate::policy::gate_timers::next_reminder;
 
 /// Returns the events and row changes for a timer that is due.
-pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Batch {
+pub(super) fn decide_due_timer(status: Status, due_timer: &DueTimer, ctx: DecideContext) -> Batch {
     let spent = consume_timer(due_timer.timer);
     let mut batch = Batch { events: Vec::new(), changes: vec![spent] };
     if due_timer.run_ended {
@@ -49,18 +52,41 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Batc
                 batch.changes.extend(next_reminder(due_timer.run, &row.spec, times));
             }
         }
+        // A person who pauses the run stops the approval: the gate then waits for an answer.
+        TimerKind::GateAutoApprove(_) if status == Status::Paused => {}
+        TimerKind::GateAutoApprove(_) => {
+            let approved = due_timer.open_gate.as_ref().and_then(|row| auto_approve(row, ctx));
+            let Batch { events, changes } = approved.unwrap_or_default();
+            batch.events.extend(events);
+            batch.changes.extend(changes);
+        }
         TimerKind::GateEscalate { gate, step } => {
             let step = due_timer.open_gate.as_ref().and_then(|row| row.spec.escalation.get(*step));
             batch.events.extend(step.map(|step| gate_reminded(*gate, Some(step.to.clone()))));
         }
         // Timers that end a run are handled as cancels.
-        TimerKind::BatchStopped(_)
-        | TimerKind::ParentCancelled(_)
-        | TimerKind::LaneInterrupted(_) => {}
+        TimerKind::BatchStopped(_) | TimerKind::ParentEnded(_) | TimerKind::LaneInterrupted(_) => {}
         // The report needs the child's outcome; the sweeper sends it as a command of its own.
         TimerKind::ChildEnded(_) => {}
     }
     batch
+}
+
+/// Approves a gate without a person, and makes its parked run ready. `None` means that a person has
+/// voted.
+fn auto_approve(row: &GateRow, ctx: DecideContext) -> Option<Batch> {
+    let auto = row.spec.auto_approve.as_ref().filter(|_| row.answers.is_empty())?;
+    let answer = Answer {
+        decision: GateDecision::Approve,
+        by: auto.by.clone(),
+        scope: AnswerScope::Once,
+        note: None,
+        payload: None,
+        digest: current_gate_digest(row),
+    };
+    let mut batch = decide_gate_answer(row, answer, None, ctx).ok()?;
+    batch.changes.push(Change::UpdateScheduling(RunSchedulingUpdate::Release));
+    Some(batch)
 }
 
 fn gate_reminded(gate: GateId, to: Option<String>) -> Event {
@@ -80,8 +106,9 @@ pub fn timer_cancel_request(due_timer: &DueTimer) -> Option<RunControlRequest> {
         TimerKind::BatchStopped(batch) => {
             (CancelCause::BatchStopped, format!("the run before it in {batch} did not complete"))
         }
-        TimerKind::ParentCancelled(parent) => {
-            (CancelCause::ParentCancelled, format!("its parent run {parent} has ended"))
+        TimerKind::ParentEnded(parent) => {
+            let why = format!("its parent run {parent} has ended or needs it no more");
+            (CancelCause::ParentEnded, why)
         }
         TimerKind::LaneInterrupted(newer) => {
             (CancelCause::LaneInterrupted, format!("the newer {newer} interrupted it"))
@@ -92,6 +119,7 @@ pub fn timer_cancel_request(due_timer: &DueTimer) -> Option<RunControlRequest> {
         | TimerKind::GateDeadline(_)
         | TimerKind::GateRemind(_)
         | TimerKind::GateEscalate { .. }
+        | TimerKind::GateAutoApprove(_)
         | TimerKind::ChildEnded(_) => return None,
     };
     Some(

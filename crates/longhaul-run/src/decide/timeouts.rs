@@ -22,7 +22,7 @@ pub(super) fn record_passed_timeout(
             decision.control.remaining_active_time().is_some_and(|remaining| elapsed >= remaining);
         return match is_used_up {
             true => decision
-                .record_event(Event::BudgetReached(BudgetReached { cap: BudgetCap::ActiveTime })),
+                .record_event(Event::BudgetReached(BudgetReached::of_run(BudgetCap::ActiveTime))),
             false => Ok(()),
         };
     }

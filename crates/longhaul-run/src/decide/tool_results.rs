@@ -11,6 +11,9 @@ use longhaul_core::time::Millis;
 
 use crate::advance::advance_run;
 use crate::advance::call_events::add_active_time_to_usage;
+use crate::advance::suspension::{
+    record_interrupted_poll, record_suspension, withdraw_tool_question,
+};
 use crate::decision::DecisionBuilder;
 use crate::input::{ToolCallResult, ToolCallStatus};
 use crate::policy::in_doubt;
@@ -25,24 +28,43 @@ pub(super) fn record_tool_results(
     let mut active = Millis::ZERO;
     for tool in done {
         let is_started = |state: &ToolCallState| matches!(state, ToolCallState::Started(_));
-        if !has_call_in_state(decision, tool.call, is_started) {
+        let is_cancelled = tool.status == ToolCallStatus::Interrupted
+            && decision.control.abandoned_calls().any(|call| call.id == tool.call);
+        if !is_cancelled && !has_call_in_state(decision, tool.call, is_started) {
             return Err(Rejection::CallNotRunning(tool.call));
         }
         active = active.plus(tool.active);
-        if tool.status == ToolCallStatus::Unknown {
-            record_call_in_doubt(decision, &tool)?;
-            continue;
-        }
         let ended = ToolEnded { call: tool.call, output: tool.output, active: tool.active };
-        decision.record_event(match tool.status {
+        let event = match tool.status {
+            // Dropping the request to the tool has not stopped the work of the other system.
+            ToolCallStatus::Interrupted if !is_cancelled && keeps_working(decision, tool.call) => {
+                record_interrupted_poll(decision, (tool.call, tool.active))?;
+                continue;
+            }
             ToolCallStatus::Completed => Event::ToolCompleted(ended),
             ToolCallStatus::Failed => Event::ToolFailed(ended),
-            ToolCallStatus::Interrupted | ToolCallStatus::Unknown => Event::ToolInterrupted(ended),
-        })?;
+            ToolCallStatus::Interrupted => Event::ToolInterrupted(ended),
+            ToolCallStatus::Unknown => {
+                record_call_in_doubt(decision, &ended)?;
+                continue;
+            }
+            ToolCallStatus::Suspended(suspended) => {
+                record_suspension(decision, *suspended, (tool.call, tool.active))?;
+                continue;
+            }
+        };
+        withdraw_tool_question(decision, tool.call)?;
+        decision.record_event(event)?;
         decision.add_blob_changes(tool.blobs);
     }
     add_active_time_to_usage(decision, active);
     advance_run(decision)
+}
+
+/// Returns whether another system works for this call.
+fn keeps_working(decision: &DecisionBuilder<'_>, id: CallId) -> bool {
+    let mut calls = decision.control.calls().iter();
+    calls.any(|call| call.id == id && call.must_cancel())
 }
 
 /// Records a progress report of a running tool call. Such a report is only for people and does not
@@ -63,7 +85,7 @@ pub(super) fn record_tool_progress(
 /// Records that the outcome of a tool call is unknown although its driver is alive.
 fn record_call_in_doubt(
     decision: &mut DecisionBuilder<'_>,
-    tool: &ToolCallResult,
+    tool: &ToolEnded,
 ) -> Result<(), Rejection> {
     let id = tool.call;
     let mut calls = decision.control.calls().iter();

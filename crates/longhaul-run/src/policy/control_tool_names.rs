@@ -17,6 +17,11 @@ pub const RUN_AGENT: &str = "run_agent";
 /// Name of the control tool that ends the run with an answer.
 pub(crate) const FINISH: &str = "finish";
 
+/// Returns the id of the timer after which the tool of a pending call is asked again.
+pub(crate) fn poll_timer_id(run: RunId, call: CallId, poll: u32) -> TimerId {
+    TimerId::derive(run.bits(), &format!("poll:{call}:{poll}"), Timestamp::default())
+}
+
 /// Returns the id of the timer that ends a `wait` call. The id is derived from the call, so
 /// replaying the journal gives the same id without an event that contains it.
 pub(crate) fn wait_timer_id(run: RunId, call: CallId) -> TimerId {

@@ -64,6 +64,8 @@ fn state_after_failure(control: &ControlState, call: &TrackedToolCall) -> Option
         | ToolCallState::AwaitingKey { .. }
         | ToolCallState::Sleeping(_)
         | ToolCallState::AwaitingChild(_)
+        | ToolCallState::InputRequired
+        | ToolCallState::Pending(_)
         | ToolCallState::Done { .. } => Some(KeyState::Unknown),
     }
 }

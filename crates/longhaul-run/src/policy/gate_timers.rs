@@ -1,4 +1,5 @@
-//! Timers of a gate: its deadline, its reminders and the steps of its escalation.
+//! Timers of a gate: its deadline, its reminders, the steps of its escalation and its approval
+//! without a person.
 
 use longhaul_core::change::{Change, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, TimerId};
@@ -9,6 +10,8 @@ use longhaul_core::time::{Millis, Timestamp};
 pub(crate) fn gate_timers(run: RunId, gate: &GateSpec, now: Timestamp) -> Vec<Change> {
     let deadline = gate.timeout.map(|after| (after, TimerKind::GateDeadline(gate.id), "deadline"));
     let remind = gate.remind.map(|after| (after, TimerKind::GateRemind(gate.id), "remind"));
+    let auto = gate.auto_approve.as_ref();
+    let auto = auto.map(|auto| (auto.after, TimerKind::GateAutoApprove(gate.id), "auto_approve"));
     let set = |(after, kind, name): (Millis, TimerKind, &str)| {
         set_gate_timer(run, TimerId::derive(gate.id.bits(), name, now), (after, kind))
     };
@@ -16,7 +19,7 @@ pub(crate) fn gate_timers(run: RunId, gate: &GateSpec, now: Timestamp) -> Vec<Ch
         let timer = TimerId::derive(gate.id.bits(), &format!("escalation:{step}"), now);
         set_gate_timer(run, timer, (notice.after, TimerKind::GateEscalate { gate: gate.id, step }))
     });
-    [deadline, remind].into_iter().flatten().map(set).chain(steps).collect()
+    [deadline, remind, auto].into_iter().flatten().map(set).chain(steps).collect()
 }
 
 /// Returns the row change that sets the next reminder of a gate. `None` means that the gate has no

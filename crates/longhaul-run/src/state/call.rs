@@ -2,13 +2,17 @@
 //!
 //! Invariant: a call has at most one result, and a call that is done never changes.
 
-use longhaul_core::event::tool::ToolOutput;
+use std::sync::Arc;
+
+use longhaul_core::event::tool::{ToolOutput, ToolQuestion, ToolSuspension};
 use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::id::{CallId, Epoch, GateId, RunId};
 use longhaul_core::message::{Part, ToolResult};
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::effect_key::KeyHolder;
+use longhaul_core::port::tool::{ToolAnswer, ToolResumption};
 use longhaul_core::raw::{Hash, RawJson};
+use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::state::pending_timer::PendingTimer;
@@ -42,6 +46,31 @@ pub struct TrackedToolCall {
     /// key this call replaces once a person has decided so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<KeyHolder>,
+    /// How the tool continues the call. `None` means that the tool has never suspended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended: Option<Arc<CallSuspension>>,
+}
+
+/// What is known about a call that its tool has suspended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallSuspension {
+    /// How the tool continues the call.
+    pub suspension: ToolSuspension,
+    /// Time at which the call became pending for the first time. `None` means that it never was.
+    pub since: Option<Timestamp>,
+    /// Number of times that the tool had no result yet.
+    pub polls: u32,
+    /// Number of questions that the tool has asked.
+    pub questions: u32,
+    /// Question of the tool that is not answered yet.
+    pub question: Option<ToolQuestion>,
+    /// Answer to the tool's last question, with which the call is continued.
+    pub answer: Option<ToolAnswer>,
+    /// Number of times the call was continued since it was suspended.
+    pub resumes: u32,
+    /// Number of times in a row that the tool could not be asked, because it was not available.
+    #[serde(default)]
+    pub postponed: u32,
 }
 
 /// Run that an unfinished tool call was copied from, because this run retries it.
@@ -89,6 +118,10 @@ pub enum ToolCallState {
     Sleeping(PendingTimer),
     /// The call waits for this child run to end. The child run's outcome becomes the call's result.
     AwaitingChild(RunId),
+    /// The tool needs a person's answer, and no gate asks for it yet.
+    InputRequired,
+    /// The tool has no result yet. It is asked again when this timer fires.
+    Pending(PendingTimer),
     /// The call's result is known, but not recorded yet.
     ResultReady {
         /// Output of the tool call.
@@ -131,14 +164,14 @@ impl TrackedToolCall {
             ToolCallState::Unevaluated
             | ToolCallState::Ready
             | ToolCallState::AwaitingKey { .. } => true,
-            ToolCallState::Started(older) => {
-                older < epoch && self.classification.class.may_repeat()
-            }
+            ToolCallState::Started(older) => older < epoch && self.may_repeat(),
             ToolCallState::Gated(_)
             | ToolCallState::InDoubt { .. }
             | ToolCallState::AwaitingAnswer(_)
             | ToolCallState::Sleeping(_)
             | ToolCallState::AwaitingChild(_)
+            | ToolCallState::InputRequired
+            | ToolCallState::Pending(_)
             | ToolCallState::ResultReady { .. }
             | ToolCallState::Done { .. } => false,
         }
@@ -147,6 +180,55 @@ impl TrackedToolCall {
     /// Returns whether the call has the effect key with this hash.
     pub(crate) fn has_key(&self, hash: Hash) -> bool {
         self.classification.key.as_ref().is_some_and(|key| key.hash == hash)
+    }
+
+    /// Returns whether the started call may be started or continued again after a crash.
+    pub(crate) fn may_repeat(&self) -> bool {
+        match &self.suspended {
+            Some(suspended) => suspended.suspension.may_repeat,
+            None => self.classification.class.may_repeat(),
+        }
+    }
+
+    /// Returns whether another system works for the call, which must be told if the run gives up the
+    /// call.
+    pub(crate) fn must_cancel(&self) -> bool {
+        let is_open =
+            !matches!(self.state, ToolCallState::ResultReady { .. } | ToolCallState::Done { .. });
+        is_open && self.suspended.as_ref().is_some_and(|call| call.suspension.must_cancel)
+    }
+
+    /// Returns whether the tool is to be asked now for the result of the pending call.
+    pub(crate) fn is_poll_due(&self) -> bool {
+        let is_poll = self.suspended.as_ref().is_some_and(|call| {
+            call.since.is_some() && call.answer.is_none() && call.suspension.may_repeat
+        });
+        is_poll && matches!(self.state, ToolCallState::Ready | ToolCallState::Started(_))
+    }
+
+    /// Returns the tool's question that a person is asked or will be asked.
+    pub(crate) fn question(&self) -> Option<&ToolQuestion> {
+        self.suspended.as_ref()?.question.as_ref()
+    }
+
+    /// Answers the tool's question, so that the call is continued. Returns `false` if the tool has
+    /// asked no question.
+    pub(crate) fn answer_question(&mut self, answer: ToolAnswer) -> bool {
+        let Some(suspended) = self.suspended.as_mut().filter(|call| call.question.is_some()) else {
+            return false;
+        };
+        let suspended = Arc::make_mut(suspended);
+        suspended.question = None;
+        suspended.answer = Some(answer);
+        self.state = ToolCallState::Ready;
+        true
+    }
+
+    /// Returns what the tool continues the call with. `None` means that the call is started anew.
+    pub(crate) fn resumption(&self) -> Option<ToolResumption> {
+        let suspended = self.suspended.as_ref()?;
+        let state = suspended.suspension.state.clone();
+        Some(ToolResumption { state, answer: suspended.answer.clone() })
     }
 
     /// Returns whether the driver of this epoch is running the call.

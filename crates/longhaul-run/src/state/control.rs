@@ -24,6 +24,7 @@ use crate::state::attempt_time::AttemptTime;
 use crate::state::call::TrackedToolCall;
 use crate::state::empty_replies::EmptyReplies;
 use crate::state::loop_guard::LoopGuard;
+use crate::state::outcome::OutcomeRounds;
 use crate::state::output_retries::OutputRetries;
 use crate::state::progress_guard::ProgressGuard;
 use crate::state::stage::{RunStage, RunningModelCall, RunningToolCalls};
@@ -84,10 +85,11 @@ pub struct ControlState {
     /// Child runs that have not ended. Their number is bounded.
     #[serde(default)]
     pub children: Vec<OpenChild>,
-    /// Texts that tell the model how gates of programs were answered, until the next turn starts.
+    /// Texts that tell the model how gates of programs were answered and how child runs in the
+    /// background ended, until the next turn starts.
     /// Their length is bounded.
     #[serde(default)]
-    pub(crate) signal_answers: Vec<Arc<str>>,
+    pub(crate) unread_reports: Vec<Arc<str>>,
     /// Votes with a note or a payload on the open gates, for the model.
     #[serde(default)]
     pub(crate) votes: Vec<GateAnswer>,
@@ -105,6 +107,9 @@ pub struct ControlState {
     pub(crate) warned: Vec<BudgetCap>,
     /// Budget cap that was exhausted and has not been raised since.
     pub(crate) exhausted_cap: Option<BudgetCap>,
+    /// Value of that cap if it is one of the whole tree, in millionths of a US dollar or tokens.
+    #[serde(default)]
+    pub(crate) exhausted_tree_cap: Option<u64>,
     /// Whether the last model reply was interrupted and no message to the model followed it.
     pub(crate) interrupted: bool,
     /// Artifacts of the run's tool calls, which become artifacts of its output. Bounded.
@@ -122,6 +127,9 @@ pub struct ControlState {
     /// Counts the empty replies of the model in a row.
     #[serde(default)]
     pub(crate) empty_replies: EmptyReplies,
+    /// Rounds in which results of the run were graded.
+    #[serde(default)]
+    pub outcome: OutcomeRounds,
 }
 
 /// Reason why a run has no driver.
@@ -176,8 +184,9 @@ pub struct OpenChild {
     pub id: RunId,
     /// Agent that executes the child run.
     pub agent: AgentName,
-    /// Tool call that started the child run.
-    pub call: CallId,
+    /// Tool call that started the child run. `None` means that the child run grades the result of
+    /// the run.
+    pub call: Option<CallId>,
 }
 
 /// Numbers of retries of a run, which are independent of each other and of the run's attempts.
@@ -245,13 +254,15 @@ impl ControlState {
             compaction_policy: None,
             warned: Vec::new(),
             exhausted_cap: None,
+            exhausted_tree_cap: None,
             interrupted: false,
             artifacts: Arc::default(),
             loop_guard: LoopGuard::default(),
             progress_guard: ProgressGuard::default(),
             output_retries: OutputRetries::default(),
-            signal_answers: Vec::new(),
+            unread_reports: Vec::new(),
             empty_replies: EmptyReplies::default(),
+            outcome: OutcomeRounds::default(),
         }
     }
 
@@ -275,6 +286,14 @@ impl ControlState {
     /// aborted.
     pub const fn is_timed_out(&self) -> bool {
         self.attempt_time.timed_out
+    }
+
+    /// Returns whether the run must stop before it starts further work.
+    pub(crate) const fn must_stop(&self) -> bool {
+        self.cancel.is_some()
+            || self.pause.is_some()
+            || self.pending_failure.is_some()
+            || self.is_timed_out()
     }
 
     /// Returns the active time that the run's budget still allows, without the work in progress.
@@ -382,14 +401,28 @@ impl ControlState {
         }
     }
 
+    /// Returns the suspended calls that the run gives up, because it has to stop or a message
+    /// interrupts it, and whose tools must be told so.
+    pub(crate) fn abandoned_calls(&self) -> impl Iterator<Item = &TrackedToolCall> {
+        let gives_up = self.cancel.is_some()
+            || self.pending_failure.is_some()
+            || self.is_timed_out()
+            || self.has_interrupting_steer();
+        let calls = self.calls().iter().filter(move |_| gives_up);
+        calls.filter(|call| call.must_cancel() && !call.is_running_in_epoch(self.epoch))
+    }
+
+    /// Returns whether the run has a suspended call that another system works for.
+    pub fn has_call_to_cancel(&self) -> bool {
+        self.calls().iter().any(TrackedToolCall::must_cancel)
+    }
+
     /// Returns whether a running call must end before the driver releases the run. A call that may
     /// be repeated does not have to end, because the next driver starts it again.
     pub(crate) fn has_unrepeatable_work(&self) -> bool {
         let repeats = self.running_tools().is_some_and(|tools| {
             let mut started = tools.calls.iter();
-            started.all(|call| {
-                !call.is_running_in_epoch(self.epoch) || call.classification.class.may_repeat()
-            })
+            started.all(|call| !call.is_running_in_epoch(self.epoch) || call.may_repeat())
         });
         self.has_running_call() && !repeats
     }

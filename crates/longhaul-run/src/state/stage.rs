@@ -10,6 +10,7 @@ use longhaul_core::usage::BudgetAmount;
 use serde::{Deserialize, Serialize};
 
 use crate::state::call::TrackedToolCall;
+use crate::state::outcome::Grading;
 
 pub use crate::state::pending_timer::PendingTimer;
 
@@ -179,6 +180,9 @@ pub struct ConcludingState {
     /// Whether a handler returned the output. A handler is not called again.
     #[serde(default)]
     pub by_handler: bool,
+    /// How far the output is checked against the rubric of the agent.
+    #[serde(default)]
+    pub grading: Grading,
     /// Whether a person has approved the output.
     pub approved: bool,
     /// Answer of the person who approved the output.
@@ -197,6 +201,7 @@ impl ConcludingState {
             output,
             by_finish_tool,
             by_handler: false,
+            grading: Grading::Pending,
             approved: false,
             answer: None,
             gate: None,

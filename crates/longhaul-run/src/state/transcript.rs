@@ -8,7 +8,7 @@ use std::sync::Arc;
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::RunPrepared;
 use longhaul_core::message::Message;
-use longhaul_core::raw::StoredText;
+use longhaul_core::raw::{RawJson, StoredText};
 use serde::{Deserialize, Serialize};
 
 /// The conversation of a run with the model. Messages are shared, so a request to the model only
@@ -17,6 +17,12 @@ use serde::{Deserialize, Serialize};
 pub struct Transcript {
     system: StoredText,
     tools: StoredText,
+    /// Names of the tools that the run has loaded, which are the last ones in `tools`.
+    #[serde(default)]
+    loaded_tools: Vec<String>,
+    /// Size of their entries in `tools`.
+    #[serde(default)]
+    loaded_bytes: u64,
     model: String,
     /// Names of all models of the run in order of preference, including the first one.
     #[serde(default)]
@@ -41,6 +47,8 @@ impl Default for Transcript {
         Self {
             system: StoredText::new_inline(""),
             tools: StoredText::new_inline("[]"),
+            loaded_tools: Vec::new(),
+            loaded_bytes: 0,
             model: String::new(),
             models: Vec::new(),
             messages: Arc::default(),
@@ -100,9 +108,42 @@ impl Transcript {
         self.task_message.iter().chain(&self.added_task_messages).map(|message| &**message)
     }
 
-    /// Returns the approximate size of the conversation in a model request, in bytes.
+    /// Returns the approximate size of the conversation in a model request, in bytes, with the tools
+    /// that were loaded since the run was prepared.
     pub fn estimated_bytes(&self) -> u64 {
-        self.messages.iter().map(|message| message.estimated_bytes()).sum()
+        let messages = self.messages.iter().map(|message| message.estimated_bytes());
+        messages.sum::<u64>() + self.loaded_bytes
+    }
+
+    /// Returns the size of the loaded tools in bytes.
+    pub(crate) const fn loaded_bytes(&self) -> u64 {
+        self.loaded_bytes
+    }
+
+    /// Returns whether the run has loaded the tool with this name, as the model sees it.
+    pub fn has_loaded_tool(&self, name: &str) -> bool {
+        self.loaded_tools.iter().any(|loaded| loaded == name)
+    }
+
+    /// Adds loaded tools to the end of the list of tools. A tool that is loaded again keeps its
+    /// place, so that providers can cache the list. The list of a run that can load tools is inline.
+    pub(crate) fn add_loaded_tools(&mut self, entries: &[RawJson]) {
+        for entry in entries {
+            let value = entry.to_value();
+            let name = value.get("name").and_then(serde_json::Value::as_str).unwrap_or_default();
+            let StoredText::Inline(list) = &self.tools else {
+                return;
+            };
+            let Some(before) = list.strip_suffix(']').filter(|_| !self.has_loaded_tool(name))
+            else {
+                continue;
+            };
+            let comma = if before.ends_with('[') { "" } else { "," };
+            let list = format!("{before}{comma}{}]", entry.as_str());
+            self.tools = StoredText::new_inline(list);
+            self.loaded_tools.push(name.to_owned());
+            self.loaded_bytes += entry.as_str().len() as u64;
+        }
     }
 
     pub(crate) fn apply_preparation(&mut self, preparation: &RunPrepared) {
@@ -151,6 +192,8 @@ impl Transcript {
         Self {
             system: self.system.clone(),
             tools: self.tools.clone(),
+            loaded_tools: self.loaded_tools.clone(),
+            loaded_bytes: self.loaded_bytes,
             model: self.model.clone(),
             models: self.models.clone(),
             messages: Arc::default(),

@@ -5,8 +5,11 @@
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::time::Millis;
+use longhaul_core::usage::MicroUsd;
 
-use super::harness::script::check;
+use super::harness::TestRun;
+use super::harness::children::child_id;
+use super::harness::script::{check, check_in};
 use super::policies::{plain, with_caps, with_money_cap};
 
 #[test]
@@ -164,6 +167,109 @@ fn the_remaining_budget_limits_the_reply_or_parks_the_run() {
         cancel => run.cancel_requested | running
         claim  => run.claimed
         go     => run.cancelled | cancelled
+    "#,
+    );
+}
+
+#[test]
+fn a_call_that_does_not_fit_beside_the_holds_of_other_runs_waits_for_them() {
+    check(
+        with_money_cap(100_000),
+        r#"
+        claim           => run.claimed | running
+        others 50000 0  =>
+        see             => run.prepared run.waiting(budget_held) | waiting budget_held
+        ? why           => The run waits until model calls of other runs of its tree release what they hold of the budget; it then goes on by itself.
+        others 40000 0  =>
+        claim           => !not ready
+        others 0 10000  =>
+        claim           => run.claimed | running
+        go              => turn.started
+        ? step          => ask turn 1 try 1 max 4096
+        say Done.       => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+    // What other runs hold leaves room for a short reply, which nobody wants. They then spend so much
+    // that the whole reply does not fit any more.
+    check(
+        with_money_cap(100_000),
+        r#"
+        claim           => run.claimed | running
+        others 60000 0  =>
+        see             => run.prepared run.waiting(budget_held) | waiting budget_held
+        tick 1          =>
+        others 0 60000  =>
+        claim           => run.claimed | running
+        go              => budget.warned(money) turn.started
+        ? step          => ask turn 1 try 1 max 2529
+    "#,
+    );
+    // After the holds are settled, nothing useful is left.
+    check(
+        with_money_cap(100_000),
+        r#"
+        claim           => run.claimed | running
+        others 90000 0  =>
+        see             => run.prepared run.waiting(budget_held) | waiting budget_held
+        others 0 90000  =>
+        claim           => run.claimed | running
+        go              => budget.warned(money) budget.reached(money) run.waiting(budget) | waiting budget
+        ? why           => The run's budget of money is used up.
+    "#,
+    );
+}
+
+#[test]
+fn the_model_is_warned_when_the_tree_has_used_most_of_its_budget() {
+    check(
+        with_money_cap(1_000_000),
+        r#"
+        claim             => run.claimed | running
+        others 0 800000   =>
+        see               => run.prepared turn.started
+        others 0 920000   =>
+        call nonsense/bad => turn.completed tool.failed(t1.1) budget.warned(money) turn.started
+        ? said            => [longhaul] Little is left of the budget of money. Wrap up your work now: finish what you started, and list what remains to be done.
+        ? step            => ask turn 2 try 1 max 4096
+        call nonsense/bad => turn.completed tool.failed(t2.1) turn.started
+        say Done.         => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+}
+
+#[test]
+fn the_money_cap_of_a_child_binds_its_own_spending() {
+    let child = || {
+        let mut run = TestRun::with_task(|task| {
+            task.policy = with_money_cap(70_000);
+            task.parent = Some(child_id(1));
+        });
+        run.rows.account.cap.micro_usd = Some(MicroUsd(1_000_000));
+        run
+    };
+    let script = r#"
+        claim              => run.claimed | running
+        see                => run.prepared turn.started
+        call read/pure     => turn.completed tool.started(t1.1)
+        done t1.1 ok       => tool.completed(t1.1) turn.started
+        crash              =>
+        claim              => run.claimed
+        go                 => run.recovered turn.failed(lost) budget.warned(money) budget.reached(money) run.waiting(budget) | waiting budget
+        ? why              => The run's budget of money is used up.
+        raise money 500000 => budget.raised | running
+        claim              => run.claimed
+        go                 => turn.started
+    "#;
+    check_in(child(), script);
+    let mut of_tree = child();
+    of_tree.rows.account.cap.micro_usd = Some(MicroUsd(50_000));
+    check_in(
+        of_tree,
+        r#"
+        claim          => run.claimed | running
+        others 0 49000 =>
+        see            => run.prepared budget.warned(money) budget.reached(money) run.waiting(budget) | waiting budget
+        ? why          => The run's budget of money of its whole tree is used up.
     "#,
     );
 }

@@ -4,10 +4,12 @@
 use super::harness::TestRun;
 use super::harness::children::child_id;
 use super::harness::script::{check, check_in};
-use super::policies::{ask_rule, plain, with_rule};
+use super::policies::{ask_rule, plain, with_caps, with_rule};
 use longhaul_core::change::TimerKind;
+use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::gate::{GateRule, GateRuleAction};
 use longhaul_core::policy::{ChildCancelPolicy, RunPolicy};
+use longhaul_core::time::Millis;
 use longhaul_run::{CHILD_DEPTH_MAX, CHILDREN_MAX};
 
 const START: &str = r#"
@@ -194,7 +196,7 @@ fn children_end_with_their_parent_unless_its_policy_keeps_them() {
         assert!(run.rows.sent.iter().all(|(to, _)| *to == child_id(2)), "{id}");
     };
     let parent = TestRun::new(plain()).run.id();
-    let cancelled = [TimerKind::ParentCancelled(parent)];
+    let cancelled = [TimerKind::ParentEnded(parent)];
     let close = "close enough => run.cancel_requested run.cancelled | cancelled";
     check(ChildCancelPolicy::Cancel, close, &cancelled);
     check(ChildCancelPolicy::Keep, close, &[]);
@@ -216,4 +218,74 @@ fn the_parent_is_told_of_every_end() {
         let ended = check_in(child, &format!("{START}{script}"));
         assert_eq!(ended.rows.sent, [(parent, TimerKind::ChildEnded(id))]);
     }
+}
+
+#[test]
+fn finish_waits_for_the_results_of_children() {
+    check_after_start(
+        plain(),
+        r#"
+        call run_agent/pure             => turn.completed
+        spawn t1.1 background           => child.started(t1.1) tool.completed(t1.1) turn.started
+        call finish/pure {"output": 1}  => turn.completed tool.failed(t2.1) turn.started
+        ? said                          => t2.1: ! child runs of this run are open, and their results would be lost: `wait` for each of them or cancel it, then finish
+        child 1 It says B.              => child.ended
+        call finish/pure {"output": 2}  => turn.completed tool.completed(t3.1) turn.started(signal)
+        call finish/pure {"output": 3}  => turn.completed tool.completed(t4.1) run.completed(3) | completed
+    "#,
+    );
+}
+
+#[test]
+fn no_child_starts_when_the_active_time_is_used_up() {
+    let time = Budget { active: Some(Millis(900)), ..Budget::default() };
+    check_after_start(
+        with_caps(time),
+        r#"
+        call run_agent/pure => turn.completed budget.reached(activetime) run.waiting(budget) | waiting budget
+        raise active 60     => budget.raised | running
+        claim               => run.claimed
+        ? step              => start t1.1
+    "#,
+    );
+}
+
+#[test]
+fn an_interrupting_message_ends_the_wait_for_a_child() {
+    check_after_start(
+        plain(),
+        r#"
+        call run_agent/pure => turn.completed
+        spawn t1.1          => child.started(t1.1) run.waiting(child) | waiting child
+        steer after_batch Hello. => steer.queued | running
+        claim               => run.claimed
+        go                  => run.waiting(child) | waiting child
+        steer interrupt Stop. => steer.queued | running
+        claim               => run.claimed
+        go                  => tool.completed(t1.1) steer.delivered(after turn 1) steer.delivered(after turn 1) turn.started
+        child 1 It says B.  => child.ended
+        say Done.           => turn.completed turn.started(signal)
+        ? said              => [longhaul] The child run CHILD1 of agent `reader` ended: It says B.
+    "#,
+    );
+}
+
+#[test]
+fn a_retry_is_told_of_the_children_that_the_failed_run_has_left() {
+    let failed = check_after_start(
+        plain(),
+        r#"
+        call run_agent/pure   => turn.completed
+        spawn t1.1 background => child.started(t1.1) tool.completed(t1.1) turn.started
+        err auth              => turn.failed(auth) run.failed(auth) | failed
+    "#,
+    );
+    check_in(
+        failed.retry(),
+        r#"
+        claim  => run.claimed | running
+        go     => turn.started(signal)
+        ? said => [longhaul] The child run CHILD1 of agent `reader` belongs to the failed run before this retry: you are not told when it ends. Start another one if you need its result.
+    "#,
+    );
 }

@@ -13,7 +13,8 @@ use super::policies::{ask_rule, keep_open, result_gate, with_money_cap, with_rul
 /// Scripts whose journals together contain every kind that the state machine writes.
 const SCRIPTS: &[&str] = &[
     "steer before_next_tool; resteer after_batch; claim; see; \
-     call read/pure {\"path\": \"a/b\\u00e9\", \"size\": 1.50} + nonsense/bad; done t1.1 ok; \
+     call read/pure {\"path\": \"a/b\\u00e9\", \"size\": 1.50} + nonsense/bad; pend t1.1 5; \
+     fire; claim; go; ask t1.1; answer {\"name\": \"Ada\"}; claim; go; done t1.1 ok; \
      steer after_batch; unsteer; say Done.",
     "claim; see; call shell/once {\"command\": \"rm x\"}; tick 60; yes run; claim; go; \
      done t1.1 ok; call shell/once {\"command\": \"rm y\"}; revoke; kill t2.1; \
@@ -45,11 +46,14 @@ const OTHER_KINDS: &[(&str, &str)] = &[
         r#"{"child":"run_01j0000000e008000j6hb7h6nw","outcome":{"completed":{"text":"Done."}}}"#,
     ),
     (
+        "outcome.graded",
+        r#"{"round":1,"verdict":"not_satisfied","note":"Too short.","child":"run_01j0000000e008000j6hb7h6nw"}"#,
+    ),
+    (
         "budget.settled",
         r#"{"turn":1,"held":{"micro_usd":5,"tokens":7},"charged":{"micro_usd":5,"tokens":7}}"#,
     ),
-    ("chain.step_started", r#"{"step":1,"run":"run_01j0000000e008000j6hb7h6nw"}"#),
-    ("chain.step_completed", r#"{"step":1,"run":"run_01j0000000e008000j6hb7h6nw"}"#),
+    ("chain.step_started", r#"{"step":1,"agent":"review","run":"run_01j0000000e008000j6hb7h6nw"}"#),
 ];
 
 const SANDBOX: &str = r#"{"sandbox":"sbx_01j0000000e008000j6hb7h6nw","provider":"local","handle":"lh-7","host":"box"}"#;

@@ -63,6 +63,8 @@ const OUTSIDER_LINES: &[&str] = &[
     "child 1 It says B.",
     "child 1 !no key",
     "child 2 cancelled",
+    "child 1 {\"satisfied\": false, \"note\": \"Too short.\"}",
+    "child 2 {\"satisfied\": true, \"note\": \"Good.\"}",
 ];
 
 const UNEXPECTED_LINES: &[&str] = &[
@@ -82,6 +84,7 @@ const UNEXPECTED_LINES: &[&str] = &[
     "close",
     "still",
     "go",
+    "grade",
 ];
 
 const TIMEOUTS: &[GateTimeoutAction] = &[
@@ -114,6 +117,7 @@ pub(crate) fn policies() -> impl Strategy<Value = RunPolicy> {
         option::of((select(TIMEOUTS), 1_u16..3, any::<bool>())),
         option::of(select(TIMEOUTS)),
         option::of(select(IN_DOUBT_POLICIES)),
+        option::weighted(0.3, 1_u32..4),
     );
     let durations = (
         option::weighted(0.3, 30_000_u64..4_000_000),
@@ -128,10 +132,11 @@ pub(crate) fn policies() -> impl Strategy<Value = RunPolicy> {
         option::weighted(0.2, 500_u64..4_000),
     );
     (gates, durations, budget).prop_map(|(gates, durations, budget)| {
-        let (rule, result, in_doubt) = gates;
+        let (rule, result, in_doubt, outcome_rounds) = gates;
         RunPolicy {
             rules: rule.map(rule_of).into_iter().collect(),
             result_gate: result.map(|on_timeout| ResultApprovalGate {
+                auto_approve: None,
                 ask: "Is it good?".into(),
                 timeout: GateTimeout::After(Millis::from_secs(600)),
                 on_timeout,
@@ -139,6 +144,7 @@ pub(crate) fn policies() -> impl Strategy<Value = RunPolicy> {
                 tags: Vec::new(),
             }),
             in_doubt,
+            outcome_rounds,
             keep_open: durations.0.map(Millis),
             max_turns: durations.1,
             refresh_perception_each_turn: durations.2,

@@ -17,10 +17,10 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::run::RunClaimed;
 use longhaul_core::id::{AgentName, Epoch, InboxName, RunId, Seq, WorkerId};
 use longhaul_core::policy::RunPolicy;
+use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Timestamp;
-use longhaul_core::usage::RemainingBudget;
 use longhaul_run::retry::{RetryPoint, retry_failed_run};
 use longhaul_run::{DecideContext, Rejection, Run, RunInput, TakenKeyInfo, decide};
 
@@ -112,7 +112,7 @@ impl TestRun {
             };
             match self.append(author, batch) {
                 Ok(events) => return InputOutcome::Events(events),
-                Err(RowConflict::OverBudget(left)) => ctx.remaining_budget = Some(left),
+                Err(RowConflict::OverBudget(account)) => ctx.budget_account = Some(account),
                 Err(RowConflict::KeyTaken(key)) => {
                     ctx.taken_keys.retain(|known| known.key.key != key.key);
                     ctx.taken_keys.push(TakenKeyInfo { key, result: None });
@@ -138,9 +138,9 @@ impl TestRun {
     pub(crate) fn decide_only(
         &self,
         input: RunInput,
-        left: Option<RemainingBudget>,
+        account: Option<BudgetAccount>,
     ) -> Result<Batch, Rejection> {
-        let ctx = DecideContext { remaining_budget: left, ..DecideContext::new(self.now) };
+        let ctx = DecideContext { budget_account: account, ..DecideContext::new(self.now) };
         self.decided(input, ctx)
     }
 

@@ -55,6 +55,7 @@ pub(crate) fn ask_rule_with_timeout(on_timeout: GateTimeoutAction) -> RunPolicy 
 pub(crate) fn result_gate(on_timeout: GateTimeoutAction) -> RunPolicy {
     RunPolicy {
         result_gate: Some(ResultApprovalGate {
+            auto_approve: None,
             ask: "Is it good?".into(),
             timeout: GateTimeout::After(Millis::from_secs(600)),
             on_timeout,

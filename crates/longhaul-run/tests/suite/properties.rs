@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::event::Event;
+use longhaul_core::event::environment::OutcomeVerdict;
 use longhaul_core::event::tool::VerifyOutcome;
 use longhaul_core::id::{CallId, GateId};
 use longhaul_core::policy::RunPolicy;
@@ -94,7 +95,7 @@ proptest! {
                     | Event::ToolInDoubt(_) | Event::TurnFailed(_) | Event::RunCancelled(_)
                     | Event::GateWithdrawn(_) | Event::SteerDropped(_)
                     | Event::RunClaimed(_) | Event::RunRecovered(_) | Event::RunWaiting(_)
-                    | Event::RunPaused(_)
+                    | Event::RunPaused(_) | Event::ToolInputRequired(_) | Event::ToolPending(_)
             );
             prop_assert!(closes, "{} after a cancel", entry.event.kind());
         }
@@ -108,6 +109,7 @@ proptest! {
         let mut test_run = played(policy, &script);
         test_run.run_to_end();
         check_effects(&test_run)?;
+        check_verdicts(&test_run)?;
     }
 
     #[test]
@@ -133,6 +135,7 @@ proptest! {
         }
         test_run.run_to_end();
         check_effects(&test_run)?;
+        check_verdicts(&test_run)?;
         check_endings(&test_run)?;
     }
 
@@ -196,6 +199,7 @@ fn check_effects(test_run: &TestRun) -> Result<(), TestCaseError> {
     let mut class: BTreeMap<CallId, EffectClass> = BTreeMap::new();
     let mut may_start: BTreeSet<CallId> = BTreeSet::new();
     let mut ended: BTreeSet<CallId> = BTreeSet::new();
+    let mut suspended: BTreeMap<CallId, bool> = BTreeMap::new();
     let mut doubt_gates: BTreeMap<GateId, CallId> = BTreeMap::new();
     let mut approvals: BTreeMap<GateId, CallId> = BTreeMap::new();
     for entry in &test_run.entries {
@@ -214,6 +218,19 @@ fn check_effects(test_run: &TestRun) -> Result<(), TestCaseError> {
                 prop_assert!(first || repeats, "{} is started again", data.call);
                 let is_awaiting = approvals.values().any(|call| *call == data.call);
                 prop_assert!(!is_awaiting, "{} is started before its gate is answered", data.call);
+            }
+            Event::ToolInputRequired(data) => {
+                suspended.insert(data.call, data.suspension.may_repeat);
+                may_start.insert(data.call);
+            }
+            Event::ToolPending(data) => {
+                suspended.insert(data.call, data.suspension.may_repeat);
+                may_start.insert(data.call);
+            }
+            Event::ToolResumed(data) => {
+                prop_assert!(!ended.contains(&data.call), "{} again", data.call);
+                let first = may_start.remove(&data.call);
+                prop_assert!(first || suspended[&data.call], "{} is continued again", data.call);
             }
             Event::ToolVerified(data) if data.outcome == VerifyOutcome::NotHappened => {
                 may_start.insert(data.call);
@@ -240,6 +257,21 @@ fn check_effects(test_run: &TestRun) -> Result<(), TestCaseError> {
                 prop_assert!(class.contains_key(&data.call));
                 prop_assert!(ended.insert(data.call), "{} ends twice", data.call);
             }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A run whose results are graded completes only with a result that was accepted.
+fn check_verdicts(test_run: &TestRun) -> Result<(), TestCaseError> {
+    let is_graded = test_run.run.task().policy.outcome_rounds.is_some();
+    let mut accepted = false;
+    for entry in &test_run.entries {
+        match &entry.event {
+            Event::TurnCompleted(_) => accepted = false,
+            Event::OutcomeGraded(data) => accepted = data.verdict == OutcomeVerdict::Satisfied,
+            Event::RunCompleted(_) => prop_assert!(accepted || !is_graded),
             _ => {}
         }
     }
@@ -302,6 +334,7 @@ fn random_scripts_reach_every_event_and_wait() {
         .filter(|kind| !OTHER_KIND_PREFIXES.iter().any(|prefix| kind.starts_with(prefix)))
         .collect();
     assert_eq!(unseen, ["tool.progress", "budget.settled"]);
-    let all = "approval budget child message outage question rate_limit retry signal timer worker";
+    let all =
+        "approval budget child message outage question rate_limit retry signal timer tool worker";
     assert_eq!(waits.into_iter().collect::<Vec<_>>().join(" "), all);
 }

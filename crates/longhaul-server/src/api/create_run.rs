@@ -1,5 +1,7 @@
 //! Converts request bodies to tasks and validates them before they are submitted.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use axum::response::Response;
 use longhaul_api::run::{BudgetBody, RunView};
@@ -11,8 +13,9 @@ use longhaul_core::task::EarliestStart;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::Task;
-use longhaul_engine::agent::BudgetPatch;
+use longhaul_engine::agent::{Agent, BudgetPatch};
 use longhaul_engine::handle::CallerIdentity;
+use longhaul_engine::task::{ChainChoice, TaskChain};
 
 use crate::app::App;
 use crate::caller::require_role;
@@ -78,14 +81,23 @@ pub fn task_from_body(body: NewRunBody, submitter: &str) -> Result<Task, String>
 /// Converts the request body of a new run to a task that this caller submits.
 pub(crate) fn task_from_run_body(body: NewRunBody, submitter: &str) -> Result<Task, Problem> {
     refuse_unsupported_run_fields(&body)?;
-    let Some(agent) = body.agent else {
-        return Err(Problem::unprocessable("missing field `agent`")
-            .with_hint("GET /v1/agents lists all agents"));
+    let chain = parse_chain(&body)?;
+    let agent = match (body.agent, &chain) {
+        (Some(agent), None) => agent,
+        (None, Some(_)) => String::new(),
+        (Some(_), Some(_)) => {
+            return Err(Problem::unprocessable("`agent` and `chain` exclude each other"));
+        }
+        (None, None) => {
+            return Err(Problem::unprocessable("missing field `agent` or `chain`")
+                .with_hint("GET /v1/agents lists all agents"));
+        }
     };
     if body.event.is_some() && body.kind.is_some() {
         return Err(Problem::unprocessable("`event` and `type` exclude each other"));
     }
     Ok(Task {
+        chain,
         event: body.event.is_some(),
         context: body.context,
         history: body.history,
@@ -108,15 +120,33 @@ pub(crate) fn task_from_run_body(body: NewRunBody, submitter: &str) -> Result<Ta
 }
 
 fn refuse_unsupported_run_fields(body: &NewRunBody) -> Result<(), Problem> {
-    let fields =
-        [("chain", &body.chain), ("auto_approve", &body.auto_approve), ("sandbox", &body.sandbox)];
-    match fields.iter().find(|(_, value)| value.is_some()) {
+    match body.sandbox {
         None => Ok(()),
-        Some((name, _)) => {
-            let message = format!("`{name}` is not supported by this build yet");
+        Some(_) => {
+            let message = "`sandbox` is not supported by this build yet";
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not_yet", message))
         }
     }
+}
+
+/// Parses the chain of a request body: a name or an object with steps.
+fn parse_chain(body: &NewRunBody) -> Result<Option<TaskChain>, Problem> {
+    let Some(written) = &body.chain else {
+        return match (&body.step, body.auto_approve) {
+            (None, None) => Ok(None),
+            (Some(_), _) => Err(Problem::unprocessable("`step` needs a `chain`")),
+            (None, Some(_)) => Err(Problem::unprocessable("`auto_approve` needs a `chain`")),
+        };
+    };
+    let approves = body.auto_approve == Some(true);
+    let chain = if let serde_json::Value::String(name) = written.to_value() {
+        ChainChoice::Named(name)
+    } else {
+        let spec = serde_json::from_str(written.as_str())
+            .map_err(|bad| Problem::unprocessable(format!("`chain` is invalid: {bad}")))?;
+        ChainChoice::Inline(spec)
+    };
+    Ok(Some(TaskChain { chain, step: body.step.clone(), auto_approve: approves }))
 }
 
 /// Validates an optional name in a request body. `field` is the name of the body's field, for the
@@ -158,35 +188,69 @@ pub(crate) fn check_task_agent_and_budget(
     task: &Task,
 ) -> Result<(), Problem> {
     let longhaul = app.longhaul();
-    let agent = longhaul.get_agent(&task.agent).map_err(|suggestion| {
-        let name = task.agent.clone();
-        Problem::from(longhaul_engine::Error::AgentNotFound { name, suggestion })
-    })?;
-    let named = task.model.as_deref();
-    let named = named.or_else(|| agent.models.first().map(String::as_str));
-    if let Err(none) = longhaul.services().models.resolve_model_name(named) {
-        let status = StatusCode::UNPROCESSABLE_ENTITY;
-        let message = none.message_for_agent(&agent.name);
-        return Err(Problem::new(status, none.code(), message));
+    let agents = task_agents(app, caller, task)?;
+    for agent in &agents {
+        let named = task.model.as_deref();
+        let named = named.or_else(|| agent.models.first().map(String::as_str));
+        if let Err(none) = longhaul.services().models.resolve_model_name(named) {
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            let message = none.message_for_agent(&agent.name);
+            return Err(Problem::new(status, none.code(), message));
+        }
     }
-    if let Some(odd) = task.context.keys().find(|name| !agent.context.contains(name)) {
-        let lists = match agent.context.is_empty() {
-            true => "none".to_owned(),
-            false => agent.context.join(", "),
-        };
-        let message = format!(
-            "`context.{odd}`: agent `{}` does not declare this name; its file lists {lists}",
-            agent.name
-        );
-        return Err(Problem::unprocessable(message));
+    let is_declared = |name: &String| agents.iter().any(|agent| agent.context.contains(name));
+    if let Some(odd) = task.context.keys().find(|name| !is_declared(name)) {
+        return Err(Problem::unprocessable(undeclared_context_message(odd, &agents)));
     }
-    if longhaul.exceeds_agent_budget(&agent, task.budget) {
+    if agents.iter().all(|agent| longhaul.exceeds_agent_budget(agent, task.budget)) {
         require_role(caller, Role::Approver).map_err(|problem| Problem {
             detail: format!("the requested budget is above the agent's budget: {}", problem.detail),
             ..problem
         })?;
     }
     Ok(())
+}
+
+/// Returns the agent of a task, or the agents of the steps of its chain. A caller who lets the steps
+/// approve their own results must be an approver.
+fn task_agents(
+    app: &App,
+    caller: &CallerIdentity,
+    task: &Task,
+) -> Result<Vec<Arc<Agent>>, Problem> {
+    let longhaul = app.longhaul();
+    let names = match &task.chain {
+        None => vec![task.agent.clone()],
+        Some(chain) => {
+            let steps = longhaul.resolve_task_chain(chain)?.steps;
+            let is_inline = matches!(chain.chain, ChainChoice::Inline(_));
+            if chain.auto_approve || is_inline && steps.iter().any(|step| step.auto_approve) {
+                require_role(caller, Role::Approver).map_err(|problem| Problem {
+                    detail: format!("the request sets `auto_approve`: {}", problem.detail),
+                    ..problem
+                })?;
+            }
+            steps.into_iter().map(|step| step.agent).collect()
+        }
+    };
+    let find = |name: String| {
+        longhaul.get_agent(&name).map_err(|suggestion| {
+            Problem::from(longhaul_engine::Error::AgentNotFound { name, suggestion })
+        })
+    };
+    names.into_iter().map(find).collect()
+}
+
+fn undeclared_context_message(name: &str, agents: &[Arc<Agent>]) -> String {
+    let describe = |agent: &Arc<Agent>| {
+        let lists = match agent.context.is_empty() {
+            true => "none".to_owned(),
+            false => agent.context.join(", "),
+        };
+        format!("agent `{}` does not declare this name; its file lists {lists}", agent.name)
+    };
+    let all: Vec<String> = agents.iter().map(describe).collect();
+    format!("`context.{name}`: {}", all.join("; "))
 }
 
 #[cfg(test)]

@@ -85,8 +85,25 @@ async fn invalid_bodies_are_422() {
         (runs(&with("budget", json!({ "turns": -1 }))), "invalid"),
         (runs(&with("priority", json!("high"))), "invalid"),
         (runs(&with("start_at", json!("tomorrow"))), "invalid"),
-        (runs(&with("chain", json!("c"))), "not_yet"),
-        (runs(&with("auto_approve", json!(true))), "not_yet"),
+        (runs(&with("chain", json!("c"))), "invalid"),
+        (runs(&with("auto_approve", json!(true))), "invalid"),
+        (runs(&with("step", json!("x"))), "invalid"),
+        (runs(&json!({ "chain": "c", "input": "x" })), "no_chain"),
+        (runs(&json!({ "chain": 7, "input": "x" })), "invalid"),
+        (runs(&json!({ "chain": { "steps": [] }, "input": "x" })), "invalid_task"),
+        (
+            runs(
+                &json!({ "chain": { "steps": vec![json!({ "agent": "tester" }); 11] }, "input": "x" }),
+            ),
+            "invalid_task",
+        ),
+        (runs(&json!({ "chain": { "steps": [{ "agent": "nobody" }] }, "input": "x" })), "no_agent"),
+        (
+            runs(
+                &json!({ "chain": { "steps": [{ "agent": "tester", "colour": 1 }] }, "input": "x" }),
+            ),
+            "invalid",
+        ),
         (runs(&json!([])), "invalid"),
         (runs(&json!("x")), "invalid"),
         (post(format!("/v1/runs/{run}/steer"), &json!({ "text": " " })), "empty"),

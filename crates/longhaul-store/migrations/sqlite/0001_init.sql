@@ -31,6 +31,7 @@ CREATE TABLE run (
   thread        TEXT,
   resource      TEXT,
   submitter     TEXT,
+  chain_step    INTEGER,           -- from 0; null if the run belongs to no chain
   batch         BLOB,              -- the runs of a batch are ordered by their ids
   retry_of      BLOB,              -- the failed run that this run retries
   account       BLOB,              -- the run whose budget this run uses; null means its root
@@ -44,6 +45,15 @@ CREATE INDEX run_account ON run (account) WHERE account IS NOT NULL;
 CREATE INDEX run_lane ON run (lane, id) WHERE lane IS NOT NULL;
 CREATE INDEX run_batch ON run (batch, id) WHERE batch IS NOT NULL;
 CREATE UNIQUE INDEX run_lane_position ON run (lane, lane_position) WHERE lane_position IS NOT NULL;
+
+-- Chains by their first run, with the number of their steps and their newest run.
+CREATE TABLE chain (
+  root    BLOB NOT NULL PRIMARY KEY,
+  name    TEXT,                    -- null if the steps were given in the request itself
+  steps   INTEGER NOT NULL,
+  current BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX chain_current ON chain (current);
 
 -- The current state of a run. Every append updates this row.
 -- state: 0 ready, 1 leased, 2 parked, 3 waiting for its lane, 4 paused, 5 ended
@@ -70,7 +80,8 @@ CREATE TABLE run_head (
   estimated          INTEGER NOT NULL DEFAULT 0,
   cost_micro_usd     INTEGER NOT NULL DEFAULT 0,
   cost_unknown       INTEGER NOT NULL DEFAULT 0,  -- 1 if the price of any call is unknown
-  active_ms          INTEGER NOT NULL DEFAULT 0
+  active_ms          INTEGER NOT NULL DEFAULT 0,
+  open_descendants   INTEGER NOT NULL DEFAULT 0   -- of a root: other runs of its tree that have not ended
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX run_head_leased ON run_head (worker) WHERE worker IS NOT NULL;
 CREATE INDEX run_head_open ON run_head (run) WHERE state <> 5;
@@ -214,6 +225,16 @@ CREATE TABLE budget (
   held_micro_usd  INTEGER NOT NULL DEFAULT 0,
   held_tokens     INTEGER NOT NULL DEFAULT 0
 ) STRICT;
+
+-- Runs that wait until other runs release what they hold of the budget, with the amount that they
+-- need. A row counts only while its run is parked for the reason `budget_held`.
+CREATE TABLE budget_wait (
+  run       BLOB NOT NULL PRIMARY KEY,
+  account   BLOB NOT NULL,
+  micro_usd INTEGER NOT NULL,
+  tokens    INTEGER NOT NULL
+) STRICT;
+CREATE INDEX budget_wait_account ON budget_wait (account, run);
 
 -- What spend caps have counted, by cap, subject and window. A higher raised_limit replaces the
 -- limit of the configuration.

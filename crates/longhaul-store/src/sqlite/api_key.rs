@@ -33,7 +33,7 @@ const REVOKE_KEY: &str = "UPDATE api_key SET revoked_at = ?2 WHERE name = ?1 AND
 /// Adds an API key. Returns false if another key has the same name.
 pub(crate) fn add_key(tx: &Tx<'_>, key: &NewKey) -> Result<bool> {
     let earlier = match &key.request {
-        Some(request) => idempotency::stored_request_effect(tx, request)?,
+        Some(request) => idempotency::effect_of_earlier_attempt(tx, request)?,
         None => None,
     };
     if let Some(IdempotentRequestEffect::Key(unseen)) = earlier {

@@ -1,18 +1,18 @@
 //! The budget of a tree of runs (a root run and its descendants): caps, holds (reserved amounts),
-//! spent and lost amounts.
+//! spent and lost amounts, and runs that wait until a hold is released.
 //!
 //! Invariant: a hold never makes the sum of spent, lost and held amounts exceed a cap.
 
-use longhaul_core::change::BudgetHoldSettlement;
+use longhaul_core::change::{BudgetHold, BudgetHoldSettlement};
 use longhaul_core::id::RunId;
-use longhaul_core::policy::budget::{Budget, BudgetRaise};
-use longhaul_core::port::records::BudgetAccount;
+use longhaul_core::policy::budget::{Budget, BudgetAccount, BudgetRaise};
 use longhaul_core::port::store::AppendRefusalReason;
-use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget};
+use longhaul_core::usage::{BudgetAmount, MicroUsd};
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{amount_to_column, get_u64};
+use crate::sqlite::column::{PARKED, amount_to_column, get_u64};
 use crate::sqlite::error::RowChangeError;
+use crate::sqlite::head::wake_run;
 use crate::sqlite::tx::Tx;
 
 /// Creates the budget of a tree of runs (a root run and its descendants), with the caps of the root
@@ -28,47 +28,54 @@ pub(crate) fn create_budget(tx: &Tx<'_>, root: RunId, caps: &Budget) -> Result<(
     )
 }
 
-/// Reserves the worst-case cost of a call. Refused if a cap would be exceeded.
-pub(crate) fn hold_budget(
-    tx: &Tx<'_>,
-    run: RunId,
-    hold: BudgetAmount,
-) -> Result<(), RowChangeError> {
+/// Reserves the worst-case cost of a call. Refused if a cap would be exceeded, or if the model is to
+/// be warned first.
+pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetHold) -> Result<(), RowChangeError> {
     let held = tx.run(
         "UPDATE budget SET held_micro_usd = held_micro_usd + ?2, held_tokens = held_tokens + ?3
           WHERE root = (SELECT coalesce(account, root) FROM run WHERE id = ?1)
             AND (cap_micro_usd IS NULL
-                 OR ?2 <= max(cap_micro_usd - spent_micro_usd - lost_micro_usd - held_micro_usd, 0))
+                 OR ?2 <= max(cap_micro_usd - spent_micro_usd - lost_micro_usd - held_micro_usd, 0)
+                    AND (?4 IS NULL OR spent_micro_usd + lost_micro_usd = 0
+                         OR (spent_micro_usd + lost_micro_usd) * 100 < cap_micro_usd * ?4))
             AND (cap_tokens IS NULL
-                 OR ?3 <= max(cap_tokens - spent_tokens - lost_tokens - held_tokens, 0))",
-        params![run.bytes(), amount_to_column(hold.micro_usd.0), amount_to_column(hold.tokens)],
+                 OR ?3 <= max(cap_tokens - spent_tokens - lost_tokens - held_tokens, 0)
+                    AND (?5 IS NULL OR spent_tokens + lost_tokens = 0
+                         OR (spent_tokens + lost_tokens) * 100 < cap_tokens * ?5))",
+        params![
+            run.bytes(),
+            amount_to_column(hold.amount.micro_usd.0),
+            amount_to_column(hold.amount.tokens),
+            hold.warn_money_at,
+            hold.warn_tokens_at
+        ],
     )?;
     if held == 1 {
         return Ok(());
     }
     match budget_account_of_run(tx, run)? {
-        Some(account) => Err(RowChangeError::Refused(AppendRefusalReason::OverBudget(
-            remaining_budget(&account),
-        ))),
+        Some(account) => Err(RowChangeError::Refused(AppendRefusalReason::OverBudget(account))),
         // The root run and its retries were pruned together with their budget, so no cap applies.
         None => Ok(()),
     }
 }
 
-/// Releases a hold and adds the amounts that were spent or lost.
+/// Releases a hold, adds the amounts that were spent or lost, and wakes the runs that wait for the
+/// released amount.
 pub(crate) fn settle_budget_hold(
     tx: &Tx<'_>,
     run: RunId,
     settlement: BudgetHoldSettlement,
-) -> Result<()> {
+) -> Result<(), RowChangeError> {
     let BudgetHoldSettlement { held, spent, lost } = settlement;
-    tx.exec(
+    let account = tx.query_one(
         "UPDATE budget
             SET held_micro_usd = max(held_micro_usd - ?2, 0),
                 held_tokens = max(held_tokens - ?3, 0),
                 spent_micro_usd = spent_micro_usd + ?4, spent_tokens = spent_tokens + ?5,
                 lost_micro_usd = lost_micro_usd + ?6, lost_tokens = lost_tokens + ?7
-          WHERE root = (SELECT coalesce(account, root) FROM run WHERE id = ?1)",
+          WHERE root = (SELECT coalesce(account, root) FROM run WHERE id = ?1)
+         RETURNING root",
         params![
             run.bytes(),
             amount_to_column(held.micro_usd.0),
@@ -78,21 +85,81 @@ pub(crate) fn settle_budget_hold(
             amount_to_column(lost.micro_usd.0),
             amount_to_column(lost.tokens)
         ],
-    )
+        |row| row.get(0),
+    )?;
+    account.map_or(Ok(()), |account| wake_waiting_runs(tx, account))
 }
 
-/// Sets the budget caps that `raise` contains. Other caps stay unchanged.
-pub(crate) fn set_budget_caps(tx: &Tx<'_>, run: RunId, raise: BudgetRaise) -> Result<()> {
-    tx.exec(
+/// Sets the budget caps that `raise` contains. Other caps stay unchanged. A child run never lowers a
+/// cap of its tree.
+pub(crate) fn set_budget_caps(
+    tx: &Tx<'_>,
+    run: RunId,
+    raise: BudgetRaise,
+) -> Result<(), RowChangeError> {
+    let account = tx.query_one(
         "UPDATE budget
-            SET cap_micro_usd = coalesce(?2, cap_micro_usd), cap_tokens = coalesce(?3, cap_tokens)
-          WHERE root = (SELECT coalesce(account, root) FROM run WHERE id = ?1)",
+            SET cap_micro_usd = iif(r.parent IS NULL, coalesce(?2, cap_micro_usd),
+                                    max(cap_micro_usd, coalesce(?2, cap_micro_usd))),
+                cap_tokens = iif(r.parent IS NULL, coalesce(?3, cap_tokens),
+                                 max(cap_tokens, coalesce(?3, cap_tokens)))
+           FROM run r WHERE r.id = ?1 AND budget.root = coalesce(r.account, r.root)
+         RETURNING budget.root",
         params![
             run.bytes(),
             raise.micro_usd.map(|cap| amount_to_column(cap.0)),
             raise.tokens.map(amount_to_column)
         ],
-    )
+        |row| row.get(0),
+    )?;
+    account.map_or(Ok(()), |account| wake_waiting_runs(tx, account))
+}
+
+/// Queues a parked run until the budget covers this amount. The run is woken at once if it does by
+/// now, because another request was settled after the refusal.
+pub(crate) fn wait_for_holds(
+    tx: &Tx<'_>,
+    run: RunId,
+    needed: BudgetAmount,
+) -> Result<(), RowChangeError> {
+    let account = tx.query_one(
+        "INSERT OR REPLACE INTO budget_wait (run, account, micro_usd, tokens)
+         SELECT id, coalesce(account, root), ?2, ?3 FROM run WHERE id = ?1
+         RETURNING account",
+        params![run.bytes(), amount_to_column(needed.micro_usd.0), amount_to_column(needed.tokens)],
+        |row| row.get(0),
+    )?;
+    account.map_or(Ok(()), |account| wake_waiting_runs(tx, account))
+}
+
+/// Wakes the runs of an account whose amounts now fit, the oldest first, and those whose amounts can
+/// no longer fit, because too much was spent.
+fn wake_waiting_runs(tx: &Tx<'_>, root: [u8; 16]) -> Result<(), RowChangeError> {
+    let waiting: Vec<([u8; 16], BudgetAmount, bool)> = tx.query_all(
+        "SELECT w.run, w.micro_usd, w.tokens, h.state = ?2 AND h.reason = 'budget_held'
+           FROM budget_wait w JOIN run_head h ON h.run = w.run
+          WHERE w.account = ?1 ORDER BY w.run",
+        params![root, PARKED],
+        |row| Ok((row.get(0)?, read_amount(row, 1)?, row.get(3)?)),
+    )?;
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    let account = budget_account_of_tree(tx, RunId::from_bytes(root))?;
+    // The account is pruned only after its runs have ended.
+    let mut account = account.unwrap_or_default();
+    for (run, needed, is_waiting) in waiting {
+        let fits = account.free().covers(needed);
+        if is_waiting && !fits && account.unspent().covers(needed) {
+            continue;
+        }
+        tx.run("DELETE FROM budget_wait WHERE run = ?1", params![run])?;
+        if is_waiting {
+            wake_run(tx, RunId::from_bytes(run))?;
+            account.held = account.held.plus(needed);
+        }
+    }
+    Ok(())
 }
 
 const COLUMNS: &str = "cap_micro_usd, cap_tokens, spent_micro_usd, spent_tokens, lost_micro_usd, \
@@ -121,27 +188,18 @@ fn read_budget_account(row: &Row<'_>) -> Result<BudgetAccount> {
         let cap: Option<i64> = row.get(column)?;
         cap.map(|_| get_u64(row, column)).transpose()
     };
-    let pair = |column| {
-        Ok::<_, rusqlite::Error>(BudgetAmount {
-            micro_usd: MicroUsd(get_u64(row, column)?),
-            tokens: get_u64(row, column + 1)?,
-        })
-    };
     Ok(BudgetAccount {
         cap_micro_usd: cap(0)?.map(MicroUsd),
         cap_tokens: cap(1)?,
-        spent: pair(2)?,
-        lost: pair(4)?,
-        held: pair(6)?,
+        spent: read_amount(row, 2)?,
+        lost: read_amount(row, 4)?,
+        held: read_amount(row, 6)?,
     })
 }
 
-fn remaining_budget(account: &BudgetAccount) -> RemainingBudget {
-    let BudgetAccount { spent, lost, held, .. } = account;
-    let used = spent.micro_usd.plus(lost.micro_usd).plus(held.micro_usd);
-    let used_tokens = spent.tokens + lost.tokens + held.tokens;
-    RemainingBudget {
-        micro_usd: account.cap_micro_usd.map(|cap| cap.minus(used)),
-        tokens: account.cap_tokens.map(|cap| cap.saturating_sub(used_tokens)),
-    }
+fn read_amount(row: &Row<'_>, column: usize) -> Result<BudgetAmount> {
+    Ok(BudgetAmount {
+        micro_usd: MicroUsd(get_u64(row, column)?),
+        tokens: get_u64(row, column + 1)?,
+    })
 }

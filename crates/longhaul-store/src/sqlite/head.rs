@@ -40,22 +40,31 @@ pub(crate) fn update_run_scheduling(
             params![run.bytes(), PAUSED],
         ),
         RunSchedulingUpdate::Release => make_run_ready(tx, run),
-        RunSchedulingUpdate::End { status, code, releases_lane: frees_lane } => {
+        RunSchedulingUpdate::End { status, code, releases_lane } => {
             tx.run(
                 "UPDATE run_head SET state = ?2, worker = NULL, reason = NULL, blocked = 0,
                         outcome = ?3, code = ?4, finished_at = ?5
                   WHERE run = ?1",
                 params![run.bytes(), ENDED, status_to_column(*status), code, tx.now_micros()],
             )?;
-            if *frees_lane { leave_root_lane(tx, run) } else { Ok(()) }
+            tx.run(
+                "UPDATE run_head SET open_descendants = max(open_descendants - 1, 0)
+                  WHERE run = (SELECT root FROM run WHERE id = ?1) AND run <> ?1",
+                params![run.bytes()],
+            )?;
+            if *releases_lane { leave_root_lane(tx, run) } else { Ok(()) }
         }
     }
 }
 
-/// Releases the lane of a run's root, at the end of a single run or of the last step of a chain.
+/// Releases the lane of a run's root, unless another run of its tree is open.
 fn leave_root_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
-    let root =
-        tx.query_one("SELECT root FROM run WHERE id = ?1", params![run.bytes()], |row| row.get(0))?;
+    let root = tx.query_one(
+        "SELECT h.run FROM run r JOIN run_head h ON h.run = r.root
+          WHERE r.id = ?1 AND h.state = ?2 AND h.open_descendants = 0",
+        params![run.bytes(), ENDED],
+        |row| row.get(0),
+    )?;
     root.map_or(Ok(()), |root| leave_lane(tx, RunId::from_bytes(root)))
 }
 

@@ -83,7 +83,7 @@ pub(crate) fn replace_request_effect(
 }
 
 /// Returns the effect that an earlier attempt at a request had.
-pub(crate) fn stored_request_effect(
+pub(crate) fn effect_of_earlier_attempt(
     tx: &Tx<'_>,
     key: &IdempotencyKey,
 ) -> Result<Option<IdempotentRequestEffect>> {

@@ -12,14 +12,14 @@ use crate::sqlite::tx::Tx;
 
 /// Which inboxes a statement counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CountedInboxes {
+pub(crate) enum InboxesToCount {
     /// All inboxes.
     All,
     /// The inbox whose name is the first parameter. Other inboxes are not read.
     One,
 }
 
-impl CountedInboxes {
+impl InboxesToCount {
     const fn condition(self) -> &'static str {
         match self {
             Self::All => "",
@@ -30,7 +30,7 @@ impl CountedInboxes {
 
 /// Returns the statement that counts the open runs by inbox, state and epoch: the columns of an
 /// index, so that neither rows nor a sorted copy are needed.
-pub(crate) fn count_open_runs(inboxes: CountedInboxes) -> String {
+pub(crate) fn count_open_runs(inboxes: InboxesToCount) -> String {
     format!(
         "SELECT h.inbox, h.state, h.epoch, COUNT(*)
            FROM run_head h INDEXED BY run_head_open_inbox
@@ -40,7 +40,7 @@ pub(crate) fn count_open_runs(inboxes: CountedInboxes) -> String {
 }
 
 /// Returns the statement that counts the failed runs that no later run retries, by inbox.
-pub(crate) fn count_failed_runs(inboxes: CountedInboxes) -> String {
+pub(crate) fn count_failed_runs(inboxes: InboxesToCount) -> String {
     format!(
         "SELECT h.inbox, COUNT(*) FROM run_head h INDEXED BY run_head_failed_inbox
           WHERE h.outcome = 6 {} AND {NOT_RETRIED} GROUP BY h.inbox",
@@ -50,7 +50,7 @@ pub(crate) fn count_failed_runs(inboxes: CountedInboxes) -> String {
 
 /// Returns the numbers of open and failed runs by inbox, ordered by the inboxes' names.
 pub(crate) fn count_by_inbox(tx: &Tx<'_>, inbox: Option<&InboxName>) -> Result<Vec<InboxRow>> {
-    let inboxes = inbox.map_or(CountedInboxes::All, |_| CountedInboxes::One);
+    let inboxes = inbox.map_or(InboxesToCount::All, |_| InboxesToCount::One);
     let name = || params_from_iter(inbox.map(InboxName::as_str));
     let open: Vec<(InboxName, i64, u64, u64)> =
         tx.query_all(&count_open_runs(inboxes), name(), |row| {

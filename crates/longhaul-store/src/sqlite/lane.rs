@@ -42,9 +42,12 @@ pub(crate) const SELECT_NEXT_IN_LANE: &str =
       WHERE r.lane = ?1 AND r.lane_position IS NOT NULL AND h.state <> 5
       ORDER BY r.lane_position LIMIT 1";
 
-/// Selects the run with the highest position in a lane below a given position.
-pub(crate) const SELECT_PREVIOUS_IN_LANE: &str = "SELECT r.id, r.lane_position, h.epoch = 0
-       FROM run r CROSS JOIN run_head h ON h.run = r.id
+/// Selects the run with the highest position in a lane below a given position, and the newest run
+/// of its chain.
+pub(crate) const SELECT_PREVIOUS_IN_LANE: &str =
+    "SELECT coalesce(c.current, r.id), r.lane_position,
+            h.epoch = 0
+       FROM run r CROSS JOIN run_head h ON h.run = r.id LEFT JOIN chain c ON c.root = r.id
       WHERE r.lane = ?1 AND r.lane_position < ?2 ORDER BY r.lane_position DESC LIMIT 1";
 
 /// Adds a run to the end of a lane and returns its position. The caller must store the position in

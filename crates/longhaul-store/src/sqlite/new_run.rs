@@ -1,7 +1,9 @@
 //! Creates runs, either requested by a caller or decided by the events of another run. The runs of
 //! one request are created together or not at all.
 
-use longhaul_core::change::{LaneEntryPolicy, NewRun, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{
+    LaneEntryPolicy, NewRun, OPEN_DESCENDANTS_MAX, TimerDueTime, TimerKind, TimerUpdate,
+};
 use longhaul_core::event::Event;
 use longhaul_core::id::{Epoch, RunId, Seq, TimerId};
 use longhaul_core::port::store::{
@@ -11,7 +13,7 @@ use longhaul_core::raw::Hash;
 use longhaul_core::task::{EarliestStart, TaskSpec};
 use rusqlite::params;
 
-use crate::sqlite::column::{LANE_WAIT, PARKED, READY, count_to_column};
+use crate::sqlite::column::{LANE_WAIT, PARKED, READY, count_to_column, limit_to_column};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{CommandError, RowChangeError};
 use crate::sqlite::journal::{JournalAppendPoint, copy_journal, encode_events, insert_events};
@@ -158,9 +160,14 @@ pub(crate) fn create_run(
         }
         (EarliestStart::Now | EarliestStart::At(_) | EarliestStart::AfterBatch, _) => None,
     };
+    if task.root != new_run.id {
+        let is_child = origin == RunOrigin::Run;
+        count_open_descendant(tx, task.root, is_child.then_some(OPEN_DESCENDANTS_MAX))?;
+    }
     // A task that only adds a message to a busy lane is not counted.
     spend::count_new_run(tx, &new_run.caps)?;
     insert_run_row(tx, new_run, origin, entered.map(|entered| entered.seq))?;
+    set_newest_run_of_chain(tx, new_run)?;
     insert_run_head(tx, new_run, entered)?;
     insert_first_events(tx, new_run)?;
     for message in &new_run.steers {
@@ -180,6 +187,27 @@ pub(crate) fn create_run(
         timer::set_or_consume_timer(tx, &start)?;
     }
     Ok(())
+}
+
+/// Counts a new run that is not the root of its tree. Refused if more than `max` runs would be open
+/// below the root.
+fn count_open_descendant(
+    tx: &Tx<'_>,
+    root: RunId,
+    max: Option<usize>,
+) -> Result<(), RowChangeError> {
+    let open: Option<i64> = tx.query_one(
+        "UPDATE run_head SET open_descendants = open_descendants + 1 WHERE run = ?1
+         RETURNING open_descendants",
+        params![root.bytes()],
+        |row| row.get(0),
+    )?;
+    match open.zip(max) {
+        Some((open, max)) if open > limit_to_column(max) => {
+            Err(RowChangeError::Refused(AppendRefusalReason::TreeFull))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Inserts the first events of a run, and after its first event those that are copied from another
@@ -208,9 +236,9 @@ fn insert_run_row(
     tx.exec(
         "INSERT INTO run (id, root, parent, agent, definition, inbox, kind, priority, lane,
                           takes_lane, lane_position, thread, resource, submitter, batch,
-                          collect_ms, retry_of, created_at, account)
+                          collect_ms, retry_of, created_at, account, chain_step)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-                 ?18, coalesce(?19, (SELECT account FROM run WHERE id = ?2)))",
+                 ?18, coalesce(?19, (SELECT account FROM run WHERE id = ?2)), ?20)",
         params![
             new.id.bytes(),
             task.root.bytes(),
@@ -226,7 +254,8 @@ fn insert_run_row(
             task.thread.as_ref().map(|thread| thread.as_str()),
             task.resource.as_ref().map(|resource| resource.as_str()),
             task.submitter,
-            task.batch.map(|batch| batch.id.bytes()),
+            // A batch lists its chains by their first runs.
+            task.batch.filter(|_| origin == RunOrigin::Run).map(|batch| batch.id.bytes()),
             match new.lane_entry {
                 LaneEntryPolicy::IfNoneWaits { window } => Some(count_to_column(window.0)),
                 LaneEntryPolicy::Enqueue
@@ -236,6 +265,25 @@ fn insert_run_row(
             task.retry_of.map(|retried| retried.run.bytes()),
             tx.now_micros(),
             task.retry_of.map(|retried| retried.first_run().bytes()),
+            task.chain.as_ref().map(|position| count_to_column(position.step as u64)),
+        ],
+    )
+}
+
+/// Records a run as the newest one of its chain.
+fn set_newest_run_of_chain(tx: &Tx<'_>, new: &NewRun) -> rusqlite::Result<()> {
+    let Some(position) = &new.task.chain else {
+        return Ok(());
+    };
+    let chain = &position.chain;
+    tx.exec(
+        "INSERT INTO chain (root, name, steps, current) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (root) DO UPDATE SET current = excluded.current",
+        params![
+            new.task.root.bytes(),
+            chain.name,
+            count_to_column(chain.steps.len() as u64),
+            new.id.bytes()
         ],
     )
 }

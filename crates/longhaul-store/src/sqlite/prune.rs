@@ -42,6 +42,7 @@ const DELETE_RUN_ROWS: &[&str] = &[
     "DELETE FROM steer WHERE run = ?1",
     "DELETE FROM sandbox_slot_wait WHERE run = ?1",
     "DELETE FROM spend_wait WHERE run = ?1",
+    "DELETE FROM budget_wait WHERE run = ?1",
     "DELETE FROM effect_key_wait WHERE run = ?1",
     DELETE_BUDGET,
     "DELETE FROM late_result WHERE run = ?1",
@@ -51,6 +52,7 @@ const DELETE_RUN_ROWS: &[&str] = &[
     "DELETE FROM checkpoint WHERE run = ?1",
     "DELETE FROM sandbox WHERE owner = ?1",
     "DELETE FROM ready WHERE run = ?1",
+    "DELETE FROM chain WHERE current = ?1",
     "DELETE FROM run_head WHERE run = ?1",
 ];
 

@@ -16,7 +16,7 @@ use crate::sqlite::global_log::{
 };
 use crate::sqlite::heartbeat::SELECT_WORKERS;
 use crate::sqlite::idempotency::SELECT_KNOWN;
-use crate::sqlite::inbox::{CountedInboxes, count_failed_runs, count_open_runs};
+use crate::sqlite::inbox::{InboxesToCount, count_failed_runs, count_open_runs};
 use crate::sqlite::lane::{SELECT_LANES, SELECT_NEXT_IN_LANE, SELECT_PREVIOUS_IN_LANE};
 use crate::sqlite::note::{SEARCH_NOTES, SELECT_NOTES};
 use crate::sqlite::prune::SELECT_EXPIRED_RUNS;
@@ -70,7 +70,8 @@ fn lane_promotion_uses_an_index() {
     let head = "SEARCH h USING PRIMARY KEY (run=?)";
     check_query_plan(SELECT_NEXT_IN_LANE, &[walk, head]);
     let walk = "SEARCH r USING INDEX run_lane_position (lane=? AND lane_position<?)";
-    check_query_plan(SELECT_PREVIOUS_IN_LANE, &[walk, head]);
+    let chain = "SEARCH c USING PRIMARY KEY (root=?) LEFT-JOIN";
+    check_query_plan(SELECT_PREVIOUS_IN_LANE, &[walk, head, chain]);
 }
 
 #[test]
@@ -151,8 +152,8 @@ fn runs_of_a_batch_use_an_index() {
 #[test]
 fn inboxes_are_counted_from_indexes_alone() {
     let [of_later, later] = RETRIED;
-    for (inboxes, walk) in [(CountedInboxes::All, "SCAN"), (CountedInboxes::One, "SEARCH")] {
-        let name = if inboxes == CountedInboxes::One { " (inbox=?)" } else { "" };
+    for (inboxes, walk) in [(InboxesToCount::All, "SCAN"), (InboxesToCount::One, "SEARCH")] {
+        let name = if inboxes == InboxesToCount::One { " (inbox=?)" } else { "" };
         let open = format!("{walk} h USING COVERING INDEX run_head_open_inbox{name}");
         check_query_plan(&count_open_runs(inboxes), &[&open]);
         let failed = format!("{walk} h USING COVERING INDEX run_head_failed_inbox{name}");
@@ -164,6 +165,12 @@ fn inboxes_are_counted_from_indexes_alone() {
 const RETRIED: [&str; 2] =
     ["CORRELATED SCALAR SUBQUERY 1", "SEARCH later USING COVERING INDEX run_retry_of (retry_of=?)"];
 
+/// Plan of the joins that read a run's chain.
+const CHAIN: [&str; 2] = [
+    "SEARCH c USING PRIMARY KEY (root=?) LEFT-JOIN",
+    "SEARCH ch USING PRIMARY KEY (run=?) LEFT-JOIN",
+];
+
 #[test]
 fn runs_of_an_agent_and_dead_letters_are_listed_by_index() {
     let agent = Some(AgentName::new("mailer").unwrap());
@@ -171,11 +178,12 @@ fn runs_of_an_agent_and_dead_letters_are_listed_by_index() {
     let of_agent = RunFilter { agent, after, ..RunFilter::default() };
     let head = "SEARCH h USING PRIMARY KEY (run=?)";
     let walk = "SEARCH r USING INDEX run_agent (agent=? AND id<?)";
-    check_query_plan(&select_run_rows(&of_agent).0, &[walk, head]);
+    let [chain, newest] = CHAIN;
+    check_query_plan(&select_run_rows(&of_agent).0, &[walk, head, chain, newest]);
     let of_parent = RunFilter { parent: after, ..RunFilter::default() };
     let walk = "SEARCH r USING INDEX run_tree (root=?)";
     let parent = "SEARCH p USING INDEX sqlite_autoindex_run_1 (id=?)";
-    let plan = [walk, "SCALAR SUBQUERY 1", parent, head];
+    let plan = [walk, "SCALAR SUBQUERY 1", parent, head, chain, newest];
     check_query_plan(&select_run_rows(&of_parent).0, &plan);
     let dead_letters = RunFilter {
         statuses: vec![Status::Failed],
@@ -186,7 +194,10 @@ fn runs_of_an_agent_and_dead_letters_are_listed_by_index() {
     let walk = "SEARCH h USING INDEX run_head_failed_inbox (inbox=?)";
     let run = "SEARCH r USING INDEX sqlite_autoindex_run_1 (id=?)";
     let [of_later, later] = RETRIED;
-    check_query_plan(&select_run_rows(&dead_letters).0, &[walk, of_later, later, run]);
+    check_query_plan(
+        &select_run_rows(&dead_letters).0,
+        &[walk, of_later, later, run, chain, newest],
+    );
 }
 
 #[test]

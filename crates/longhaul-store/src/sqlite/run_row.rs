@@ -1,6 +1,7 @@
 //! Rows of runs, as shown in lists. All columns are derived from events and written together with
 //! the events.
 
+use longhaul_core::chain::ChainRow;
 use longhaul_core::id::{BatchId, Epoch, RunId, Seq, WorkerId};
 use longhaul_core::port::store::{RunFilter, RunRow};
 use longhaul_core::raw::Hash;
@@ -22,7 +23,12 @@ const COLUMNS: &str = "r.id, r.agent, r.definition, r.inbox, r.lane, r.thread, r
        h.state, h.epoch, h.last_seq, h.worker, h.reason, h.blocked, h.outcome, h.code,
        h.started_at, h.finished_at, h.turns, h.input_tokens, h.output_tokens, h.cached_tokens,
        h.cache_write_tokens, h.reasoning_tokens, h.estimated, h.cost_micro_usd, h.cost_unknown,
-       h.active_ms";
+       h.active_ms, r.chain_step, c.name, c.steps, c.current,
+       ch.state, ch.epoch, ch.reason, ch.blocked, ch.outcome";
+
+/// Joins the chain of a run and the head of the chain's newest run.
+const JOIN_CHAIN: &str = "LEFT JOIN chain c ON c.root = r.root AND r.chain_step IS NOT NULL
+       LEFT JOIN run_head ch ON ch.run = c.current";
 
 const FROM_RUNS: &str = "FROM run r CROSS JOIN run_head h ON h.run = r.id";
 
@@ -44,7 +50,7 @@ pub(crate) const NOT_RETRIED: &str =
 
 /// Returns the row of a run. `None` means that there is no such run.
 pub(crate) fn get_run_row(tx: &Tx<'_>, run: RunId) -> Result<Option<RunRow>> {
-    let sql = format!("SELECT {COLUMNS} {FROM_RUNS} WHERE r.id = ?1");
+    let sql = format!("SELECT {COLUMNS} {FROM_RUNS} {JOIN_CHAIN} WHERE r.id = ?1");
     tx.query_one(&sql, params![run.bytes()], read_run_row)
 }
 
@@ -110,7 +116,7 @@ pub(crate) fn select_run_rows(run_filter: &RunFilter) -> (String, Vec<Value>) {
         (false, true, Some(_)) => FROM_FAILED_RUNS_OF_INBOX,
         (false, false, _) => FROM_RUNS,
     };
-    let select = format!("SELECT {COLUMNS} {from}");
+    let select = format!("SELECT {COLUMNS} {from} {JOIN_CHAIN}");
     let order = format!(" ORDER BY {id} DESC");
     filter.into_statement(&select, &order, limit_to_column(run_filter.limit))
 }
@@ -134,7 +140,7 @@ fn status_sql_condition(status: Status) -> String {
 fn read_run_row(row: &Row<'_>) -> Result<RunRow> {
     let parent: Option<[u8; 16]> = row.get(9)?;
     let worker: Option<[u8; 16]> = row.get(16)?;
-    let (status, reason) = read_status_and_reason(row)?;
+    let (status, reason) = read_status_and_reason(row, &HEAD_COLUMNS)?;
     let is_unpriced: bool = row.get(31)?;
     let cost = MicroUsd(get_u64(row, 30)?);
     Ok(RunRow {
@@ -152,6 +158,7 @@ fn read_run_row(row: &Row<'_>) -> Result<RunRow> {
         priority: row.get(8)?,
         parent: parent.map(RunId::from_bytes),
         root: RunId::from_bytes(row.get(10)?),
+        chain: read_chain_columns(row)?,
         submitter: row.get(11)?,
         epoch: Epoch(get_u64(row, 14)?),
         worker: worker.map(WorkerId::from_bytes),
@@ -178,20 +185,53 @@ pub(crate) fn get_usage_columns(row: &Row<'_>, index: usize) -> Result<Usage> {
     })
 }
 
-fn read_status_and_reason(row: &Row<'_>) -> Result<(Status, Option<String>)> {
-    let epoch: i64 = row.get(14)?;
+/// Indexes of the columns that a run's status and reason are read from.
+struct StatusColumns {
+    state: usize,
+    epoch: usize,
+    reason: usize,
+    blocked: usize,
+    outcome: usize,
+}
+
+const HEAD_COLUMNS: StatusColumns =
+    StatusColumns { state: 13, epoch: 14, reason: 17, blocked: 18, outcome: 19 };
+const CHAIN_COLUMNS: StatusColumns =
+    StatusColumns { state: 37, epoch: 38, reason: 39, blocked: 40, outcome: 41 };
+
+/// Reads the position of a run in its chain. `None` if it belongs to no chain.
+fn read_chain_columns(row: &Row<'_>) -> Result<Option<ChainRow>> {
+    let current: Option<[u8; 16]> = row.get(36)?;
+    let is_known = row.get::<_, Option<i64>>(CHAIN_COLUMNS.state)?.is_some();
+    let Some(current) = current.filter(|_| is_known) else {
+        return Ok(None);
+    };
+    Ok(Some(ChainRow {
+        name: row.get(34)?,
+        step: get_u32(row, 33)?,
+        steps: get_u32(row, 35)?,
+        current: RunId::from_bytes(current),
+        current_status: read_status_and_reason(row, &CHAIN_COLUMNS)?.0,
+    }))
+}
+
+fn read_status_and_reason(
+    row: &Row<'_>,
+    columns: &StatusColumns,
+) -> Result<(Status, Option<String>)> {
+    let epoch: i64 = row.get(columns.epoch)?;
     let unless_new = |status| if epoch == 0 { Status::Pending } else { status };
     let reason = |text: &str| Some(text.to_owned());
-    Ok(match row.get(13)? {
+    Ok(match row.get(columns.state)? {
         READY => (unless_new(Status::Running), reason("worker")),
         LEASED => (Status::Running, None),
         PARKED => {
-            let is_blocked: bool = row.get(18)?;
+            let is_blocked: bool = row.get(columns.blocked)?;
             let rests = if is_blocked { Status::Blocked } else { Status::Waiting };
-            (unless_new(rests), row.get(17)?)
+            (unless_new(rests), row.get(columns.reason)?)
         }
         LANE_WAIT => (unless_new(Status::Waiting), reason("lane")),
         PAUSED => (Status::Paused, None),
-        _ => (get_final_status(row, 19)?, None),
+        _ => (get_final_status(row, columns.outcome)?, None),
     })
 }

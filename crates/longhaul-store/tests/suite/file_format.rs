@@ -46,6 +46,7 @@ fn every_table_is_strict_and_only_narrow_ones_lack_a_rowid() {
     };
     assert_eq!(tables("strict = 0"), [""; 0]);
     let narrow = [
+        "chain",
         "effect_key",
         "effect_key_wait",
         "lane",

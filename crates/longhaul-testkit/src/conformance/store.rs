@@ -26,6 +26,7 @@ use crate::conformance::store::fixture::StoreFixture;
 pub mod auth;
 pub mod batches;
 pub mod budget;
+pub mod chain;
 pub mod children;
 pub mod claim;
 pub mod copied_journal;
@@ -81,6 +82,7 @@ macro_rules! each_store_check {
             }
             children {
                 a_child_starts_and_ends_with_its_events
+                the_open_runs_of_a_tree_are_limited
             }
             claim {
                 a_claim_is_journaled
@@ -166,10 +168,14 @@ macro_rules! each_store_check {
                 a_queued_run_can_leave_its_lane
                 a_start_time_comes_before_the_lane
                 a_chain_keeps_its_lane_to_the_end
+                a_tree_keeps_its_lane_until_its_last_run_ends
                 lanes_are_listed_while_used
                 a_paused_lane_starts_no_run
                 a_paused_lane_lets_its_started_run_go_on
                 a_paused_lane_does_not_start_a_resumed_run
+            }
+            chain {
+                the_runs_of_a_chain_name_the_newest_one
             }
             lane_entry {
                 a_run_enters_an_empty_lane_only
@@ -183,6 +189,10 @@ macro_rules! each_store_check {
                 a_budget_without_a_cap_is_unlimited
                 caps_can_be_raised
                 a_tree_has_one_account
+                a_settlement_wakes_runs_that_wait_for_holds
+                a_run_that_waits_for_holds_too_late_is_woken
+                a_hold_is_refused_until_the_model_is_warned
+                a_child_never_lowers_a_cap_of_its_tree
                 usage_adds_up
                 usage_is_summed_by_model
             }

@@ -1,48 +1,84 @@
-//! Budget accounts of run trees.
+//! Budget accounts of run trees, and runs that wait until a hold is released.
 //!
 //! Invariant: a hold never makes spent, lost and held amounts together exceed a cap.
 
-use longhaul_core::change::BudgetHoldSettlement;
+use longhaul_core::change::{BudgetHold, BudgetHoldSettlement};
 use longhaul_core::id::RunId;
-use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::port::records::BudgetAccount;
+use longhaul_core::policy::budget::{BudgetAccount, BudgetRaise};
 use longhaul_core::port::store::AppendRefusalReason;
-use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget};
+use longhaul_core::usage::BudgetAmount;
 
-use crate::mem_store::rows::Tables;
+use crate::mem_store::rows::{State, Tables};
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
     /// Holds the maximum cost of a call.
-    pub(crate) fn hold(&mut self, run: RunId, hold: BudgetAmount) -> ChangeResult {
+    pub(crate) fn hold(&mut self, run: RunId, hold: BudgetHold) -> ChangeResult {
         let root = self.tables.account_root(run);
         let mut account = self.account(root);
-        let left = remaining(&account);
-        if !left.covers(hold) {
-            return refuse(AppendRefusalReason::OverBudget(left));
+        if !hold.fits(&account) {
+            return refuse(AppendRefusalReason::OverBudget(account));
         }
-        account.held = plus(account.held, hold);
+        account.held = account.held.plus(hold.amount);
         self.tables.accounts.insert(root, account);
         Ok(())
     }
 
-    /// Settles a hold: the amount is spent, lost or released.
+    /// Settles a hold: the amount is spent, lost or released. Wakes runs that wait for it.
     pub(crate) fn settle(&mut self, run: RunId, settlement: BudgetHoldSettlement) {
         let root = self.tables.account_root(run);
         let mut account = self.account(root);
-        account.held = minus(account.held, settlement.held);
-        account.spent = plus(account.spent, settlement.spent);
-        account.lost = plus(account.lost, settlement.lost);
+        account.held = account.held.minus(settlement.held);
+        account.spent = account.spent.plus(settlement.spent);
+        account.lost = account.lost.plus(settlement.lost);
         self.tables.accounts.insert(root, account);
+        self.wake_budget_waits(root);
     }
 
-    /// Replaces the caps that `raise` contains.
+    /// Replaces the caps that `raise` contains. A child run never lowers a cap of its tree.
     pub(crate) fn set_cap(&mut self, run: RunId, raise: BudgetRaise) {
         let root = self.tables.account_root(run);
         let mut account = self.account(root);
-        account.cap_micro_usd = raise.micro_usd.or(account.cap_micro_usd);
-        account.cap_tokens = raise.tokens.or(account.cap_tokens);
+        let is_child = self.tables.heads.get(&run).is_some_and(|head| head.task.parent.is_some());
+        let (micro_usd, tokens) = (account.cap_micro_usd, account.cap_tokens);
+        (account.cap_micro_usd, account.cap_tokens) = match is_child {
+            true => (
+                micro_usd.map(|cap| raise.micro_usd.map_or(cap, |new| new.max(cap))),
+                tokens.map(|cap| raise.tokens.map_or(cap, |new| new.max(cap))),
+            ),
+            false => (raise.micro_usd.or(micro_usd), raise.tokens.or(tokens)),
+        };
         self.tables.accounts.insert(root, account);
+        self.wake_budget_waits(root);
+    }
+
+    /// Queues a parked run until the budget covers this amount, or wakes it if it does by now.
+    pub(crate) fn wait_for_holds(&mut self, run: RunId, needed: BudgetAmount) {
+        self.tables.budget_waits.insert(run, needed);
+        self.wake_budget_waits(self.tables.account_root(run));
+    }
+
+    fn wake_budget_waits(&mut self, root: RunId) {
+        let mut account = self.account(root);
+        let waits = self.tables.budget_waits.iter();
+        let waits = waits.filter(|(run, _)| self.tables.account_root(**run) == root);
+        let waits: Vec<(RunId, BudgetAmount)> =
+            waits.map(|(run, needed)| (*run, *needed)).collect();
+        for (run, needed) in waits {
+            let head = self.tables.heads.get(&run);
+            let is_waiting = head.is_some_and(|head| {
+                matches!(head.state, State::Parked { reason: "budget_held", .. })
+            });
+            let can_wait = !account.free().covers(needed) && account.unspent().covers(needed);
+            if is_waiting && can_wait {
+                continue;
+            }
+            self.tables.budget_waits.remove(&run);
+            if is_waiting {
+                self.wake(run);
+                account.held = account.held.plus(needed);
+            }
+        }
     }
 
     fn account(&self, root: RunId) -> BudgetAccount {
@@ -65,24 +101,4 @@ impl Tables {
         let retried = self.heads.get(&root).and_then(|head| head.task.retry_of);
         retried.map_or(root, |retried| retried.first_run())
     }
-}
-
-fn remaining(account: &BudgetAccount) -> RemainingBudget {
-    let used = plus(plus(account.spent, account.lost), account.held);
-    RemainingBudget {
-        micro_usd: account.cap_micro_usd.map(|cap| cap.minus(used.micro_usd)),
-        tokens: account.cap_tokens.map(|cap| cap.saturating_sub(used.tokens)),
-    }
-}
-
-const fn plus(one: BudgetAmount, other: BudgetAmount) -> BudgetAmount {
-    BudgetAmount {
-        micro_usd: one.micro_usd.plus(other.micro_usd),
-        tokens: one.tokens.saturating_add(other.tokens),
-    }
-}
-
-const fn minus(one: BudgetAmount, other: BudgetAmount) -> BudgetAmount {
-    let micros: MicroUsd = one.micro_usd.minus(other.micro_usd);
-    BudgetAmount { micro_usd: micros, tokens: one.tokens.saturating_sub(other.tokens) }
 }

@@ -27,6 +27,7 @@ impl Tx<'_> {
             Change::ReleaseSlot(sandbox) => self.release_slot(sandbox),
             Change::QueueForSlot(provider) => self.queue_for_slot(run, provider),
             Change::Settle(settlement) => self.settle(run, settlement),
+            Change::WaitForHolds(needed) => self.wait_for_holds(run, needed),
             Change::SettleCaps(settlements) => self.settle_caps(settlements),
             Change::WaitAtCap(row) => self.wait_at_cap(run, row),
             Change::SetCap(raise) => self.set_cap(run, raise),

@@ -45,17 +45,24 @@ impl Tx<'_> {
             }
             RunSchedulingUpdate::Pause => self.set_state(run, State::Paused),
             RunSchedulingUpdate::Release => self.set_state(run, State::Ready),
-            RunSchedulingUpdate::End { status, code, releases_lane: frees_lane } => {
+            RunSchedulingUpdate::End { status, code, releases_lane } => {
                 self.set_state(run, State::Ended { status, code });
                 let now = self.now;
                 let heads = &mut self.tables.heads;
                 heads.update(&run, |head| head.finished_at = Some(now));
                 let root = heads.get(&run).map(|head| head.task.root);
-                if let Some(root) = root.filter(|_| frees_lane) {
+                let root = root.filter(|root| releases_lane && self.open_runs_of_tree(*root) == 0);
+                if let Some(root) = root {
                     self.leave_lane(root);
                 }
             }
         }
+    }
+
+    /// Returns the number of open runs of a tree.
+    pub(crate) fn open_runs_of_tree(&self, root: RunId) -> usize {
+        let heads = self.tables.heads.iter().map(|(_, head)| head);
+        heads.filter(|head| head.task.root == root && !head.state.is_ended()).count()
     }
 
     /// Wakes an idle run if the events of an outsider do so.
@@ -95,6 +102,7 @@ impl Head {
             priority: task.priority,
             parent: task.parent,
             root: task.root,
+            chain: None,
             submitter: task.submitter.clone(),
             epoch: self.epoch,
             worker: match self.state {

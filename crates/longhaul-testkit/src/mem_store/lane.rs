@@ -191,6 +191,7 @@ impl Tx<'_> {
             return;
         };
         for run in self.lane_runs(&key).into_iter().rev() {
+            let run = self.tables.newest_of_chain.get(&run).copied().unwrap_or(run);
             let timer = TimerId::derive(run.bits(), "interrupt", Timestamp::from_micros(0));
             if !self.tables.timers.contains(&timer) {
                 let kind = TimerKind::LaneInterrupted(newer);

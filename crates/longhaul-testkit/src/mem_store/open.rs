@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use longhaul_core::change::{LaneEntryPolicy, NewRun, TimerKind};
+use longhaul_core::change::{LaneEntryPolicy, NewRun, OPEN_DESCENDANTS_MAX, TimerKind};
 use longhaul_core::id::{Epoch, LaneKey, RunId, Seq, TimerId};
-use longhaul_core::port::records::BudgetAccount;
+use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::port::store::{
     AppendRefusalReason, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, StoreError,
 };
@@ -96,6 +96,13 @@ impl Tx<'_> {
         if self.tables.heads.contains(&id) {
             return Err(Rollback::Error(duplicate_run(id)));
         }
+        if task.root != id && origin == RunOrigin::Run {
+            let open = self.open_runs_of_tree(task.root);
+            let open_below = open - usize::from(!self.is_ended(task.root));
+            if open_below >= OPEN_DESCENDANTS_MAX {
+                return refuse(AppendRefusalReason::TreeFull);
+            }
+        }
         let start = task.start;
         // A retry uses the account of the run that it retries.
         if task.root == id && task.retry_of.is_none() {
@@ -105,6 +112,9 @@ impl Tx<'_> {
                 ..BudgetAccount::default()
             };
             self.tables.accounts.insert(id, account);
+        }
+        if task.chain.is_some() {
+            self.tables.newest_of_chain.insert(task.root, id);
         }
         let lane = task.lane.clone().filter(|_| origin == RunOrigin::Run);
         let collect_window = match lane_entry {

@@ -81,6 +81,7 @@ impl Tx<'_> {
             tables.accounts.remove(&account);
         }
         tables.checkpoints.remove(&run);
+        tables.newest_of_chain.remove_where(|_, newest| *newest == run);
         let lines = tables.journal.range((run, Seq::START)..=(run, Seq(u64::MAX)));
         let lines: Vec<_> = lines.map(|(key, line)| (*key, line.global_seq)).collect();
         for (line, global_seq) in lines {
@@ -105,6 +106,7 @@ impl Tx<'_> {
         tables.sandboxes.remove_where(|_, row| row.owner == run);
         tables.slot_waits.remove_where(|(_, owner), _| *owner == run);
         tables.spend_waits.remove(&run);
+        tables.budget_waits.remove(&run);
     }
 
     fn referenced_blobs(&self) -> BTreeSet<Hash> {

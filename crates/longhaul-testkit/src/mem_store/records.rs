@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use longhaul_core::chain::ChainRow;
 use longhaul_core::change::LateToolResult;
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{InboxName, LaneKey, RunId, Seq, ThreadKey, WorkerId};
@@ -15,7 +16,7 @@ use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, Usage};
 
-use crate::mem_store::rows::{Lane, State, Tables, Worker};
+use crate::mem_store::rows::{Head, Lane, State, Tables, Worker};
 use crate::mem_store::tx::Tx;
 
 impl Tables {
@@ -35,8 +36,26 @@ impl Tables {
                 && filter.parent.is_none_or(|parent| row.parent == Some(parent))
                 && filter.after.is_none_or(|after| row.id < after)
         };
-        let rows = self.heads.iter().rev().map(|(run, head)| head.row(*run));
+        let rows = self.heads.iter().rev().map(|(run, head)| self.run_row(*run, head));
         rows.filter(fits).take(filter.limit).collect()
+    }
+
+    /// Returns the row of a run, with the state of its chain.
+    pub(crate) fn run_row(&self, run: RunId, head: &Head) -> RunRow {
+        RunRow { chain: self.chain_row(head), ..head.row(run) }
+    }
+
+    fn chain_row(&self, head: &Head) -> Option<ChainRow> {
+        let position = head.task.chain.as_ref()?;
+        let current = *self.newest_of_chain.get(&head.task.root)?;
+        let newest = self.heads.get(&current)?;
+        Some(ChainRow {
+            name: position.chain.name.clone(),
+            step: position.step as u32,
+            steps: position.chain.steps.len() as u32,
+            current,
+            current_status: newest.row(current).status,
+        })
     }
 
     /// Returns the runs that a later run retries.

@@ -78,6 +78,7 @@ impl Tx<'_> {
             "timer" | "retry" | "rate_limit" | "outage" | "message" | "start_at" | "collect"
             | "cap" => !timer(),
             "sandbox_slot" => !queue() && !timer(),
+            "budget_held" => !self.tables.budget_waits.contains(&run),
             "key" => !self.tables.effect_key_waits.iter().any(|((_, at), ())| *at == run),
             // A person, a child run or the previous run of its batch wakes it.
             _ => false,
@@ -102,10 +103,7 @@ impl Tx<'_> {
         let everybody = (key.clone(), 0)..=(key.clone(), u64::MAX);
         let mut members = self.tables.lane_members.range(everybody).map(|(_, run)| *run);
         let someone_waits = members.any(|run| Some(run) != lane.head && !self.is_ended(run));
-        let holds = lane.head.is_some_and(|root| {
-            let mut heads = self.tables.heads.iter().map(|(_, head)| head);
-            heads.any(|head| head.task.root == root && !head.state.is_ended())
-        });
+        let holds = lane.head.is_some_and(|root| self.open_runs_of_tree(root) > 0);
         someone_waits && !holds && !lane.paused
     }
 

@@ -10,6 +10,7 @@ use longhaul_core::id::{
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::Note;
+use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::policy::effect_key::TakenKey;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::policy::rule::ApprovalRuleRow;
@@ -18,7 +19,7 @@ use longhaul_core::port::auth::{
     GateLinkRow, IdempotencyKey, KeyRow, StoredResponse, TokenKind, TokenRow,
 };
 use longhaul_core::port::queue::QueuePosition;
-use longhaul_core::port::records::{BudgetAccount, GlobalSeq};
+use longhaul_core::port::records::GlobalSeq;
 use longhaul_core::port::store::WorkerLiveness;
 use longhaul_core::raw::Hash;
 use longhaul_core::request::IdempotentRequestEffect;
@@ -26,7 +27,7 @@ use longhaul_core::schedule::ScheduleRow;
 use longhaul_core::status::Status;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Millis, Timestamp};
-use longhaul_core::usage::{MicroUsd, Usage};
+use longhaul_core::usage::{BudgetAmount, MicroUsd, Usage};
 
 use crate::mem_store::table::Table;
 
@@ -58,6 +59,7 @@ macro_rules! tables {
 
 tables! {
     heads: RunId => Head,
+    newest_of_chain: RunId => RunId,
     ready: ReadyKey => (),
     journal: (RunId, Seq) => JournalRow,
     global_log: GlobalSeq => (RunId, Seq),
@@ -72,6 +74,7 @@ tables! {
     accounts: RunId => BudgetAccount,
     spend: CapKey => SpendRow,
     spend_waits: RunId => SpendWait,
+    budget_waits: RunId => BudgetAmount,
     effect_keys: Hash => TakenKey,
     effect_key_waits: (Hash, RunId) => (),
     usage: u64 => UsageEntry,

@@ -63,7 +63,7 @@ impl Store for MemStore {
     }
 
     async fn get_run(&self, run: RunId) -> StoreResult<Option<RunRow>> {
-        Ok(self.read_tx(|tx| tx.tables.heads.get(&run).map(|head| head.row(run))))
+        Ok(self.read_tx(|tx| tx.tables.heads.get(&run).map(|head| tx.tables.run_row(run, head))))
     }
 
     async fn list_runs(&self, filter: RunFilter) -> StoreResult<Vec<RunRow>> {
@@ -235,7 +235,12 @@ impl RecordStore for MemStore {
     async fn batch_runs(&self, batch: BatchId) -> StoreResult<Vec<RunId>> {
         Ok(self.read_tx(|tx| {
             let heads = tx.tables.heads.iter();
-            let of_batch = |head: &Head| head.task.batch.is_some_and(|place| place.id == batch);
+            // A batch lists its chains by their first runs.
+            let is_later_step =
+                |head: &Head| head.task.chain.is_some() && head.task.parent.is_some();
+            let of_batch = |head: &Head| {
+                head.task.batch.is_some_and(|place| place.id == batch) && !is_later_step(head)
+            };
             heads.filter(|(_, head)| of_batch(head)).map(|(run, _)| *run).collect()
         }))
     }

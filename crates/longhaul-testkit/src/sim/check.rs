@@ -9,6 +9,7 @@ mod effect_keys;
 mod lanes;
 mod lost_results;
 mod order;
+mod outcomes;
 mod rules;
 
 use longhaul_core::event::entry::Entry;
@@ -50,6 +51,7 @@ pub fn check(history: &SimHistory) -> Result<(), SimError> {
     let raises = children::raises_by_children(&history.journals);
     for (run, entries) in &history.journals {
         order::check(entries).map_err(|what| with_run(*run, &what))?;
+        outcomes::check(entries).map_err(|what| with_run(*run, &what))?;
         calls::check(entries, &history.effects).map_err(|what| with_run(*run, &what))?;
         budget::check(entries, raises.get(run).copied().unwrap_or_default())
             .map_err(|what| with_run(*run, &what))?;

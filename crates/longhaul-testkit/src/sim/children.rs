@@ -32,23 +32,33 @@ pub fn prepare_children(
     world: &ExternalWorld,
 ) -> Result<RunInput, SimError> {
     let prepared = requests.iter().map(|request| {
-        let input: RunAgentInput = serde_json::from_str(request.input.as_str())?;
-        let id = world.next_child_id();
-        let above = run.task();
-        let task = TaskSpec {
-            parent: Some(run.id()),
-            root: above.root,
-            depth: above.depth + 1,
-            submitter: above.submitter.clone(),
-            priority: above.priority,
-            ..TaskSpec::new(id, above.agent.clone(), input.input, above.inbox.clone())
-        };
-        let run = new_run_from_task(id, task)?;
-        let definition = Blob::new(b"{}".to_vec());
-        let child = NewChild { run, definition, background: input.background };
+        let RunAgentInput { input, background } = serde_json::from_str(request.input.as_str())?;
+        let child = new_child(run, input, world)?;
+        let child = NewChild { background, ..child };
         Ok(PreparedChild { call: request.call, child: Ok(Box::new(child)) })
     });
     Ok(RunInput::ChildrenPrepared(prepared.collect::<Result<_, SimError>>()?))
+}
+
+/// Prepares the run that grades the result.
+pub fn prepare_grading(run: &Run, world: &ExternalWorld) -> Result<RunInput, SimError> {
+    let child = new_child(run, RawJson::parse(r#"{"rubric": "Good."}"#)?, world)?;
+    Ok(RunInput::GradingPrepared(Ok(Box::new(child))))
+}
+
+fn new_child(run: &Run, input: RawJson, world: &ExternalWorld) -> Result<NewChild, SimError> {
+    let id = world.next_child_id();
+    let above = run.task();
+    let task = TaskSpec {
+        parent: Some(run.id()),
+        root: above.root,
+        depth: above.depth + 1,
+        submitter: above.submitter.clone(),
+        priority: above.priority,
+        ..TaskSpec::new(id, above.agent.clone(), input, above.inbox.clone())
+    };
+    let run = new_run_from_task(id, task)?;
+    Ok(NewChild { run, definition: Blob::new(b"{}".to_vec()), background: false })
 }
 
 /// Returns the runs that this journal has started.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use longhaul_core::change::LateToolResult;
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::RunPrepared;
-use longhaul_core::event::tool::{LateToolResultEvent, ToolVerified};
+use longhaul_core::event::tool::{LateToolResultEvent, ToolOutput, ToolVerified};
 use longhaul_core::event::turn::PerceptionUpdate;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{CallId, Epoch, RunId, Seq, WorkerId};
@@ -38,9 +38,10 @@ use longhaul_run::{
 
 use crate::sim::SimError;
 use crate::sim::caps::current_caps;
-use crate::sim::children::prepare_children;
+use crate::sim::children::{prepare_children, prepare_grading};
 use crate::sim::external_world::{ExternalWorld, ModelCall, ToolEffect};
 use crate::sim::script::{PRICING, Script, classify};
+use crate::sim::suspended_calls;
 
 /// Services of a driver.
 #[derive(Debug, Clone)]
@@ -204,6 +205,9 @@ impl ReferenceDriver {
                 let prepared = prepare_children(run, &requests, &self.services.world)?;
                 DriverStage::Committing(prepared)
             }
+            EngineStep::StartGrading => {
+                DriverStage::Committing(prepare_grading(run, &self.services.world)?)
+            }
             EngineStep::UseTools(todo) => DriverStage::RunningTools(todo, Vec::new()),
             EngineStep::Park(_) | EngineStep::Finish(_) | EngineStep::Advance => {
                 DriverStage::Committing(RunInput::Advance)
@@ -285,17 +289,16 @@ impl ReferenceDriver {
             .run
             .as_ref()
             .is_some_and(|run| run.is_cancelling() || run.has_interrupting_steer());
-        let (end, output) = if stopping {
-            (ToolCallStatus::Interrupted, longhaul_core::event::tool::ToolOutput::text("stopped"))
-        } else {
-            let effect = ToolEffect {
-                run: self.run_id,
-                key_run: self.key_run(next.call),
-                call: next.call,
-                epoch: self.epoch,
-                class: next.class,
-            };
-            (ToolCallStatus::Completed, self.services.world.perform(effect))
+        let effect = ToolEffect {
+            run: self.run_id,
+            key_run: self.key_run(next.call),
+            call: next.call,
+            epoch: self.epoch,
+            class: next.class,
+        };
+        let (end, output) = match stopping || next.action == ToolCallAction::Cancel {
+            true => (ToolCallStatus::Interrupted, ToolOutput::text("stopped")),
+            false => suspended_calls::perform(&self.services.world, effect, &next, choose),
         };
         done.push(ToolCallResult {
             call: next.call,
@@ -339,8 +342,8 @@ impl ReferenceDriver {
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }
-            AppendResult::Refused(AppendRefusalReason::OverBudget(left)) => {
-                self.ctx.remaining_budget = Some(left);
+            AppendResult::Refused(AppendRefusalReason::OverBudget(account)) => {
+                self.ctx.budget_account = Some(account);
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }

@@ -121,6 +121,9 @@ pub async fn answer(
         (GateKind::InDoubt, 0 | 4) => GateDecision::Reject,
         (GateKind::InDoubt, 1 | 5) => GateDecision::Complete,
         (GateKind::InDoubt, _) => GateDecision::Answer("it went well".into()),
+        (GateKind::Question, _) if gate.spec.schema.is_some() => {
+            GateDecision::Answer(r#"{"side":"left"}"#.into())
+        }
         (GateKind::Question | GateKind::Blocked, _) => GateDecision::Answer("left".into()),
         (GateKind::Signal, _) => GateDecision::Complete,
     };

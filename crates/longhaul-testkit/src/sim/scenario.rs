@@ -101,6 +101,7 @@ fn with_special_policies() -> Vec<Scenario> {
     flaky.failures = [(1, 2), (2, 1)].into();
     all.push(scenario("flaky_model", flaky, RunPolicy::default()));
     let result_gate = ResultApprovalGate {
+        auto_approve: None,
         ask: "Is it good?".into(),
         timeout: GateTimeout::After(Millis::from_secs(86_400)),
         on_timeout: GateTimeoutAction::Approve,
@@ -192,6 +193,7 @@ fn random_policy(rng: &mut SeededRng) -> RunPolicy {
     }
     if rng.one_in(6) {
         policy.result_gate = Some(ResultApprovalGate {
+            auto_approve: None,
             ask: "Is it good?".into(),
             timeout: GateTimeout::After(Millis::from_secs(3_600)),
             on_timeout: *rng.pick(&[
@@ -210,5 +212,8 @@ fn random_policy(rng: &mut SeededRng) -> RunPolicy {
         policy.lane_on_park = ParkedLanePolicy::Release;
     }
     policy.refresh_perception_each_turn = rng.one_in(3);
+    if rng.one_in(5) {
+        policy.outcome_rounds = Some(1 + rng.below(3) as u32);
+    }
     policy
 }

@@ -23,6 +23,9 @@ const PRICE: Price =
 /// Script of a child run.
 const CHILD_SCRIPT: &str = r#"{"turns": [["put", "ask_human"], ["send"]], "text": "child"}"#;
 
+/// Final text of the script of a grading run, which stands for its verdict.
+const VERDICT: &str = "verdict";
+
 /// Pricing of the simulated model.
 pub const PRICING: ModelPricing = ModelPricing {
     price: Some(PRICE),
@@ -47,6 +50,9 @@ pub struct Script {
 impl Script {
     /// Parses the script of a task. A task without one gets a default script with one reply.
     pub fn from_input(input: &RawJson) -> Self {
+        if input.to_value().get("rubric").is_some() {
+            return Self { text: VERDICT.into(), ..Self::default() };
+        }
         serde_json::from_str(input.as_str())
             .unwrap_or_else(|_| Self { text: "done".into(), ..Self::default() })
     }
@@ -59,7 +65,11 @@ impl Script {
         }
         let turn_index = request.turn as usize - 1;
         let calls = self.turns.get(turn_index).map_or(&[][..], Vec::as_slice);
-        let block = TextBlock { text: self.turn_text(request.turn).into(), extra: None };
+        let text = match self.text.as_str() {
+            VERDICT => verdict(request.run),
+            _ => self.turn_text(request.turn),
+        };
+        let block = TextBlock { text: text.into(), extra: None };
         let blocks = std::iter::once(Block::Text(block)).chain(
             calls
                 .iter()
@@ -86,6 +96,14 @@ impl Script {
             Some(_) => format!("turn {turn}"),
             None => self.text.clone(),
         }
+    }
+}
+
+/// Returns the final text of a grading run: every fourth is no verdict.
+fn verdict(run: RunId) -> String {
+    match run.bits() % 4 {
+        0 => "It is fine.".to_owned(),
+        variant => format!(r#"{{"satisfied": {}, "note": "variant {variant}"}}"#, variant > 1),
     }
 }
 

@@ -169,6 +169,9 @@ impl SingleRun {
                     })
                     .collect(),
             ),
+            EngineStep::StartGrading => {
+                RunInput::GradingPrepared(Err("a single run has no children".to_owned()))
+            }
             EngineStep::UseTools(todos) => self.use_tools(&todos),
             EngineStep::Park(_)
             | EngineStep::Finish(_)

@@ -128,7 +128,8 @@ pub(crate) fn invalid_new_name_reason(part: &str) -> Option<&'static str> {
     }
 }
 
-fn strip_root_prefix<'a>(root: &Path, text: &'a str) -> Option<&'a str> {
+/// Returns the part of an absolute path below this root. `None` if the path is not below it.
+pub(crate) fn strip_root_prefix<'a>(root: &Path, text: &'a str) -> Option<&'a str> {
     let root = root.to_str()?.trim_end_matches('/');
     let below = text.strip_prefix(root)?;
     (below.is_empty() || below.starts_with('/')).then_some(below)

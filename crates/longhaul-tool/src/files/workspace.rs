@@ -120,14 +120,33 @@ impl Workspace {
         path: &str,
         new_content: impl FnOnce(&FileContent) -> Option<FileContent>,
     ) -> PredictedEffects {
-        let Ok(target) = self.checked_file_path(path, PathAccess::Write) else {
-            return self.predict_access(path, PathAccess::Write);
+        let target = match self.checked_file_path(path, PathAccess::Write) {
+            Ok(target) => target,
+            Err(why) => {
+                let undo = Some(format!("nothing to undo, because the call fails: {why}"));
+                return PredictedEffects { undo, ..self.predict_access(path, PathAccess::Write) };
+            }
         };
         let predicted = prediction::read_content(self.open_file(&target)).and_then(|before| {
             let after = new_content(&before)?;
             Some(prediction::one_file_change(target.display, before, after))
         });
         predicted.unwrap_or_default()
+    }
+
+    /// Returns whether a word of a shell command names a protected path, from whatever folder of
+    /// the workspace. The disk is not accessed, so symbolic links are not followed.
+    pub(crate) fn is_protected_word(&self, word: &str) -> bool {
+        let below = self.roots.iter().find_map(|root| path::strip_root_prefix(root, word));
+        let mut names: Vec<String> = Vec::new();
+        for name in below.unwrap_or(word).split('/') {
+            match name {
+                "" | "." => {}
+                ".." => drop(names.pop()),
+                name => names.push(name.to_owned()),
+            }
+        }
+        self.workspace_protection_reason(&names, PathAccess::Write).is_some()
     }
 
     /// Returns the effects of a call that only reads this path, or that fails because of it.
@@ -137,6 +156,7 @@ impl Workspace {
         let protected = is_protected.then(|| path::join_path_parts(&parts));
         PredictedEffects {
             protected_paths: protected.into_iter().collect(),
+            undo: Some("nothing to undo".to_owned()),
             ..prediction::no_effects()
         }
     }

@@ -103,10 +103,18 @@ async fn each_tool_predicts_what_can_be_known() {
     let changed = r#"files [a.md: "one\ntwo\n" -> "new\n"]; network []"#;
     check("write_file", write("a.md"), &a, changed).await;
     for protected in [".git/config", "agents/me.md", ".env"] {
-        let expected = format!("files []; network []; protected {protected}");
-        check("write_file", write(protected), &[], &expected).await;
+        let fixture = Fixture::new("file:out.jsonl");
+        let predicted = fixture.predict("write_file", write(protected)).await;
+        let expected = format!(
+            "files []; network []; protected {protected}; undo nothing to undo, because the call \
+             fails: `{protected}` "
+        );
+        assert!(predicted.starts_with(&expected), "{predicted}");
     }
-    check("write_file", write("../a.md"), &[], "files []; network []").await;
+    let outside = "files []; network []; undo nothing to undo, because the call fails: `../a.md` has \
+                   `..` in it; write the path relative to the top of the workspace, such as \
+                   `src/main.rs`";
+    check("write_file", write("../a.md"), &[], outside).await;
     let edit = |old: &str, all: bool| json!({"path": "a.md", "old": old, "new": "1", "all": all});
     let edited = r#"files [a.md: "one\ntwo\n" -> "1\ntwo\n"]; network []"#;
     check("edit_file", edit("one", false), &a, edited).await;
@@ -116,14 +124,22 @@ async fn each_tool_predicts_what_can_be_known() {
         check("edit_file", call_that_fails, &a, NOT_KNOWN).await;
     }
     check("edit_file", edit("one", false), &[], NOT_KNOWN).await;
-    check("read_file", json!({ "path": "a.md" }), &a, "files []; network []").await;
-    let secret = "files []; network []; protected .env";
+    let read = "files []; network []; undo nothing to undo";
+    check("read_file", json!({ "path": "a.md" }), &a, read).await;
+    let secret = "files []; network []; protected .env; undo nothing to undo";
     check("read_file", json!({ "path": ".env" }), &a, secret).await;
     let fetch = json!({ "url": "https://EXAMPLE.com:8443/a?key=1", "method": "POST" });
     check("http_fetch", fetch, &[], "files []; network [https://example.com:8443]").await;
     let command = "cat ./.env && git -C sub/.git push >x; cp a ~/.ssh/id_rsa \"$HOME/agents\"";
     let expected = "files ?; network [*]; protected ./.env sub/.git ~/.ssh/id_rsa";
     check("shell", json!({ "command": command }), &[], expected).await;
+    let command = "rm src/../agents/a.md ../longhaul.toml ./src/agents/b.md agents/../src";
+    let expected = "files ?; network [*]; protected ../longhaul.toml src/../agents/a.md";
+    check("shell", json!({ "command": command }), &[], expected).await;
+    let fixture = Fixture::new("file:out.jsonl");
+    let path = fixture.dir.path().join("longhaul.toml").display().to_string();
+    let predicted = fixture.predict("shell", json!({ "command": format!("rm {path}") })).await;
+    assert_eq!(predicted, format!("files ?; network [*]; protected {path}"));
     let sent = "files []; network [https://hooks.example:8443]; undo impossible: a sent message \
                 can't be revoked";
     check("send_message", json!({ "text": "hi" }), &[], sent).await;

@@ -1,7 +1,7 @@
 //! Parses single values of the front matter and collects the problems. An invalid value adds a
 //! problem and gives `None`, and parsing continues.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use longhaul_core::suggest;
 use longhaul_core::time::Millis;
@@ -132,6 +132,12 @@ impl Diagnostics {
     /// Reports that the file refers to something that does not exist.
     pub(crate) fn report_missing(&mut self, position: Position, message: impl Into<String>) {
         self.missing.push(Diagnostic::new(ProblemKind::Missing, position, message));
+    }
+
+    /// Adds a file of the project in `root` that was read.
+    pub(crate) fn add_file(&mut self, root: &Path, name: &str) {
+        let plain = Path::new(name).components().filter(|part| *part != Component::CurDir);
+        self.files.push(root.join(plain.collect::<PathBuf>()));
     }
 
     /// Adds a note: a remark that is not a problem.

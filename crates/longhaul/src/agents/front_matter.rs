@@ -14,7 +14,7 @@ use crate::agents::shell_check;
 use crate::agents::split::{self, AgentFileParts};
 use crate::agents::template::{self, AllowedVariables, LANE_NAMES, prompt_variable_names};
 use crate::agents::tools;
-use crate::agents::{output, runtime_fields};
+use crate::agents::{outcome, output, runtime_fields};
 use crate::config::settings::{factor_to_percent, fraction_to_percent, usd_to_micros};
 use crate::config::value_kind::USD_MIN;
 use crate::spanned::{Node, NodeValue, Position, TableEntry, yaml};
@@ -71,7 +71,7 @@ fn parse_agent_fields(
         return false;
     };
     parse_name_and_models(&mut fields, agent);
-    agent.tools = fields
+    (agent.tools, agent.deferred_tools) = fields
         .parse_field_with("tools", |diagnostics, entry| {
             tools::parse_tools_field(diagnostics, entry, ctx)
         })
@@ -83,7 +83,9 @@ fn parse_agent_fields(
     agent.output = fields.parse_field_with("output", |diagnostics, entry| {
         output::parse_output_field(diagnostics, entry, ctx)
     });
-    fields.report_unsupported_fields(&["outcome"]);
+    agent.outcome = fields.parse_field_with("outcome", |diagnostics, entry| {
+        outcome::parse_outcome_field(diagnostics, entry, ctx)
+    });
     let commands = fields.get("sandbox").or_else(|| fields.get("tools"));
     shell_check::check_shell_is_declared_unsandboxed(fields.diagnostics, agent, commands);
     let perceives = fields.get("perception").is_some();

@@ -2,12 +2,13 @@
 //! agent files.
 
 use longhaul_engine::agent::Agent;
+use longhaul_engine::agent::config::OutcomeConfig;
 
 use crate::agents::load_context::LoadContext;
-use crate::agents::output;
 use crate::agents::shell_check;
 use crate::agents::template::{self, AllowedVariables, LANE_NAMES, prompt_variable_names};
 use crate::agents::tools;
+use crate::agents::{outcome, output};
 
 /// Returns all problems of the agent. Converts its output schema to the canonical form, as for
 /// agent files.
@@ -35,6 +36,13 @@ pub(crate) fn find_agent_problems(agent: &mut Agent, ctx: &LoadContext<'_>) -> V
         match output::validate_output_schema(schema.to_value()) {
             Ok(schema) => agent.output = Some(schema),
             Err(why) => problems.push(format!("`output`: {why}")),
+        }
+    }
+    if let Some(OutcomeConfig { rubric, max_rounds, .. }) = &agent.outcome {
+        problems.extend(outcome::rubric_error(rubric).map(|why| format!("`outcome`: {why}")));
+        if !(1..=OutcomeConfig::MAX_ROUNDS_MAX).contains(max_rounds) {
+            let max = OutcomeConfig::MAX_ROUNDS_MAX;
+            problems.push(format!("`outcome`: `max_rounds` must be 1 to {max}"));
         }
     }
     problems

@@ -7,6 +7,7 @@ use longhaul_core::suggest;
 use longhaul_engine::agent::{Agent, AgentRegistry};
 
 use crate::agents::problem::Problem;
+use crate::chains::LoadedChains;
 
 /// Where an agent comes from. The variants are in order of precedence, highest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,6 +89,8 @@ pub struct LoadedAgents {
     pub unreadable_rules: Option<PathBuf>,
     /// Files that are part of the definition of an agent, such as output schemas.
     pub files: Vec<PathBuf>,
+    /// Chains, whose steps the agents execute.
+    pub chains: LoadedChains,
 }
 
 /// Reason why a named agent can't be used.
@@ -156,7 +159,8 @@ impl LoadedAgents {
         agents
     }
 
-    fn agent_names(&self) -> Vec<&str> {
+    /// Returns the names of all agents, including those that can't be used.
+    pub fn agent_names(&self) -> Vec<&str> {
         let usable = self.agents.iter().map(|one| one.agent.name.as_str());
         let broken = self.broken.iter().map(|one| one.name.as_str());
         usable.chain(broken).collect()

@@ -3,7 +3,7 @@
 //! Invariant: references to other documents are not fetched, and a schema that can't be used for
 //! validation is rejected.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use longhaul_core::raw::{RawJson, canonical_json};
 use longhaul_core::schema::{SchemaComplexity, SchemaError, find_external_reference};
@@ -36,8 +36,7 @@ pub(crate) fn parse_output_field(
         validate_output_schema(schema.node.to_json()).map_err(|why| format!("`schema`: {why}"))
     } else {
         let name = diagnostics.parse_nonempty_text(schema)?;
-        let plain = Path::new(&name).components().filter(|part| *part != Component::CurDir);
-        diagnostics.files.push(ctx.root.join(plain.collect::<PathBuf>()));
+        diagnostics.add_file(ctx.root, &name);
         load_schema_file(&name, ctx)
     };
     match read {

@@ -8,6 +8,7 @@ use longhaul_core::policy::gate::{
 };
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::EffectRule;
+use longhaul_engine::is_control_tool;
 
 use crate::agents::diagnostics::{Diagnostics, FieldReader};
 use crate::agents::template::{AllowedVariables, LANE_NAMES};
@@ -99,6 +100,7 @@ pub(crate) fn parse_result_gate(
     entry: &TableEntry,
 ) -> Option<Option<ResultApprovalGate>> {
     let gate = ResultApprovalGate {
+        auto_approve: None,
         ask: RESULT_GATE_QUESTION.to_owned(),
         timeout: GateTimeout::default(),
         on_timeout: GateTimeoutAction::default(),
@@ -115,6 +117,7 @@ pub(crate) fn parse_result_gate(
     let tags = fields.parse_field_with("tags", parse_tags);
     fields.report_unknown_fields();
     Some(Some(ResultApprovalGate {
+        auto_approve: None,
         ask: ask.unwrap_or(gate.ask),
         timeout: timeout.unwrap_or_default(),
         on_timeout: on_timeout.unwrap_or_default(),
@@ -304,6 +307,12 @@ pub(crate) fn parse_effect_rule(
         );
         fields.diagnostics.report_invalid(entry.position, message);
         return None;
+    }
+    if let Some(tool) = tool.as_deref().filter(|tool| key.is_some() && is_control_tool(tool)) {
+        let message = format!(
+            "`key` is not possible for `{tool}`: the runtime handles its calls itself. Remove the key"
+        );
+        fields.diagnostics.report_invalid(entry.position, message);
     }
     fields.report_unknown_fields();
     let class = class.map_or(Some(None), |class| class.map(Some));

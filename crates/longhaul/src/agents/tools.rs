@@ -23,6 +23,9 @@ const CLAUDE_TOOL_NAMES: &[(&str, &str)] = &[
     ("Agent", "run_agent"),
 ];
 
+/// End of the name of deferred tools, whose schemas the model loads when it needs them.
+const DEFERRED_SUFFIX: char = '?';
+
 /// Prefix of the names of MCP servers and their tools.
 const MCP_PREFIX: &str = "mcp:";
 
@@ -93,22 +96,33 @@ pub(crate) fn tool_name_error(
     }
 }
 
-/// Parses the list of tools of a project agent.
+/// Parses the list of tools of a project agent, and which of them are deferred: those whose name ends
+/// with `?`.
 pub(crate) fn parse_tools_field(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
     ctx: &LoadContext<'_>,
-) -> Option<Vec<String>> {
-    let mut tools: Vec<String> = Vec::new();
-    for (position, named) in diagnostics.parse_positioned_texts(entry) {
-        let tool = match longhaul_tool_name(&named) {
+) -> Option<(Vec<String>, Vec<String>)> {
+    let (mut tools, mut deferred) = (Vec::new(), Vec::new());
+    for (position, written) in diagnostics.parse_positioned_texts(entry) {
+        let named = written.strip_suffix(DEFERRED_SUFFIX).unwrap_or(&written);
+        let tool = match longhaul_tool_name(named) {
             Some(native) => native.to_owned(),
-            None => parse_claude_mcp_tool_name(&named).unwrap_or_else(|| named.clone()),
+            None => parse_claude_mcp_tool_name(named).unwrap_or_else(|| named.to_owned()),
         };
-        match tool_name_error(&tool, &named, ctx) {
+        let is_deferred = named != written;
+        match tool_name_error(&tool, named, ctx) {
             Some(message) => diagnostics.report_invalid(position, message),
-            None if tools.contains(&tool) => {}
+            None if tools.contains(&tool) => {
+                if deferred.contains(&tool) != is_deferred {
+                    let message = format!("`{tool}` is listed with and without `?`: remove one");
+                    diagnostics.report_invalid(position, message);
+                }
+            }
             None => {
+                if is_deferred {
+                    deferred.push(tool.clone());
+                }
                 if let Some(message) = missing_mcp_server_message(&tool, ctx) {
                     diagnostics.report_missing(position, message);
                 }
@@ -116,7 +130,7 @@ pub(crate) fn parse_tools_field(
             }
         }
     }
-    Some(tools)
+    Some((tools, deferred))
 }
 
 #[cfg(test)]

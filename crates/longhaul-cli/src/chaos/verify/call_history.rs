@@ -90,7 +90,7 @@ pub(crate) fn collect_call_histories(entries: &[Entry]) -> BTreeMap<CallId, Call
 
 impl CallHistory {
     /// Returns whether the call's tool records each effect in the probe file.
-    pub(crate) fn is_probe_call(&self) -> bool {
+    pub(crate) fn writes_probe_file(&self) -> bool {
         self.tool.starts_with(PROBE_PREFIX)
     }
 

@@ -1,7 +1,7 @@
 //! A fake model that replies with what a test sets and records the requests. After its last reply
 //! it says `done`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -12,7 +12,7 @@ use longhaul_core::message::{
 };
 use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::raw::RawJson;
-use longhaul_core::usage::{BudgetAmount, ModelPricing, Usage};
+use longhaul_core::usage::{BudgetAmount, ModelPricing, Price, Usage};
 use longhaul_run::next::check_message_order;
 use serde_json::Value;
 
@@ -37,12 +37,19 @@ pub(crate) enum FakeReply {
     StreamThen(&'static str, Box<Self>),
     /// Waits at a latch, then continues with the inner reply.
     AfterLatch(Latch, Box<Self>),
+    /// Continues with the first of these replies that no request got yet.
+    InTurn(Arc<Mutex<VecDeque<Self>>>),
 }
 
 impl FakeReply {
     /// A reply with one call.
     pub(crate) fn call(tool: &'static str, input: Value) -> Self {
         Self::Calls(vec![(tool, input)])
+    }
+
+    /// One of these replies, each for one request, in this order.
+    pub(crate) fn in_turn(replies: impl IntoIterator<Item = Self>) -> Self {
+        Self::InTurn(Arc::new(Mutex::new(replies.into_iter().collect())))
     }
 
     /// Waits at a latch before this reply.
@@ -76,6 +83,11 @@ impl FakeModel {
     /// Sets the size of the context window in tokens.
     pub(crate) fn set_window(&self, tokens: u64) {
         self.pricing.lock().unwrap().window_tokens = tokens;
+    }
+
+    /// Sets the price of the model.
+    pub(crate) fn set_price(&self, price: Price) {
+        self.pricing.lock().unwrap().price = Some(price);
     }
 
     /// Returns the recorded requests in order.
@@ -135,6 +147,9 @@ impl Model for FakeModel {
                 FakeReply::StreamThen(text, then) => {
                     sink.on_text(text);
                     *then
+                }
+                FakeReply::InTurn(replies) => {
+                    replies.lock().unwrap().pop_front().unwrap_or(FakeReply::Text("done"))
                 }
                 FakeReply::AfterLatch(latch, then) => {
                     latch.wait().await;

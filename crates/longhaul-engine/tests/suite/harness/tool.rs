@@ -1,6 +1,6 @@
 //! Fake tools whose behavior is a closure, with a log of their calls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,9 @@ use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::id::ToolName;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::effect_facts::PredictedEffects;
-use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
+use longhaul_core::port::tool::{
+    SuspendedToolCall, Tool, ToolContext, ToolFailure, ToolReply, ToolResumption, ToolSpec,
+};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use serde_json::{Value, json};
@@ -59,6 +61,7 @@ pub(crate) struct FakeTool {
     traits: ToolTraits,
     action: Action,
     prediction: Option<Prediction>,
+    suspensions: Arc<Mutex<VecDeque<SuspendedToolCall>>>,
     effects: EffectLog,
 }
 
@@ -93,6 +96,7 @@ impl FakeTool {
                 async move { Ok(ToolOutput::text(input.to_string())) }.boxed()
             }),
             prediction: None,
+            suspensions: Arc::default(),
             effects: effects.clone(),
         }
     }
@@ -103,6 +107,15 @@ impl FakeTool {
         predict: impl Fn() -> BoxFuture<'static, PredictedEffects> + Send + Sync + 'static,
     ) -> Self {
         self.prediction = Some(Arc::new(predict));
+        self
+    }
+
+    /// Suspends the call in these ways, one after the other, before it is made.
+    pub(crate) fn with_suspensions(
+        self,
+        suspensions: impl IntoIterator<Item = SuspendedToolCall>,
+    ) -> Self {
+        self.suspensions.lock().unwrap().extend(suspensions);
         self
     }
 
@@ -223,6 +236,28 @@ impl Tool for FakeTool {
         let given = (self.action)(input.clone(), ctx.clone()).await;
         self.effects.push(format!("{name} ends {input}"));
         given
+    }
+
+    async fn call_or_suspend(
+        &self,
+        input: Value,
+        ctx: &ToolContext,
+        resumption: Option<ToolResumption>,
+    ) -> Result<ToolReply, ToolFailure> {
+        if let Some(ToolResumption { state, answer }) = resumption {
+            let name = &self.spec.name;
+            self.effects.push(format!("{name} continues {} {answer:?}", state.as_str()));
+        }
+        let next = self.suspensions.lock().unwrap().pop_front();
+        match next {
+            Some(suspended) => Ok(ToolReply::Suspended(Box::new(suspended))),
+            None => self.call(input, ctx).await.map(ToolReply::Output),
+        }
+    }
+
+    async fn cancel_suspended(&self, state: &RawJson, _: &ToolContext) -> Result<(), ToolFailure> {
+        self.effects.push(format!("{} cancels {}", self.spec.name, state.as_str()));
+        Ok(())
     }
 
     async fn verify(&self, input: Value, _around: &ToolContext) -> VerifyOutcome {

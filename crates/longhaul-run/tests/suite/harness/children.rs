@@ -53,6 +53,16 @@ impl TestRun {
         RunInput::ChildrenPrepared(prepared.collect())
     }
 
+    /// Returns the input of a driver that has prepared the run that grades the result, or has a reason
+    /// why it can't.
+    pub(crate) fn prepared_grading(&self, problem: Option<&str>) -> RunInput {
+        let number = self.rows.children.len() + 1;
+        RunInput::GradingPrepared(match problem {
+            Some(problem) => Err(problem.to_owned()),
+            None => Ok(Box::new(self.new_child(number, false))),
+        })
+    }
+
     fn new_child(&self, number: usize, background: bool) -> NewChild {
         let (agent, inbox) = (AgentName::new("reader"), InboxName::new("default"));
         let input = RawJson::parse(r#""Read.""#).unwrap();
@@ -66,7 +76,8 @@ impl TestRun {
         NewChild { run, definition: Blob::new(b"{}".to_vec()), background }
     }
 
-    /// Parses `child 1 TEXT`, `child 1 !ERROR` and `child 1 cancelled`: the end of a child.
+    /// Parses `child 1 TEXT`, `child 1 JSON`, `child 1 !ERROR` and `child 1 cancelled`: the end of a
+    /// child.
     pub(crate) fn child_end(&mut self, rest: &str) -> Option<RunCommand> {
         let (number, text) = rest.split_once(' ').unwrap_or((rest, "Read."));
         let number: usize = number.parse().unwrap();
@@ -74,6 +85,10 @@ impl TestRun {
         let outcome = match (text, text.strip_prefix('!')) {
             ("cancelled", _) => RunOutcome::Cancelled("cancelled by cli:anna".to_owned()),
             (_, Some(why)) => RunOutcome::Failed(RunError::new("auth", why, "")),
+            (text, None) if text.starts_with('{') => {
+                let data = Some(RawJson::parse(text).unwrap());
+                RunOutcome::Completed(RunOutput { data, ..RunOutput::default() })
+            }
             (text, None) => {
                 RunOutcome::Completed(RunOutput { text: text.to_owned(), ..RunOutput::default() })
             }

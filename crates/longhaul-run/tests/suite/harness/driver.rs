@@ -5,6 +5,7 @@ use longhaul_core::event::tool::{ToolOutput, ToolVerified, VerifyOutcome};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::message::StopReason;
 use longhaul_core::status::WaitReason;
+use longhaul_core::time::Millis;
 use longhaul_run::input::ToolCallStatus;
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::state::control::IdleReason;
@@ -128,6 +129,9 @@ impl TestRun {
                 let how = (pick.is_multiple_of(2), problem);
                 self.prepared_children(calls.iter().map(String::as_str), how)
             }
+            EngineStep::StartGrading => {
+                self.prepared_grading(pick.is_multiple_of(9).then_some("there is no model"))
+            }
             EngineStep::UseTools(todos) => tools(&todos, pick),
             EngineStep::Compact(_) if stops => inputs::failed(FailureClass::Stopped, None),
             EngineStep::Compact(_) if self.run.has_interrupting_steer() => {
@@ -168,7 +172,12 @@ impl TestRun {
         {
             let number =
                 self.rows.children.iter().position(|created| created == child).unwrap() + 1;
-            self.play(&format!("child {number} Read."));
+            let mut open = self.run.control().children.iter();
+            let is_grading = open.any(|open| open.id == *child && open.call.is_none());
+            self.play(&match is_grading {
+                true => format!("child {number} {{\"satisfied\": true, \"note\": \"Good.\"}}"),
+                false => format!("child {number} Read."),
+            });
             return;
         }
         if let Some(IdleReason::Parked { wait: WaitReason::Key(_), .. }) = &self.run.control().idle
@@ -188,7 +197,9 @@ impl TestRun {
                 self.play("raise active 90000");
             }
         } else {
-            for line in ["yes", "yes by cli:bob", "answer All is well."] {
+            for line in
+                ["yes", "yes by cli:bob", "answer All is well.", r#"answer {"name": "Ada"}"#]
+            {
                 if self.run.seq() == before {
                     self.play(line);
                 }
@@ -234,12 +245,19 @@ fn tools(todos: &[ToolCallTask], pick: usize) -> RunInput {
         let call = todo.call;
         return RunInput::Verified(ToolVerified { call, outcome: finding }, Vec::new());
     }
-    let end = match pick % 5 {
-        0 => ToolCallStatus::Interrupted,
-        1 => ToolCallStatus::Failed,
+    let cancel = todos.iter().find(|todo| todo.action == ToolCallAction::Cancel);
+    if let Some(todo) = cancel.filter(|_| pick.is_multiple_of(3) || alone) {
+        let done = inputs::tool_result(todo.call, ToolCallStatus::Interrupted, "cancelled");
+        return RunInput::ToolsDone(vec![done]);
+    }
+    let end = match pick % 9 {
+        0 | 5 => ToolCallStatus::Interrupted,
+        1 | 6 => ToolCallStatus::Failed,
+        2 => inputs::pending_call(Millis(pick as u64 * 1_000), None),
+        4 => inputs::asking_call(pick.is_multiple_of(2)),
         _ => ToolCallStatus::Completed,
     };
     let many = if pick.is_multiple_of(7) { 1 } else { todos.len() };
-    let done = made.take(many).map(|todo| inputs::tool_result(todo.call, end, "ok"));
+    let done = made.take(many).map(|todo| inputs::tool_result(todo.call, end.clone(), "ok"));
     RunInput::ToolsDone(done.collect())
 }

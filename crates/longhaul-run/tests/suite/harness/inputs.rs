@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::{CompactionModel, RunPrepared};
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::event::tool::{ToolOutput, ToolQuestion, ToolSuspension};
 use longhaul_core::event::turn::{OutputCheckResult, PerceptionUpdate, ToolCallClassification};
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{CallId, ToolName};
@@ -15,6 +15,7 @@ use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::effect_facts::EffectFacts;
 use longhaul_core::policy::effect_key::EffectKey;
 use longhaul_core::port::model::ModelResponse;
+use longhaul_core::port::tool::{SuspendedToolCall, ToolWait};
 use longhaul_core::raw::{Hash, RawJson, StoredText};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, ModelPricing, Price, Usage};
@@ -248,6 +249,27 @@ pub(crate) fn tool_result(call: CallId, end: ToolCallStatus, text: &str) -> Tool
         active: ACTIVE,
         blobs: Vec::new(),
     }
+}
+
+/// Returns the status of a call that another system works on, which is asked about again later.
+pub(crate) fn pending_call(after: Millis, ttl: Option<Millis>) -> ToolCallStatus {
+    let state = RawJson::parse(r#"{"task":"7"}"#).unwrap();
+    let suspension = ToolSuspension { state, may_repeat: true, must_cancel: true };
+    let wait = ToolWait::Poll { after, ttl, message: None };
+    ToolCallStatus::Suspended(Box::new(SuspendedToolCall { suspension, wait }))
+}
+
+/// Returns the status of a call whose tool asks a person a question.
+pub(crate) fn asking_call(is_task: bool) -> ToolCallStatus {
+    let state = RawJson::parse(r#"{"request":"7"}"#).unwrap();
+    let suspension = ToolSuspension { state, may_repeat: is_task, must_cancel: is_task };
+    let schema = r#"{"properties":{"name":{"type":"string"}},"required":["name"]}"#;
+    let wait = ToolWait::Answer(ToolQuestion {
+        asker: "The MCP server `billing`".to_owned(),
+        message: "Who are\n\u{1b}you?".to_owned(),
+        schema: RawJson::parse(schema).unwrap(),
+    });
+    ToolCallStatus::Suspended(Box::new(SuspendedToolCall { suspension, wait }))
 }
 
 pub(crate) fn class_of(name: &str) -> FailureClass {

@@ -93,6 +93,7 @@ fn idle_run_can_wake(test_run: &TestRun) {
             is_open(gate)
         }
         WaitReason::Timer(_)
+        | WaitReason::Tool(_)
         | WaitReason::RateLimit(_)
         | WaitReason::Retry(_)
         | WaitReason::Outage { .. }
@@ -105,6 +106,7 @@ fn idle_run_can_wake(test_run: &TestRun) {
         }
         WaitReason::SandboxSlot
         | WaitReason::Budget(_)
+        | WaitReason::BudgetHeld
         | WaitReason::Key(_)
         | WaitReason::Worker => true,
     };
@@ -139,6 +141,7 @@ fn driven_run_has_valid_step(test_run: &TestRun) {
         }
         EngineStep::Prepare
         | EngineStep::RefreshPerception
+        | EngineStep::StartGrading
         | EngineStep::Park(_)
         | EngineStep::Finish(_)
         | EngineStep::Advance => {}

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::change::{
-    Change, GateTransition, RunSchedulingUpdate, SteerRow, SteerStatus, TimerDueTime, TimerKind,
-    TimerUpdate,
+    BudgetHold, Change, GateTransition, RunSchedulingUpdate, SteerRow, SteerStatus, TimerDueTime,
+    TimerKind, TimerUpdate,
 };
 use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::id::{CallId, RuleId, RunId, TimerId};
+use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::policy::effect_key::{KeyChange, KeyHolder, KeyState, TakenKey};
 use longhaul_core::policy::gate::{GateRow, GateStatus, RecordedAnswer};
 use longhaul_core::policy::rule::{ApprovalRuleRow, RuleRevocation};
@@ -32,7 +33,7 @@ pub(crate) enum Head {
 /// Reason why a row refuses a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RowConflict {
-    OverBudget(RemainingBudget),
+    OverBudget(BudgetAccount),
     KeyTaken(TakenKey),
     KeyNotHeld,
     Row(&'static str),
@@ -47,6 +48,21 @@ pub(crate) struct Account {
     pub(crate) lost: BudgetAmount,
     pub(crate) held_ever: BudgetAmount,
     pub(crate) settled_ever: BudgetAmount,
+    pub(crate) held_by_others: BudgetAmount,
+    pub(crate) spent_by_others: BudgetAmount,
+}
+
+impl Account {
+    /// Returns the account of the whole tree.
+    fn of_tree(&self) -> BudgetAccount {
+        BudgetAccount {
+            cap_micro_usd: self.cap.micro_usd,
+            cap_tokens: self.cap.tokens,
+            spent: self.spent.plus(self.spent_by_others),
+            lost: self.lost,
+            held: self.held.plus(self.held_by_others),
+        }
+    }
 }
 
 /// Usage of the run.
@@ -79,6 +95,8 @@ pub(crate) struct Rows {
     pub(crate) children: Vec<RunId>,
     /// Timers that were set for other runs.
     pub(crate) sent: Vec<(RunId, TimerKind)>,
+    /// Amount that the run waits for, while other runs of its tree hold too much of the budget.
+    waits_for: Option<BudgetAmount>,
 }
 
 impl Rows {
@@ -105,6 +123,7 @@ impl Rows {
             keys: BTreeMap::new(),
             children: Vec::new(),
             sent: Vec::new(),
+            waits_for: None,
         }
     }
 
@@ -177,6 +196,7 @@ impl Rows {
                 account.lost = plus(account.lost, settled.lost);
                 account.settled_ever = plus(account.settled_ever, settled.held);
             }
+            Change::WaitForHolds(needed) => self.wait_for_holds(needed),
             Change::AddUsage(row) => {
                 let used = &mut self.used;
                 used.usage = used.usage.plus(row.usage);
@@ -195,7 +215,7 @@ impl Rows {
                 cap.tokens = raise.tokens.or(cap.tokens);
             }
             Change::AppendThread(row) => self.remembered += row.messages.len(),
-            Change::CreateRun(new) => self.add_child(new.id),
+            Change::CreateRun(new) | Change::CreateStep(new) => self.add_child(new.id),
             Change::PutBlob(_) | Change::PutDefinition(_) => {}
             other => panic!("the state machine does not make this change yet: {other:?}"),
         }
@@ -338,19 +358,39 @@ impl Rows {
         Ok(())
     }
 
-    fn hold(&mut self, hold: BudgetAmount) -> Result<(), RowConflict> {
-        let account = &mut self.account;
-        let used = plus(plus(account.spent, account.lost), account.held);
-        let left = RemainingBudget {
-            micro_usd: account.cap.micro_usd.map(|cap| cap.minus(used.micro_usd)),
-            tokens: account.cap.tokens.map(|cap| cap.saturating_sub(used.tokens)),
-        };
-        if !left.covers(hold) {
-            return Err(RowConflict::OverBudget(left));
+    fn hold(&mut self, hold: BudgetHold) -> Result<(), RowConflict> {
+        let tree = self.account.of_tree();
+        if !hold.fits(&tree) {
+            return Err(RowConflict::OverBudget(tree));
         }
-        account.held = plus(account.held, hold);
-        account.held_ever = plus(account.held_ever, hold);
+        let account = &mut self.account;
+        account.held = account.held.plus(hold.amount);
+        account.held_ever = account.held_ever.plus(hold.amount);
         Ok(())
+    }
+
+    /// Sets what the other runs of the tree hold and have spent, and wakes the run if it waits for
+    /// them.
+    pub(crate) fn set_others(&mut self, held: u64, spent: u64) {
+        let money = |micros| BudgetAmount { micro_usd: MicroUsd(micros), tokens: 0 };
+        self.account.held_by_others = money(held);
+        self.account.spent_by_others = money(spent);
+        self.wake_if_budget_fits();
+    }
+
+    fn wait_for_holds(&mut self, needed: BudgetAmount) {
+        assert_eq!(self.head, Head::Parked, "a run waits for holds after it was parked");
+        self.waits_for = Some(needed);
+        self.wake_if_budget_fits();
+    }
+
+    fn wake_if_budget_fits(&mut self) {
+        let tree = self.account.of_tree();
+        let waits =
+            |needed: &BudgetAmount| !tree.free().covers(*needed) && tree.unspent().covers(*needed);
+        if self.head == Head::Parked && self.waits_for.take_if(|needed| !waits(needed)).is_some() {
+            self.head = Head::Ready;
+        }
     }
 
     /// Returns the timer that is due first.

@@ -64,6 +64,11 @@ impl TestRun {
             "crash" => outcome_line(self.crash()),
             "tick" => self.tick(Millis::from_secs(rest.parse().unwrap())),
             "fire" => self.fire_next(),
+            "others" => {
+                let mut amounts = rest.split(' ').map(|amount| amount.parse().unwrap());
+                self.rows.set_others(amounts.next().unwrap(), amounts.next().unwrap());
+                String::new()
+            }
             "limit" => {
                 let duration = Millis::from_secs(rest.parse().unwrap());
                 self.provider_blocked_until = Some(self.now.plus(duration));
@@ -97,6 +102,8 @@ impl TestRun {
                 Some(self.prepared_children(calls.split(' '), (background, None)))
             }
             "unspawn" => Some(self.prepared_children(["t1.1"].into_iter(), (false, Some(rest)))),
+            "grade" => Some(self.prepared_grading(None)),
+            "ungrade" => Some(self.prepared_grading(Some(rest))),
             _ => driver(verb, rest),
         };
         match input {
@@ -310,6 +317,12 @@ fn driver(verb: &str, rest: &str) -> Option<RunInput> {
         "fail" => one(ToolCallStatus::Failed),
         "kill" => one(ToolCallStatus::Interrupted),
         "lose" => one(ToolCallStatus::Unknown),
+        "ask" => one(inputs::asking_call(text == "task")),
+        "pend" => {
+            let (after, ttl) = text.split_once(' ').unwrap_or((text, ""));
+            let seconds = |text: &str| text.parse().ok().map(Millis::from_secs);
+            one(inputs::pending_call(seconds(after).unwrap(), seconds(ttl)))
+        }
         "found" => {
             let finding = match text {
                 "nothing" => VerifyOutcome::NotHappened,

@@ -31,7 +31,16 @@ pub(crate) fn summarize(event: &Event) -> String {
             data.call.to_string()
         }
         Event::ToolKeyTaken(data) => format!("{} {:?}", data.call, data.state).to_lowercase(),
-        Event::ChildStarted(data) => data.call.to_string(),
+        Event::ChildStarted(data) => {
+            data.call.map_or_else(|| "grading".to_owned(), |call| call.to_string())
+        }
+        Event::OutcomeGraded(data) => format!("{} {}", data.round, data.verdict.as_str()),
+        Event::ToolInputRequired(data) => data.call.to_string(),
+        Event::ToolPending(data) => data.call.to_string(),
+        Event::ToolResumed(data) => match data.attempt {
+            1 => data.call.to_string(),
+            attempt => format!("{} again {attempt}", data.call),
+        },
         Event::ToolInDoubt(data) => data.call.to_string(),
         Event::ToolVerified(data) => data.call.to_string(),
         Event::ToolSurfaced(data) => data.call.to_string(),
@@ -171,6 +180,7 @@ impl TestRun {
             EngineStep::Finish(outcome) => format!("finish {}", outcome.status().as_str()),
             step @ (EngineStep::Prepare
             | EngineStep::RefreshPerception
+            | EngineStep::StartGrading
             | EngineStep::Advance
             | EngineStep::Idle) => format!("{step:?}").to_lowercase(),
         }

@@ -1,23 +1,24 @@
 //! Budgets: a hold never exceeds the remaining cap, over a whole tree of runs. Turns and active
 //! time are limited by the state machine, not by the store.
 
-use longhaul_core::change::{BudgetHoldSettlement, Change, UsageRow};
-use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::port::records::{BudgetAccount, ModelUsage, UsageQuery};
-use longhaul_core::port::store::AppendRefusalReason;
+use longhaul_core::change::{Batch, BudgetHold, BudgetHoldSettlement, Change, UsageRow};
+use longhaul_core::policy::budget::{BudgetAccount, BudgetRaise};
+use longhaul_core::port::records::{ModelUsage, UsageQuery};
+use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
+use longhaul_core::status::Status;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget, Usage};
 
 use crate::conformance::store::batches::{
-    BatchExt as _, change_batch, end_batch, events_batch, progress,
+    BatchExt as _, change_batch, end_batch, events_batch, park_batch, progress, resumed,
 };
 use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_appended, refused};
 
 /// A hold is created, and then spent, lost or released.
 pub async fn a_hold_is_settled(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
-    assert_appended(&held.change(Change::Hold(hold_of(60, 500))).await);
+    assert_appended(&held.change(Change::Hold(hold_of(60, 500).into())).await);
     assert_eq!(account(&fixture, &held).await.held, hold_of(60, 500));
     let settlement = BudgetHoldSettlement {
         held: hold_of(60, 500),
@@ -42,14 +43,15 @@ pub async fn a_hold_is_settled(fixture: StoreFixture) {
 /// A hold above the cap is refused with the remaining budget, and nothing is held.
 pub async fn a_hold_that_does_not_fit_is_refused(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
-    assert_appended(&held.change(Change::Hold(hold_of(60, 500))).await);
+    assert_appended(&held.change(Change::Hold(hold_of(60, 500).into())).await);
     let left = RemainingBudget { micro_usd: Some(MicroUsd(40)), tokens: Some(500) };
+    let all = RemainingBudget { micro_usd: Some(MicroUsd(100)), tokens: Some(1_000) };
     for hold in [hold_of(41, 0), hold_of(0, 501), hold_of(41, 501)] {
-        let why = refused(held.change(Change::Hold(hold)).await);
-        assert_eq!(why, AppendRefusalReason::OverBudget(left));
+        let account = refusing_account(held.change(Change::Hold(hold.into())).await);
+        assert_eq!((account.free(), account.unspent()), (left, all));
     }
     assert_eq!(account(&fixture, &held).await.held, hold_of(60, 500));
-    assert_appended(&held.change(Change::Hold(hold_of(40, 500))).await);
+    assert_appended(&held.change(Change::Hold(hold_of(40, 500).into())).await);
     let lost = BudgetHoldSettlement {
         held: hold_of(100, 1_000),
         spent: hold_of(0, 1_000),
@@ -57,29 +59,28 @@ pub async fn a_hold_that_does_not_fit_is_refused(fixture: StoreFixture) {
     };
     assert_appended(&held.change(Change::Settle(lost)).await);
     let none = RemainingBudget { micro_usd: Some(MicroUsd(0)), tokens: Some(0) };
-    let why = refused(held.change(Change::Hold(hold_of(1, 0))).await);
-    assert_eq!(why, AppendRefusalReason::OverBudget(none), "lost amounts count");
+    let account = refusing_account(held.change(Change::Hold(hold_of(1, 0).into())).await);
+    assert_eq!((account.free(), account.unspent()), (none, none), "lost amounts count");
 }
 
 /// A missing cap means no limit, and the remaining budget says so.
 pub async fn a_budget_without_a_cap_is_unlimited(fixture: StoreFixture) {
     let mut free = fixture.open_and_claim(|_| {}).await;
-    assert_appended(&free.change(Change::Hold(hold_of(1 << 40, 1 << 40))).await);
+    assert_appended(&free.change(Change::Hold(hold_of(1 << 40, 1 << 40).into())).await);
     let mut half = fixture.open_and_claim(|task| task.policy.budget.tokens = Some(10)).await;
-    let why = refused(half.change(Change::Hold(hold_of(5, 11))).await);
-    let left = RemainingBudget { micro_usd: None, tokens: Some(10) };
-    assert_eq!(why, AppendRefusalReason::OverBudget(left));
+    let account = refusing_account(half.change(Change::Hold(hold_of(5, 11).into())).await);
+    assert_eq!(account.free(), RemainingBudget { micro_usd: None, tokens: Some(10) });
 }
 
 /// Raised caps apply immediately; the other caps do not change.
 pub async fn caps_can_be_raised(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
-    refused(held.change(Change::Hold(hold_of(150, 0))).await);
+    refused(held.change(Change::Hold(hold_of(150, 0).into())).await);
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
     assert_appended(&fixture.append_outside(held.run, change_batch(Change::SetCap(raise))).await);
     let account = account(&fixture, &held).await;
     assert_eq!((account.cap_micro_usd, account.cap_tokens), (Some(MicroUsd(200)), Some(1_000)));
-    assert_appended(&held.change(Change::Hold(hold_of(150, 0))).await);
+    assert_appended(&held.change(Change::Hold(hold_of(150, 0).into())).await);
 }
 
 /// Child runs use the account of their root and have none of their own.
@@ -95,14 +96,93 @@ pub async fn a_tree_has_one_account(fixture: StoreFixture) {
     let mut child = fixture.claim_one(root.worker).await;
     assert_eq!(child.run, child_id);
     assert_eq!(fixture.harness.records.budget_account(child_id).await.expect("account"), None);
-    assert_appended(&child.change(Change::Hold(hold_of(70, 0))).await);
+    assert_appended(&child.change(Change::Hold(hold_of(70, 0).into())).await);
     assert_eq!(account(&fixture, &root).await.held, hold_of(70, 0));
-    refused(root.change(Change::Hold(hold_of(40, 0))).await);
+    refused(root.change(Change::Hold(hold_of(40, 0).into())).await);
     let settlement =
         BudgetHoldSettlement { held: hold_of(70, 0), spent: hold_of(10, 0), lost: hold_of(0, 0) };
     child.append_ok(end_batch().with_change(Change::Settle(settlement))).await;
-    assert_appended(&root.change(Change::Hold(hold_of(40, 0))).await);
+    assert_appended(&root.change(Change::Hold(hold_of(40, 0).into())).await);
     assert_eq!(account(&fixture, &root).await.spent, hold_of(10, 0));
+}
+
+/// A run that waits for the holds of other runs of its account is woken when its amount fits, or when
+/// it can no longer fit. A run that waits for something else by then is not woken.
+pub async fn a_settlement_wakes_runs_that_wait_for_holds(fixture: StoreFixture) {
+    let mut root = fixture.open_and_claim(caps(100, 1_000)).await;
+    let [mut first, mut second, mut third] =
+        [child_of(&root).await, child_of(&root).await, child_of(&root).await];
+    let mut other = fixture.open_and_claim(caps(100, 1_000)).await;
+    assert_appended(&other.change(Change::Hold(hold_of(60, 0).into())).await);
+    other.append_ok(wait_for_holds(hold_of(41, 0))).await;
+    assert_appended(&root.change(Change::Hold(hold_of(90, 900).into())).await);
+    first.append_ok(wait_for_holds(hold_of(60, 0))).await;
+    second.append_ok(wait_for_holds(hold_of(30, 300))).await;
+    third.append_ok(wait_for_holds(hold_of(20, 0))).await;
+    let wakes = events_batch([resumed()]);
+    assert_appended(&fixture.append_outside(third.run, wakes).await);
+    fixture.claim_one(root.worker).await.park("child").await;
+    let settle =
+        |held, spent| Change::Settle(BudgetHoldSettlement { held, spent, lost: hold_of(0, 0) });
+    assert_appended(&root.change(settle(hold_of(50, 400), hold_of(10, 0))).await);
+    fixture.assert_status(first.run, Status::Waiting, "budget_held").await;
+    fixture.assert_status(second.run, Status::Running, "worker").await;
+    fixture.assert_consistent().await;
+    assert_appended(&root.change(settle(hold_of(0, 0), hold_of(35, 0))).await);
+    fixture.assert_status(first.run, Status::Running, "worker").await;
+    fixture.assert_status(third.run, Status::Waiting, "child").await;
+    fixture.assert_status(other.run, Status::Waiting, "budget_held").await;
+    let raise = BudgetRaise { micro_usd: Some(MicroUsd(101)), ..BudgetRaise::default() };
+    assert_appended(&fixture.append_outside(other.run, change_batch(Change::SetCap(raise))).await);
+    fixture.assert_status(other.run, Status::Running, "worker").await;
+}
+
+/// A run that begins to wait after the hold was settled does not wait.
+pub async fn a_run_that_waits_for_holds_too_late_is_woken(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
+    held.append_ok(wait_for_holds(hold_of(100, 1_000))).await;
+    fixture.assert_status(held.run, Status::Running, "worker").await;
+    fixture.claim_one(held.worker).await;
+}
+
+/// A hold is refused from a share of a cap on, unless the model was warned. Amounts that are only held
+/// do not count.
+pub async fn a_hold_is_refused_until_the_model_is_warned(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
+    let hold = |warn_money_at, warn_tokens_at| {
+        Change::Hold(BudgetHold { amount: hold_of(1, 1), warn_money_at, warn_tokens_at })
+    };
+    let spend = |spent| {
+        let settlement = BudgetHoldSettlement { held: spent, spent, lost: hold_of(0, 0) };
+        Change::Settle(settlement)
+    };
+    assert_appended(&held.change(Change::Hold(hold_of(95, 0).into())).await);
+    assert_appended(&held.change(hold(Some(90), Some(90))).await);
+    assert_appended(&held.change(spend(hold_of(89, 0))).await);
+    assert_appended(&held.change(hold(Some(90), Some(90))).await);
+    assert_appended(&held.change(spend(hold_of(1, 900))).await);
+    let account = refusing_account(held.change(hold(Some(90), None)).await);
+    assert_eq!(account.spent, hold_of(90, 900));
+    refusing_account(held.change(hold(None, Some(90))).await);
+    refusing_account(held.change(hold(Some(91), Some(90))).await);
+    assert_appended(&held.change(hold(Some(91), Some(91))).await);
+    assert_appended(&held.change(hold(None, None)).await);
+}
+
+/// A child raises the caps of its tree, but neither lowers them nor adds one.
+pub async fn a_child_never_lowers_a_cap_of_its_tree(fixture: StoreFixture) {
+    let root = fixture.open_and_claim(|task| task.policy.budget.tokens = Some(100)).await;
+    let mut child = child_of(&root).await;
+    for (cap, expected) in [(50, 100), (200, 200)] {
+        let raise = BudgetRaise {
+            micro_usd: Some(MicroUsd(cap)),
+            tokens: Some(cap),
+            ..BudgetRaise::default()
+        };
+        assert_appended(&child.change(Change::SetCap(raise)).await);
+        let account = account(&fixture, &root).await;
+        assert_eq!((account.cap_micro_usd, account.cap_tokens), (None, Some(expected)));
+    }
 }
 
 /// Tokens, cost, turns and active time add up in the run's row.
@@ -185,6 +265,31 @@ fn caps(micros: u64, tokens: u64) -> impl FnOnce(&mut TaskSpec) {
 
 const fn hold_of(micros: u64, tokens: u64) -> BudgetAmount {
     BudgetAmount { micro_usd: MicroUsd(micros), tokens }
+}
+
+/// Creates and claims a child of a run.
+async fn child_of(parent: &ClaimedRun) -> ClaimedRun {
+    let fixture = &parent.fixture;
+    let child = fixture.new_run(|task| {
+        task.root = parent.run;
+        task.parent = Some(parent.run);
+    });
+    let created = change_batch(Change::CreateRun(Box::new(child)));
+    assert_appended(&fixture.append_outside(parent.run, created).await);
+    fixture.claim_one(parent.worker).await
+}
+
+/// Returns the batch that parks a run until other runs release what they hold.
+fn wait_for_holds(needed: BudgetAmount) -> Batch {
+    park_batch("budget_held").with_change(Change::WaitForHolds(needed))
+}
+
+/// Returns the account that has refused a hold.
+fn refusing_account(appended: AppendResult) -> BudgetAccount {
+    match refused(appended) {
+        AppendRefusalReason::OverBudget(account) => account,
+        other => panic!("refused for another reason: {other:?}"),
+    }
 }
 
 async fn account(fixture: &StoreFixture, held: &ClaimedRun) -> BudgetAccount {

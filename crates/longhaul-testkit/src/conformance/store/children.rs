@@ -1,15 +1,18 @@
 //! Child runs: created with the event of their start, and announced with their end.
 
-use longhaul_core::change::{Blob, Change, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{
+    Blob, Change, OPEN_DESCENDANTS_MAX, TimerDueTime, TimerKind, TimerUpdate,
+};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{ChildEnded, ChildStarted};
-use longhaul_core::id::CallId;
+use longhaul_core::id::{CallId, RunId};
+use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::status::{RunOutcome, Status};
 
 use crate::conformance::store::batches::{
-    BatchExt as _, end_batch, events_batch, park_batch, spend_timer,
+    BatchExt as _, change_batch, end_batch, events_batch, park_batch, progress, spend_timer,
 };
-use crate::conformance::store::fixture::{StoreFixture, agent, assert_appended};
+use crate::conformance::store::fixture::{StoreFixture, agent, assert_appended, refused};
 
 /// A child run, its definition and the event of its start are written together, and once if the
 /// append is repeated. The end of the child wakes its parent.
@@ -25,7 +28,8 @@ pub async fn a_child_starts_and_ends_with_its_events(fixture: StoreFixture) {
     });
     let child = new.id;
     let call = CallId { turn: 1, index: 1 };
-    let started = ChildStarted { child, agent: agent("reader"), call, background: false };
+    let started =
+        ChildStarted { child, agent: agent("reader"), call: Some(call), background: false };
     let batch = events_batch([Event::ChildStarted(started)])
         .with_change(Change::PutDefinition(definition))
         .with_change(Change::CreateRun(Box::new(new)));
@@ -54,4 +58,39 @@ pub async fn a_child_starts_and_ends_with_its_events(fixture: StoreFixture) {
     let report = events_batch([Event::ChildEnded(Box::new(ended))]).with_change(spend_timer(timer));
     assert_appended(&fixture.append_outside(parent.run, report).await);
     fixture.assert_status(parent.run, Status::Running, "worker").await;
+}
+
+/// No child starts while the maximum number of runs is open below its root. Ended runs and other
+/// trees do not count, and a refused batch creates no run.
+pub async fn the_open_runs_of_a_tree_are_limited(fixture: StoreFixture) {
+    let mut root = fixture.open_and_claim(|_| {}).await;
+    let root_id = root.run;
+    let new_child = |parent: RunId| {
+        let new = fixture.new_run(|task| {
+            task.root = root_id;
+            task.parent = Some(parent);
+        });
+        Change::CreateRun(Box::new(new))
+    };
+    let first = fixture.new_run(|task| {
+        task.root = root.run;
+        task.parent = Some(root.run);
+    });
+    let first_id = first.id;
+    root.append_ok(change_batch(Change::CreateRun(Box::new(first)))).await;
+    let mut child = fixture.claim_one(root.worker).await;
+    assert_eq!(child.run, first_id);
+    let mut too_many = events_batch([progress(1)]);
+    too_many.changes.extend((0..OPEN_DESCENDANTS_MAX).map(|_| new_child(child.run)));
+    let why = refused(child.append(too_many.clone()).await);
+    assert_eq!(why, AppendRefusalReason::TreeFull);
+    too_many.changes.pop();
+    child.append_ok(too_many).await;
+    let why = refused(root.change(new_child(root.run)).await);
+    assert_eq!(why, AppendRefusalReason::TreeFull);
+    fixture.open(|_| {}).await;
+    child.end().await;
+    assert_appended(&root.change(new_child(root.run)).await);
+    let why = refused(root.change(new_child(root.run)).await);
+    assert_eq!(why, AppendRefusalReason::TreeFull);
 }

@@ -92,14 +92,14 @@ pub async fn an_incomplete_journal_is_not_copied(fixture: StoreFixture) {
 pub async fn retries_share_the_account_of_the_first_run(fixture: StoreFixture) {
     let capped = |task: &mut TaskSpec| task.policy.budget.micro_usd = Some(MicroUsd(100));
     let mut first = fixture.open_and_claim(capped).await;
-    assert_appended(&first.change(Change::Hold(money(60))).await);
+    assert_appended(&first.change(Change::Hold(money(60).into())).await);
     fail(&mut first).await;
     let second = retry_of(&fixture, first.run, capped);
     fixture.open_runs(vec![second]).await;
     let mut second = fixture.claim_one(first.worker).await;
-    let why = refused(second.change(Change::Hold(money(50))).await);
+    let why = refused(second.change(Change::Hold(money(50).into())).await);
     assert!(
-        matches!(why, AppendRefusalReason::OverBudget(left) if left.micro_usd == Some(MicroUsd(40)))
+        matches!(why, AppendRefusalReason::OverBudget(account) if account.free().micro_usd == Some(MicroUsd(40)))
     );
     let child = fixture.new_run(|task| {
         task.root = second.run;
@@ -107,13 +107,13 @@ pub async fn retries_share_the_account_of_the_first_run(fixture: StoreFixture) {
     });
     assert_appended(&second.change(Change::CreateRun(Box::new(child))).await);
     let mut child = fixture.claim_one(first.worker).await;
-    assert_appended(&child.change(Change::Hold(money(30))).await);
+    assert_appended(&child.change(Change::Hold(money(30).into())).await);
     assert_eq!(held(&fixture, first.run).await, Some(money(90)));
     assert_eq!(held(&fixture, second.run).await, Some(money(90)));
     assert_eq!(held(&fixture, child.run).await, None, "only a root has an account");
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
     assert_appended(&fixture.append_outside(second.run, change_batch(Change::SetCap(raise))).await);
-    assert_appended(&second.change(Change::Hold(money(50))).await);
+    assert_appended(&second.change(Change::Hold(money(50).into())).await);
     // The first run is deleted, and a retry of its retry still has the same account.
     fixture.advance(Millis(10));
     prune(&fixture).await;

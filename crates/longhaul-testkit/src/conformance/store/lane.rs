@@ -233,6 +233,34 @@ pub async fn a_chain_keeps_its_lane_to_the_end(fixture: StoreFixture) {
     claim_run(&fixture, worker, runs[1]).await;
 }
 
+/// A root that has ended keeps its lane while a child run of it works.
+pub async fn a_tree_keeps_its_lane_until_its_last_run_ends(fixture: StoreFixture) {
+    let runs = fixture.open_in_lane("a", 2).await;
+    let worker = fixture.worker().await;
+    let mut root = claim_run(&fixture, worker, runs[0]).await;
+    let children = [(); 2].map(|()| {
+        fixture.new_run(|task| {
+            task.root = runs[0];
+            task.parent = Some(runs[0]);
+        })
+    });
+    let [first, last] = [children[0].id, children[1].id];
+    for child in children {
+        assert_appended(&root.change(Change::CreateRun(Box::new(child))).await);
+    }
+    let mut first = claim_run(&fixture, worker, first).await;
+    let mut last = claim_run(&fixture, worker, last).await;
+    first.end().await;
+    assert_lane(&fixture, "a", Some(runs[0]), 2).await;
+    root.end().await;
+    assert_lane(&fixture, "a", Some(runs[0]), 2).await;
+    assert_nothing_ready(&fixture, worker).await;
+    fixture.assert_consistent().await;
+    last.end().await;
+    assert_lane(&fixture, "a", Some(runs[1]), 1).await;
+    claim_run(&fixture, worker, runs[1]).await;
+}
+
 /// Only lanes with at least one run are listed, ordered by name, in pages.
 pub async fn lanes_are_listed_while_used(fixture: StoreFixture) {
     let a = fixture.open_in_lane("a", 2).await;

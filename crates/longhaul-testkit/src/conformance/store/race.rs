@@ -247,7 +247,7 @@ async fn hold_and_settle(mut held: ClaimedRun, root: RunId, rounds: usize) -> u6
     let used = BudgetAmount { micro_usd: MicroUsd(1), tokens: 1 };
     let mut spent = 0;
     for _ in 0..rounds {
-        if !is_appended(&held.change(Change::Hold(hold)).await) {
+        if !is_appended(&held.change(Change::Hold(hold.into())).await) {
             yield_now().await;
             continue;
         }

@@ -25,6 +25,7 @@ pub async fn runs_without_a_wake_up_are_repaired(fixture: StoreFixture) {
         "outage",
         "message",
         "sandbox_slot",
+        "budget_held",
         "key",
     ];
     for reason in needy {

@@ -187,6 +187,7 @@ fn spec() -> ScheduleSpec {
             tz: "Europe/Berlin".to_owned(),
         },
         agent: agent("writer"),
+        chain: None,
         input: RawJson::from_serialize(&"Write."),
         event: Some("idle_tick".to_owned()),
         lane: Some(lane_key("l")),

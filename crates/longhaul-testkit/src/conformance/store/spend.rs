@@ -51,7 +51,7 @@ pub async fn a_hold_that_does_not_fit_holds_nothing(fixture: StoreFixture) {
     let period = current_period(&fixture);
     let (fits, too_much) = (reservation(period, "anna", 1), reservation(period, "bert", 101));
     let batch = events_batch([progress(1)])
-        .with_change(Change::Hold(BudgetAmount { micro_usd: MicroUsd(1), tokens: 1 }))
+        .with_change(Change::Hold(BudgetAmount { micro_usd: MicroUsd(1), tokens: 1 }.into()))
         .with_change(Change::HoldCaps(vec![fits, too_much.clone()]));
     let refusal = new_row(&too_much).refusal();
     let why = refused(run.append(batch).await);

@@ -17,6 +17,7 @@ struct CallStats {
     starts: usize,
     ends: usize,
     cleared: usize,
+    resumes: usize,
 }
 
 pub(super) fn check(entries: &[Entry], effects: &[ToolEffect]) -> Result<(), String> {
@@ -66,6 +67,7 @@ fn call_stats(entries: &[Entry]) -> Result<BTreeMap<CallId, CallStats>, String> 
                     return Err(format!("{} was started after its result", data.call));
                 }
             }
+            Event::ToolResumed(data) => stats_of(&mut stats_by_call, data.call)?.resumes += 1,
             Event::ToolCompleted(data) | Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
                 stats_of(&mut stats_by_call, data.call)?.ends += 1;
             }
@@ -93,7 +95,7 @@ fn check_effects(
 ) -> Result<(), String> {
     let done =
         effects.iter().filter(|effect| runs.contains(&effect.run) && effect.call == call).count();
-    if done > stats.starts {
+    if done > stats.starts + stats.resumes {
         return Err(format!("{call} was executed {done}x and started {}x", stats.starts));
     }
     if !stats.class.may_repeat() && done > 1 {
@@ -108,7 +110,10 @@ fn check_cancel(entries: &[Entry]) -> Result<(), String> {
     for entry in cancelled {
         if matches!(
             entry.event,
-            Event::TurnStarted(_) | Event::ToolStarted(_) | Event::ChildStarted(_)
+            Event::TurnStarted(_)
+                | Event::ToolStarted(_)
+                | Event::ToolResumed(_)
+                | Event::ChildStarted(_)
         ) {
             return Err(format!("`{}` after the cancel, at {}", entry.event.kind(), entry.seq));
         }

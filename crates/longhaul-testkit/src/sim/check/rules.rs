@@ -106,7 +106,7 @@ impl ApprovalCheck {
                 return Ok(Some(data.rule));
             }
             Event::ToolStarted(ToolStarted { call, .. })
-            | Event::ChildStarted(ChildStarted { call, .. })
+            | Event::ChildStarted(ChildStarted { call: Some(call), .. })
                 if self.asked.contains_key(call) && !self.approved.contains(call) =>
             {
                 return Err(format!("{call} starts without an approval"));

@@ -1,0 +1,37 @@
+//! Chains in responses.
+
+use longhaul_core::chain::{ChainRepeatSpec, ChainStepCondition};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::schema;
+
+/// A chain that the server knows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Chain)]
+pub struct ChainView {
+    /// Name of the chain.
+    pub name: String,
+    /// What the chain is for, in a sentence.
+    pub description: Option<String>,
+    /// Steps of the chain, in order.
+    pub steps: Vec<ChainStepView>,
+}
+
+/// A step of a chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ChainStep)]
+pub struct ChainStepView {
+    /// Name of the step.
+    pub name: String,
+    /// Name of the agent that executes the step.
+    pub agent: String,
+    /// Whether the step approves its own result after three seconds.
+    pub auto_approve: bool,
+    /// Condition under which the step runs: `always`, `on_success` or `on_issues_found`.
+    #[schema(value_type = String)]
+    pub condition: ChainStepCondition,
+    /// Step to which the chain goes back after this step, until when, and how often at most.
+    #[schema(schema_with = schema::any_json_schema)]
+    pub repeat: Option<ChainRepeatSpec>,
+}

@@ -1,0 +1,198 @@
+//! `longhaul chains`: lists, shows and checks chains.
+
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use longhaul::chains::{LoadedChain, LoadedChains};
+use longhaul_core::chain::ChainStepSpec;
+use longhaul_core::suggest::closest_match;
+use serde_json::{Value, json};
+
+use crate::{environment, output, sanitize};
+
+const EXAMPLES: &str = "Examples:
+  longhaul chains                      all chains and their steps
+  longhaul chains show full-pipeline   the steps of one chain, with their conditions
+  longhaul chains check                every problem of every file as file:line:column
+  longhaul run --chain full-pipeline \"Add a flag --dry-run\"";
+
+/// Arguments of `longhaul chains`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct ChainsCommand {
+    #[command(subcommand)]
+    command: Option<ChainsSubcommand>,
+    #[command(flatten)]
+    list: ListChainsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ChainsSubcommand {
+    /// Lists all chains with their steps
+    #[command(after_help = EXAMPLES)]
+    Ls(ListChainsCommand),
+    /// Prints the steps of one chain
+    #[command(after_help = EXAMPLES)]
+    Show(ShowChainCommand),
+    /// Checks chain files and reports every problem as file:line:column
+    #[command(after_help = EXAMPLES)]
+    Check(CheckChainsCommand),
+}
+
+/// Arguments of `longhaul chains ls`.
+#[derive(Debug, Args)]
+struct ListChainsCommand {
+    /// Print the chains as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `longhaul chains show`.
+#[derive(Debug, Args)]
+struct ShowChainCommand {
+    /// Name of the chain
+    name: String,
+    /// Print the chain as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `longhaul chains check`.
+#[derive(Debug, Args)]
+struct CheckChainsCommand {
+    /// Check only the chain with this name
+    name: Option<String>,
+    /// Print the problems as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl ChainsCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let process_env = environment::current_process_env()?;
+        let config = environment::load_config(&process_env)?;
+        let loaded = environment::load_agents(&config)?.chains;
+        match &self.command {
+            None => self.list.run(&loaded),
+            Some(ChainsSubcommand::Ls(ls)) => ls.run(&loaded),
+            Some(ChainsSubcommand::Show(show)) => show.run(&loaded),
+            Some(ChainsSubcommand::Check(check)) => check.run(&loaded),
+        }
+    }
+}
+
+impl ListChainsCommand {
+    fn run(&self, loaded: &LoadedChains) -> anyhow::Result<()> {
+        if self.json {
+            let chains: Value = loaded.chains.iter().map(chain_to_json).collect();
+            return output::print_json(&json!({ "chains": chains }));
+        }
+        let width = loaded.chains.iter().map(|one| one.name.len()).max().unwrap_or(0);
+        for one in &loaded.chains {
+            let steps: Vec<&str> = one.spec.steps.iter().map(ChainStepSpec::step_name).collect();
+            let line = format!("{:width$}  {:8}  {}", one.name, source(one), steps.join(" > "));
+            output::print_text(&sanitize::sanitize_line(&line))?;
+        }
+        if !loaded.problems.is_empty() {
+            let count = loaded.problems.len();
+            output::eprint_line(&format!(
+                "problems in chain files: {count}   longhaul chains check"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl ShowChainCommand {
+    fn run(&self, loaded: &LoadedChains) -> anyhow::Result<()> {
+        let one = find_chain(loaded, &self.name)?;
+        if self.json {
+            return output::print_json(&chain_to_json(one));
+        }
+        let mut lines = vec![format!("{}  {}", one.name, one.path.display())];
+        lines.extend(one.spec.description.clone());
+        for (number, step) in (1..).zip(&one.spec.steps) {
+            lines.push(format!("{number}. {}", step_text(step)));
+        }
+        for line in lines {
+            output::print_text(&sanitize::sanitize_line(&line))?;
+        }
+        Ok(())
+    }
+}
+
+impl CheckChainsCommand {
+    fn run(&self, loaded: &LoadedChains) -> anyhow::Result<()> {
+        let problems: Vec<_> = match &self.name {
+            None => loaded.problems.iter().collect(),
+            Some(name) => loaded.problems_of_chain(name).collect(),
+        };
+        if let Some(name) = &self.name
+            && problems.is_empty()
+        {
+            find_chain(loaded, name)?;
+        }
+        if self.json {
+            let problems = problems.iter().map(|problem| {
+                json!({
+                    "path": problem.path, "line": problem.line, "column": problem.column,
+                    "kind": problem.kind.as_str(), "message": problem.message,
+                })
+            });
+            output::print_json(&json!({ "problems": problems.collect::<Value>() }))?;
+        } else {
+            for problem in &problems {
+                output::print_text(&problem.to_string())?;
+            }
+        }
+        match problems.len() {
+            0 => {
+                output::eprint_line("chains without problems");
+                Ok(())
+            }
+            1 => bail!("1 problem; a chain with problems can't be run"),
+            many => bail!("{many} problems; a chain with problems can't be run"),
+        }
+    }
+}
+
+fn find_chain<'a>(loaded: &'a LoadedChains, name: &str) -> anyhow::Result<&'a LoadedChain> {
+    let found = loaded.chains.iter().find(|one| one.name == name);
+    found.ok_or_else(|| {
+        let names = loaded.chains.iter().map(|one| one.name.as_str());
+        let suggestion = closest_match(name, names).map(str::to_owned);
+        longhaul_engine::Error::ChainNotFound { name: name.to_owned(), suggestion }.into()
+    })
+}
+
+const fn source(one: &LoadedChain) -> &'static str {
+    match one.built_in {
+        true => "built-in",
+        false => "project",
+    }
+}
+
+fn step_text(step: &ChainStepSpec) -> String {
+    let name = match &step.name {
+        Some(name) => format!("{name} ({})", step.agent),
+        None => step.agent.clone(),
+    };
+    let mut parts = vec![name, step.condition.as_str().to_owned()];
+    if step.auto_approve {
+        parts.push("approves its own result".to_owned());
+    }
+    if let Some(repeat) = &step.repeat {
+        let (from, until, max) = (&repeat.from, repeat.until.as_str(), repeat.max);
+        parts.push(format!("then back to {from} until {until}, at most {max} times"));
+    }
+    parts.join(" · ")
+}
+
+fn chain_to_json(one: &LoadedChain) -> Value {
+    json!({
+        "name": one.name,
+        "source": source(one),
+        "path": one.path,
+        "description": one.spec.description,
+        "steps": one.spec.steps,
+    })
+}

@@ -1,0 +1,82 @@
+//! Graded results on the command line: `run` drives the grading runs, and `show`, `why` and `agents`
+//! show the rubric and the verdicts.
+
+use super::project::Project;
+
+/// Creates a project whose agent says `A`, then `B`, and whose grader accepts results with this text.
+fn graded_project(accepted: &str) -> Project {
+    let project = Project::new();
+    let outcome = "outcome: { rubric: ./rubric.md, grader: scripted/grader, max_rounds: 2 }";
+    project.write(
+        "agents/writer.md",
+        &format!("---\nmodel: scripted/writer\n{outcome}\n---\nWrite.\n"),
+    );
+    project.write("rubric.md", "The result is B.\n");
+    project.write("scripts/writer.yaml", "replies:\n  - text: A\n  - text: B\n");
+    let satisfied = format!("{{{{ \"true\" if \"{accepted}\" in input.result else \"false\" }}}}");
+    let verdict = format!("{{\"satisfied\": {satisfied}, \"note\": \"Is it {accepted}?\"}}");
+    project.write("scripts/grader.yaml", &format!("replies:\n  - text: '{verdict}'\n"));
+    project
+}
+
+#[test]
+fn a_run_is_graded_until_its_result_is_accepted() {
+    let project = graded_project("B");
+    let ran = project.run(&["run", "writer", "go", "--no-input"], 0);
+    assert_eq!(ran.out.trim(), "B");
+    assert!(ran.err.contains("round 1: not satisfied: Is it B?"), "{}", ran.err);
+    assert!(ran.err.contains("round 2: satisfied: Is it B?"), "{}", ran.err);
+    let shown = project.run(&["show", "@last", "--json"], 0).json();
+    assert_eq!(shown["agent"], "outcome:grader", "the newest run");
+    let root = shown["parent"].as_str().unwrap().to_owned();
+    let page = project.run(&["show", &root], 0).out;
+    assert!(page.contains("outcome   round 1: not satisfied: Is it B?"), "{page}");
+    assert!(page.contains("outcome   round 2: satisfied: Is it B?"), "{page}");
+    let json = project.json(&["show", &root, "--json"]);
+    let verdicts: Vec<&str> = json["verdicts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["verdict"].as_str().unwrap())
+        .collect();
+    assert_eq!(verdicts, ["not_satisfied", "satisfied"]);
+    let tree = project.run(&["show", &root, "--tree"], 0).out;
+    assert_eq!(tree.lines().filter(|line| line.contains("outcome:grader")).count(), 2, "{tree}");
+    let transcript = project.run(&["show", &root, "--transcript"], 0).out;
+    assert!(transcript.contains("Note of the grader"), "{transcript}");
+    let kinds: Vec<String> = project
+        .events(&root)
+        .iter()
+        .map(|event| event["type"].as_str().unwrap().to_owned())
+        .filter(|kind| kind.starts_with("outcome.") || kind.starts_with("child."))
+        .collect();
+    let round = ["child.started", "child.ended", "outcome.graded"];
+    assert_eq!(kinds, [round, round].concat());
+}
+
+#[test]
+fn a_result_that_is_never_accepted_is_kept() {
+    let project = graded_project("C");
+    let failed = project.run(&["run", "writer", "go", "--no-input", "--json"], 1).json();
+    assert_eq!(failed["error"]["code"], "outcome_not_met");
+    assert_eq!(failed["error"]["partial_text"], "B");
+    let id = failed["id"].as_str().unwrap();
+    let why = project.run(&["why", id], 0).out;
+    assert!(
+        why.contains("did not meet the rubric in round 2 of 2") && why.contains("retry"),
+        "{why}"
+    );
+}
+
+#[test]
+fn the_rubric_is_checked_and_shown() {
+    let project = graded_project("B");
+    let shown = project.run(&["agents", "show", "writer"], 0).out;
+    let line = "graded by scripted/grader in at most 2 rounds, rubric: The result is B.";
+    assert!(shown.contains(line), "{shown}");
+    let unknown = "outcome: { rubric: Good, grader: nobody/x }";
+    let agent = format!("---\nmodel: scripted/writer\n{unknown}\n---\nWrite.\n");
+    project.write("agents/writer.md", &agent);
+    let checked = project.run(&["agents", "check"], 0).out;
+    assert!(checked.contains("`nobody/x`, `grader` of `outcome`, can't be used"), "{checked}");
+}

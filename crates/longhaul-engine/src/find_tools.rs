@@ -1,0 +1,193 @@
+//! The tool `find_tools`, which loads the deferred tools of an agent: tools of which the model knows
+//! only the name and one line until it needs them.
+//!
+//! Invariant: loaded tools are added after all others, so that providers can cache the list.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::ToolName;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
+use longhaul_core::raw::RawJson;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Name of the tool. Every agent with deferred tools has it.
+pub(crate) const FIND_TOOLS: &str = "find_tools";
+
+/// Maximum number of tools that one call loads.
+const LOADED_MAX: usize = 8;
+
+/// Maximum number of characters of the line about a deferred tool.
+const LINE_CHARS_MAX: usize = 100;
+
+/// Maximum number of deferred tools that the description lists. All of them can be found.
+const LISTED_MAX: usize = 500;
+
+/// The tool `find_tools` of one run.
+#[derive(Debug)]
+struct FindTools {
+    spec: ToolSpec,
+    /// Specs of the deferred tools, by the name that models see.
+    deferred: BTreeMap<String, ToolSpec>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FindToolsInput {
+    query: String,
+}
+
+/// Returns the tool that loads these deferred tools, given by the name that models see.
+pub(crate) fn find_tools_tool(deferred: BTreeMap<String, ToolSpec>) -> Option<Arc<dyn Tool>> {
+    let lines = deferred.iter().take(LISTED_MAX);
+    let lines: String = lines
+        .map(|(name, spec)| format!("\n- {name}: {}", first_line(&spec.description)))
+        .collect();
+    let more = match deferred.len().saturating_sub(LISTED_MAX) {
+        0 => String::new(),
+        more => format!("\n- and {more} more"),
+    };
+    let spec = ToolSpec {
+        name: ToolName::new(FIND_TOOLS).ok()?,
+        description: format!(
+            "Loads further tools, so that you can call them: those that you name in `query`, or \
+             those that match its words best. These tools can be loaded:{lines}{more}"
+        ),
+        schema: json!({
+            "type": "object",
+            "properties": { "query": { "type": "string", "minLength": 1, "maxLength": 1_000 } },
+            "required": ["query"],
+            "additionalProperties": false,
+        }),
+        can_verify: false,
+        in_doubt: None,
+        timeout: None,
+    };
+    Some(Arc::new(FindTools { spec, deferred }))
+}
+
+/// Returns the entry of a tool in the list of tools that models see.
+pub(crate) fn tool_list_entry(wire_name: &str, spec: &ToolSpec) -> Value {
+    json!({ "name": wire_name, "description": spec.description, "schema": spec.schema })
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    let mut chars = line.chars();
+    let mut shown: String = chars.by_ref().take(LINE_CHARS_MAX).collect();
+    if chars.next().is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+impl FindTools {
+    /// Returns the names of the tools that match a query, best first.
+    fn matching_names(&self, query: &str) -> Vec<&str> {
+        let query = query.to_lowercase();
+        let is_separator = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-'));
+        let names: Vec<&str> = query.split(is_separator).collect();
+        let words: Vec<&str> = query.split(|c: char| !c.is_alphanumeric()).collect();
+        let words = words.into_iter().filter(|word| !word.is_empty());
+        let score = |name: &str, spec: &ToolSpec| {
+            let (name, about) = (name.to_lowercase(), spec.description.to_lowercase());
+            let word_score =
+                |word: &str| 2 * u32::from(name.contains(word)) + u32::from(about.contains(word));
+            match names.contains(&name.as_str()) {
+                true => u32::MAX,
+                false => words.clone().map(word_score).sum(),
+            }
+        };
+        let mut scored: Vec<(u32, &str)> =
+            self.deferred.iter().map(|(name, spec)| (score(name, spec), name.as_str())).collect();
+        scored.retain(|(score, _)| *score > 0);
+        // The sort is stable, so equal scores stay in the order of the names.
+        scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+        scored.into_iter().map(|(_, name)| name).collect()
+    }
+}
+
+#[async_trait]
+impl Tool for FindTools {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _input: &Value) -> EffectClass {
+        EffectClass::Pure
+    }
+
+    async fn call(&self, input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let FindToolsInput { query } = serde_json::from_value(input)
+            .map_err(|why| ToolFailure::new(format!("the input is invalid: {why}")))?;
+        let found = self.matching_names(&query);
+        if found.is_empty() {
+            let why = "no tool matches; the description of `find_tools` lists their names";
+            return Err(ToolFailure::new(why));
+        }
+        let (loaded, rest) = found.split_at(found.len().min(LOADED_MAX));
+        let entries = loaded.iter().filter_map(|name| {
+            Some(RawJson::from_serialize(&tool_list_entry(name, self.deferred.get(*name)?)))
+        });
+        let more = match rest {
+            [] => String::new(),
+            rest => format!(" Not loaded, but matching too: {}.", rest.join(", ")),
+        };
+        let text = format!("You can call these tools now: {}.{more}", loaded.join(", "));
+        Ok(ToolOutput { loaded_tools: entries.collect(), ..ToolOutput::text(text) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(name: &str, description: &str) -> ToolSpec {
+        ToolSpec {
+            name: ToolName::new(name).unwrap(),
+            description: description.to_owned(),
+            schema: json!({ "type": "object" }),
+            can_verify: false,
+            in_doubt: None,
+            timeout: None,
+        }
+    }
+
+    #[test]
+    fn tools_are_found_by_name_and_by_words() {
+        let about = [
+            ("mcp__git__create_issue", "Opens an issue.\nWith a title."),
+            ("mcp__git__list_issues", "Lists all issues of a repository."),
+            ("mcp__git__merge", "Merges a pull request."),
+        ];
+        let specs = about.map(|(name, text)| (name.to_owned(), spec(name, text)));
+        let tool = FindTools { spec: spec(FIND_TOOLS, ""), deferred: specs.into() };
+        for (query, expected) in [
+            ("issue", vec!["mcp__git__create_issue", "mcp__git__list_issues"]),
+            ("list issues", vec!["mcp__git__list_issues"]),
+            ("mcp__git__merge", vec!["mcp__git__merge"]),
+            ("pull requests, please", vec!["mcp__git__merge"]),
+            ("Opens", vec!["mcp__git__create_issue"]),
+            ("weather", vec![]),
+            ("?!", vec![]),
+        ] {
+            let mut found = tool.matching_names(query);
+            found.truncate(expected.len().max(1));
+            assert_eq!(found, expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn the_description_has_one_line_for_each_tool() {
+        let long = format!("{}\nMore.", "x".repeat(200));
+        let deferred = [("a".to_owned(), spec("a", &long)), ("b".to_owned(), spec("b", ""))];
+        let tool = find_tools_tool(deferred.into()).unwrap();
+        let expected = format!("can be loaded:\n- a: {}...\n- b: ", "x".repeat(100));
+        let description = &tool.spec().description;
+        assert!(description.ends_with(&expected), "{description}");
+    }
+}

@@ -1,0 +1,202 @@
+//! Chains: those that the process knows, and the first run of a submitted chain.
+//!
+//! Invariant: a chain is resolved as a whole when it is submitted. The agent version and the policy
+//! of every step are pinned then, so a later change of a file does not change a chain that runs.
+
+use std::sync::Arc;
+
+use longhaul_api::chain::{ChainStepView, ChainView};
+use longhaul_core::chain::{
+    AUTO_APPROVE_DELAY, Chain, ChainRepeat, ChainSpec, ChainStep, ChainStepCondition,
+    PositionInChain,
+};
+use longhaul_core::change::{Blob, NewRun};
+use longhaul_core::id::RunId;
+use longhaul_core::policy::gate::AutoApproval;
+use longhaul_core::policy::{ParkedLanePolicy, RunPolicy};
+use longhaul_core::task::{BatchPosition, TaskSpec};
+use longhaul_run::Rejection;
+use longhaul_run::submit::new_run_from_task;
+
+use crate::agent::Agent;
+use crate::agent_directory::ChainRegistry;
+use crate::error::Error;
+use crate::handle::Longhaul;
+use crate::handle::submit::resolve_lane;
+use crate::task::{ChainChoice, Task, TaskChain};
+
+/// A step of a chain with the task and the agent of its run.
+struct BuiltStep {
+    step: ChainStep,
+    task: TaskSpec,
+    agent: Arc<Agent>,
+    definition: Blob,
+}
+
+impl Longhaul {
+    /// Replaces all chains that the handle knows.
+    pub fn replace_chains(&self, chains: ChainRegistry) {
+        self.services.agents.replace_chains(chains);
+    }
+
+    /// Returns all chains that the handle knows, in the order of their names.
+    pub fn chains(&self) -> Vec<ChainView> {
+        let chains = self.services.agents.chains();
+        chains.iter().map(|(name, spec)| chain_view(name, spec)).collect()
+    }
+
+    /// Returns the chain with this name.
+    pub fn chain(&self, name: &str) -> Result<ChainView, Error> {
+        Ok(chain_view(name, &*self.find_chain(name)?))
+    }
+
+    fn find_chain(&self, name: &str) -> Result<Arc<ChainSpec>, Error> {
+        self.services
+            .agents
+            .get_chain(name)
+            .map_err(|suggestion| Error::ChainNotFound { name: name.to_owned(), suggestion })
+    }
+
+    /// Returns the steps that a task runs: those of its chain, or the one that the task names.
+    pub fn resolve_task_chain(&self, chain: &TaskChain) -> Result<ChainSpec, Error> {
+        let mut spec = match &chain.chain {
+            ChainChoice::Named(name) => ChainSpec::clone(&*self.find_chain(name)?),
+            ChainChoice::Inline(spec) => spec.clone(),
+        };
+        if let Some(problem) = spec.problems().into_iter().next() {
+            let at = problem.step.map(|step| format!("step {} of ", step + 1)).unwrap_or_default();
+            let why = format!("{at}the chain is invalid: {}", problem.message);
+            return Err(Rejection::InvalidTask(why).into());
+        }
+        for step in &mut spec.steps {
+            step.auto_approve |= chain.auto_approve;
+        }
+        if let Some(name) = &chain.step {
+            let found = spec.steps.iter().find(|step| step.step_name() == name).cloned();
+            let Some(mut step) = found else {
+                let names: Vec<&str> = spec.steps.iter().map(|step| step.step_name()).collect();
+                let names = names.join("`, `");
+                let why = format!("the chain has no step `{name}`: it has `{names}`");
+                return Err(Rejection::InvalidTask(why).into());
+            };
+            step.condition = ChainStepCondition::Always;
+            step.repeat = None;
+            spec.steps = vec![step];
+        }
+        Ok(spec)
+    }
+
+    /// Builds the first run of a chain. Also returns the definitions of all agents of the chain, to
+    /// be stored.
+    pub(super) fn build_chain_run(
+        &self,
+        (task, chain): (Task, &TaskChain),
+        id: RunId,
+        batch: Option<BatchPosition>,
+    ) -> Result<(NewRun, Vec<Blob>), Error> {
+        let spec = self.resolve_task_chain(chain)?;
+        let name = match &chain.chain {
+            ChainChoice::Named(name) => Some(name.clone()),
+            ChainChoice::Inline(_) => None,
+        };
+        let by = name.as_ref().map_or_else(|| "chain".to_owned(), |name| format!("chain:{name}"));
+        let mut built = Vec::with_capacity(spec.steps.len());
+        for index in 0..spec.steps.len() {
+            built.push(self.build_step(&task, id, (&spec, index, &by), batch)?);
+        }
+        share_budget(&mut built);
+        let definitions = built.iter().map(|built| built.definition.clone()).collect();
+        let steps = built.iter().map(|built| built.step.clone()).collect();
+        let Some(BuiltStep { step, mut task, agent, .. }) = built.into_iter().next() else {
+            return Err(Rejection::Empty("a chain").into());
+        };
+        task.policy = step.policy;
+        task.lane = resolve_lane(&agent, &task)?;
+        task.chain = Some(Box::new(PositionInChain::first(Chain { name, steps }, id)));
+        let lane_depth_max = self.services.agents.defaults.lane_depth_max;
+        Ok((NewRun { lane_depth_max, ..new_run_from_task(id, task)? }, definitions))
+    }
+
+    fn build_step(
+        &self,
+        task: &Task,
+        id: RunId,
+        (spec, index, by): (&ChainSpec, usize, &str),
+        batch: Option<BatchPosition>,
+    ) -> Result<BuiltStep, Error> {
+        let written = &spec.steps[index];
+        let task = Task { agent: written.agent.clone(), chain: None, ..task.clone() };
+        let (task, agent, definition) = self.build_task_spec(task, id, batch)?;
+        let repeat = written.repeat.as_ref().map(|repeat| {
+            let from = spec.repeat_start(index, &repeat.from).map_err(Rejection::InvalidTask)?;
+            Ok::<_, Rejection>(ChainRepeat { from, until: repeat.until, max: repeat.max })
+        });
+        let mut policy = task.policy.clone();
+        // The lane belongs to the chain and is taken until its last step has ended.
+        policy.lane_on_park = ParkedLanePolicy::Keep;
+        if written.auto_approve {
+            approve_own_result(&mut policy, by);
+        }
+        let step = ChainStep {
+            name: written.step_name().to_owned(),
+            agent: agent.name.clone(),
+            definition: definition.hash(),
+            policy,
+            condition: written.condition,
+            repeat: repeat.transpose()?,
+        };
+        Ok(BuiltStep { step, task, agent, definition })
+    }
+
+    /// Returns the newest run of the chain of a run that has ended. `None` means that the run has
+    /// not ended, that it belongs to no chain, or that it is the newest run itself.
+    pub(super) async fn newest_run_of_chain(&self, run: RunId) -> Result<Option<RunId>, Error> {
+        let row = self.run_row(run).await?;
+        let chain = row.chain.filter(|_| row.status.is_terminal());
+        Ok(chain.map(|chain| chain.current).filter(|current| *current != run))
+    }
+}
+
+/// Lets a step approve its own result. A result that needs several people, or others than the
+/// submitter, still needs them.
+fn approve_own_result(policy: &mut RunPolicy, by: &str) {
+    if let Some(gate) = &mut policy.result_gate
+        && gate.approvers.count <= 1
+        && !gate.approvers.not_submitter
+    {
+        gate.auto_approve = Some(AutoApproval { after: AUTO_APPROVE_DELAY, by: by.to_owned() });
+    }
+}
+
+/// Gives all steps the same caps on money and tokens, because they use one account: the highest cap of
+/// a step. A step without a cap means no cap.
+fn share_budget(built: &mut [BuiltStep]) {
+    let highest =
+        |caps: Vec<Option<u64>>| caps.into_iter().collect::<Option<Vec<_>>>()?.into_iter().max();
+    let budgets = || built.iter().map(|built| &built.step.policy.budget);
+    let usd = highest(budgets().map(|budget| budget.micro_usd.map(|usd| usd.0)).collect());
+    let tokens = highest(budgets().map(|budget| budget.tokens).collect());
+    for built in built {
+        let budget = &mut built.step.policy.budget;
+        budget.micro_usd = usd.map(longhaul_core::usage::MicroUsd);
+        budget.tokens = tokens;
+    }
+}
+
+fn chain_view(name: &str, spec: &ChainSpec) -> ChainView {
+    ChainView {
+        name: name.to_owned(),
+        description: spec.description.clone(),
+        steps: spec
+            .steps
+            .iter()
+            .map(|step| ChainStepView {
+                name: step.step_name().to_owned(),
+                agent: step.agent.clone(),
+                auto_approve: step.auto_approve,
+                condition: step.condition,
+                repeat: step.repeat.clone(),
+            })
+            .collect(),
+    }
+}

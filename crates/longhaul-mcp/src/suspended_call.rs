@@ -1,0 +1,406 @@
+//! State of a call that waits for the server: for answers to its questions (`input_required`), or for
+//! a task that the server works on. The runtime stores the state and continues the call with it.
+//!
+//! Invariant: everything that a server sends is bounded before it becomes part of the state.
+
+use std::collections::BTreeSet;
+
+use longhaul_core::event::tool::{ToolQuestion, ToolSuspension};
+use longhaul_core::form::Form;
+use longhaul_core::port::tool::{
+    Progress, SuspendedToolCall, ToolAnswer, ToolReply, ToolResumption, ToolWait,
+};
+use longhaul_core::raw::RawJson;
+use longhaul_core::time::Millis;
+use rmcp::model::{CallToolRequestParams, InputResponses};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::client_handler::{decline_elicitation_response, declined_question_text};
+
+/// Maximum number of rounds in which a server asks for input during one call. Each question to a
+/// person counts.
+const ROUNDS_MAX: u32 = 8;
+
+/// Maximum length of the state of the request that a server wants back, in bytes.
+const REQUEST_STATE_BYTES_MAX: usize = 64 * 1024;
+
+/// Maximum length of the id of a task, and of the key of an input request, in bytes.
+const ID_BYTES_MAX: usize = 1_024;
+
+/// Maximum length of a question in bytes.
+const MESSAGE_BYTES_MAX: usize = 8 * 1024;
+
+/// Delay before a task is asked about whose server does not say when.
+const POLL_INTERVAL: Millis = Millis::from_secs(5);
+
+/// Delay after the first failed request about a task. Each further delay is twice as long.
+const RETRY_INTERVAL: Millis = Millis::from_secs(10);
+
+/// Maximum number of failed requests about a task in a row.
+const FAILURES_MAX: u32 = 10;
+
+/// State of a call that waits for its server or for a person.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct CallState {
+    /// Task that the server works on. `None` means that the call itself is sent again.
+    pub(super) task: Option<String>,
+    /// State that the server wants back with the next request, unchanged.
+    request_state: Option<String>,
+    /// Number of rounds in which the server has asked for input.
+    rounds: u32,
+    /// Responses for the server, by the key of its request.
+    responses: InputResponses,
+    /// Questions that a person has not answered yet. The first one is being asked.
+    questions: Vec<OpenQuestion>,
+    /// Keys of the task's requests that were answered. The server may list them for a while.
+    answered: BTreeSet<String>,
+    /// Number of failed requests about the task in a row.
+    failures: u32,
+}
+
+/// A question of the server that a person has not answered yet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct OpenQuestion {
+    key: String,
+    message: String,
+    schema: Value,
+}
+
+impl CallState {
+    /// Returns the state of a call that is continued, with the person's answer as a response for the
+    /// server.
+    pub(super) fn resume(resumption: ToolResumption) -> Result<Self, String> {
+        let mut state: Self = serde_json::from_str(resumption.state.as_str())
+            .map_err(|_| "the stored state of the call can't be read by this build".to_owned())?;
+        if let (Some(answer), false) = (resumption.answer, state.questions.is_empty()) {
+            let question = state.questions.remove(0);
+            let response = match answer {
+                ToolAnswer::Answered(content) => {
+                    json!({ "action": "accept", "content": content.to_value() })
+                }
+                ToolAnswer::Declined => decline_elicitation_response(),
+                ToolAnswer::Unanswered => json!({ "action": "cancel" }),
+            };
+            state.responses.insert(question.key, response);
+        }
+        Ok(state)
+    }
+
+    /// Returns whether a person must answer before the server is contacted again.
+    pub(super) const fn has_question(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    /// Returns whether there are responses for the server.
+    pub(super) fn has_responses(&self) -> bool {
+        !self.responses.is_empty()
+    }
+
+    /// Adds the responses and the state of the request to the parameters of a call.
+    pub(super) fn add_to_call(&self, params: &mut CallToolRequestParams) {
+        params.request_state.clone_from(&self.request_state);
+        params.input_responses = self.has_responses().then(|| self.responses.clone());
+    }
+
+    /// Returns the responses for the task, with the keys that count as answered from now on.
+    pub(super) fn responses(&self) -> InputResponses {
+        self.responses.clone()
+    }
+
+    /// Records that the server has received the responses.
+    pub(super) fn record_sent_responses(&mut self) {
+        let sent = std::mem::take(&mut self.responses);
+        self.answered.extend(sent.into_keys());
+    }
+
+    /// Records that the server needs input before it continues the call.
+    pub(super) fn record_input_required(
+        &mut self,
+        answer: &Value,
+        progress: &dyn Progress,
+    ) -> Result<(), String> {
+        let request_state = match &answer["requestState"] {
+            Value::Null => None,
+            Value::String(state) if state.len() <= REQUEST_STATE_BYTES_MAX => Some(state.clone()),
+            Value::String(_) => {
+                return Err(format!(
+                    "its state of the request is longer than {REQUEST_STATE_BYTES_MAX} bytes"
+                ));
+            }
+            _ => return Err("its state of the request is not a text".to_owned()),
+        };
+        self.request_state = request_state;
+        self.responses.clear();
+        self.add_input_requests(&answer["inputRequests"], progress)?;
+        self.count_round(1)
+    }
+
+    /// Records the requests of a task for input. Returns whether there are new ones.
+    pub(super) fn record_task_requests(
+        &mut self,
+        task: &Value,
+        progress: &dyn Progress,
+    ) -> Result<bool, String> {
+        let requests = task["inputRequests"].as_object().cloned().unwrap_or_default();
+        let new: serde_json::Map<String, Value> =
+            requests.into_iter().filter(|(key, _)| !self.answered.contains(key)).collect();
+        if new.is_empty() {
+            return Ok(false);
+        }
+        self.add_input_requests(&Value::Object(new), progress)?;
+        self.count_round(1)?;
+        Ok(true)
+    }
+
+    fn count_round(&mut self, round: u32) -> Result<(), String> {
+        let questions = u32::try_from(self.questions.len()).unwrap_or(u32::MAX);
+        self.rounds = self.rounds.saturating_add(questions.max(round));
+        match self.rounds > ROUNDS_MAX {
+            true => {
+                Err(format!("it asked for input more than {ROUNDS_MAX} times without a result"))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Adds the questions of the server that a person can answer, and declines the others. Roots and
+    /// model sampling are not offered.
+    fn add_input_requests(
+        &mut self,
+        requests: &Value,
+        progress: &dyn Progress,
+    ) -> Result<(), String> {
+        let requests = match requests {
+            Value::Null => return Ok(()),
+            Value::Object(requests) => requests,
+            _ => return Err("its requests for input are invalid".to_owned()),
+        };
+        for (key, request) in requests {
+            if key.len() > ID_BYTES_MAX {
+                return Err("the key of a request for input is too long".to_owned());
+            }
+            let params = &request["params"];
+            let response = match request["method"].as_str() {
+                Some("elicitation/create") => {
+                    let message = params["message"].as_str().unwrap_or_default();
+                    if let Some(question) = parse_question(key, message, params) {
+                        self.questions.push(question);
+                        continue;
+                    }
+                    progress.report_durable(&declined_question_text(message));
+                    decline_elicitation_response()
+                }
+                Some("roots/list") => json!({ "roots": [] }),
+                Some("sampling/createMessage") => {
+                    return Err(
+                        "it asked for a model response, which is not offered to servers".to_owned()
+                    );
+                }
+                _ => return Err("it asked for input of an unknown kind".to_owned()),
+            };
+            self.responses.insert(key.clone(), response);
+        }
+        Ok(())
+    }
+
+    /// Turns the call into one that waits for a task, as the server has answered.
+    pub(super) fn record_task(&mut self, answer: &Value) -> Result<(), String> {
+        let id = answer["taskId"].as_str().unwrap_or_default();
+        if id.is_empty() || id.len() > ID_BYTES_MAX {
+            return Err("the id of its task is invalid".to_owned());
+        }
+        *self = Self { task: Some(id.to_owned()), rounds: self.rounds, ..Self::default() };
+        Ok(())
+    }
+
+    /// Returns the suspension of a call whose task the server still works on. `task` is what the
+    /// server says about the task.
+    pub(super) fn wait_for_task(mut self, task: &Value, message: Option<String>) -> ToolReply {
+        self.failures = 0;
+        let after = match task["pollIntervalMs"].as_u64() {
+            // The task may have ended before it was ever asked about.
+            _ if task["resultType"] == "task" && task["status"] != "working" => Millis::ZERO,
+            Some(millis) => Millis(millis),
+            None => POLL_INTERVAL,
+        };
+        let ttl = task["ttlMs"].as_u64().map(Millis);
+        self.suspend(ToolWait::Poll { after, ttl, message }, true)
+    }
+
+    /// Returns the suspension of a call whose server could not be asked about the task. `None` means
+    /// that this happened too often.
+    pub(super) fn wait_after_failure(mut self, reason: &str) -> Option<ToolReply> {
+        let after = Millis(RETRY_INTERVAL.0 << self.failures.min(FAILURES_MAX));
+        self.failures += 1;
+        let message = Some(format!("could not be asked: {reason}"));
+        let wait = ToolWait::Poll { after, ttl: None, message };
+        (self.failures <= FAILURES_MAX).then(|| self.suspend(wait, true))
+    }
+
+    /// Returns the suspension of a call whose first question a person must answer. `None` if there is
+    /// no question.
+    pub(super) fn ask_question(self, server: &str, may_repeat: bool) -> Option<ToolReply> {
+        let OpenQuestion { message, schema, .. } = self.questions.first()?;
+        let question = ToolQuestion {
+            asker: format!("The MCP server `{server}`"),
+            message: message.clone(),
+            schema: RawJson::from_serialize(schema),
+        };
+        Some(self.suspend(ToolWait::Answer(question), may_repeat))
+    }
+
+    fn suspend(self, wait: ToolWait, may_repeat: bool) -> ToolReply {
+        let is_task = self.task.is_some();
+        let suspension = ToolSuspension {
+            state: RawJson::from_serialize(&self),
+            may_repeat: may_repeat || is_task,
+            must_cancel: is_task,
+        };
+        ToolReply::Suspended(Box::new(SuspendedToolCall { suspension, wait }))
+    }
+}
+
+/// Returns the question of an elicitation. `None` means that it can't be shown as a form.
+fn parse_question(key: &str, message: &str, params: &Value) -> Option<OpenQuestion> {
+    let is_form = params["mode"].as_str().is_none_or(|mode| mode == "form");
+    let schema = &params["requestedSchema"];
+    let can_be_shown = is_form
+        && !message.trim().is_empty()
+        && message.len() <= MESSAGE_BYTES_MAX
+        && Form::from_schema(schema).is_ok();
+    can_be_shown.then(|| OpenQuestion {
+        key: key.to_owned(),
+        message: message.to_owned(),
+        schema: schema.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::port::tool::NoopProgress;
+
+    use super::*;
+
+    fn question(key: &str) -> Value {
+        json!({ key: {
+            "method": "elicitation/create",
+            "params": {
+                "message": "Who?",
+                "requestedSchema": { "type": "object", "properties": { "a": { "type": "string" } } },
+            },
+        } })
+    }
+
+    fn suspended(reply: Option<ToolReply>) -> SuspendedToolCall {
+        match reply {
+            Some(ToolReply::Suspended(suspended)) => *suspended,
+            reply => panic!("not suspended: {reply:?}"),
+        }
+    }
+
+    #[test]
+    fn the_answer_and_the_state_of_the_request_go_back_to_the_server() {
+        for (answer, response) in [
+            (
+                ToolAnswer::Answered(RawJson::parse(r#"{"a":"x"}"#).unwrap()),
+                json!({ "action": "accept", "content": { "a": "x" } }),
+            ),
+            (ToolAnswer::Declined, json!({ "action": "decline" })),
+            (ToolAnswer::Unanswered, json!({ "action": "cancel" })),
+        ] {
+            let mut state = CallState::default();
+            let asked = json!({ "requestState": "\u{0}opaque", "inputRequests": question("q") });
+            state.record_input_required(&asked, &NoopProgress).unwrap();
+            let stored = suspended(state.ask_question("billing", false));
+            assert!(!stored.suspension.may_repeat && !stored.suspension.must_cancel);
+            let state = stored.suspension.state;
+            let state = CallState::resume(ToolResumption { state, answer: Some(answer) }).unwrap();
+            assert!(!state.has_question());
+            let mut params = CallToolRequestParams::new("pay".to_owned());
+            state.add_to_call(&mut params);
+            assert_eq!(params.request_state.as_deref(), Some("\u{0}opaque"));
+            let responses = params.input_responses.unwrap();
+            assert_eq!(responses, InputResponses::from([("q".to_owned(), response)]));
+        }
+    }
+
+    #[test]
+    fn input_beyond_the_limits_is_refused() {
+        let too_long = "x".repeat(REQUEST_STATE_BYTES_MAX + 1);
+        let questions: Vec<Value> = (0..9).map(|index| question(&format!("q{index}"))).collect();
+        let many: serde_json::Map<String, Value> =
+            questions.into_iter().filter_map(|one| one.as_object().cloned()).flatten().collect();
+        for (asked, problem) in [
+            (json!({ "requestState": too_long }), "longer than 65536 bytes"),
+            (json!({ "requestState": 7 }), "not a text"),
+            (json!({ "inputRequests": [] }), "invalid"),
+            (json!({ "inputRequests": question(&"k".repeat(2_000)) }), "too long"),
+            (json!({ "inputRequests": { "q": { "method": "x" } } }), "unknown kind"),
+            (
+                json!({ "inputRequests": { "q": { "method": "sampling/createMessage" } } }),
+                "model response",
+            ),
+            (json!({ "inputRequests": many }), "more than 8 times"),
+        ] {
+            let found = CallState::default().record_input_required(&asked, &NoopProgress);
+            assert!(found.clone().unwrap_err().contains(problem), "{found:?}");
+        }
+        let mut state = CallState::default();
+        let again = json!({ "requestState": "s" });
+        for _ in 0..8 {
+            state.record_input_required(&again, &NoopProgress).unwrap();
+        }
+        state.record_input_required(&again, &NoopProgress).unwrap_err();
+        for id in [json!(""), json!(7), json!("i".repeat(2_000)), Value::Null] {
+            CallState::default().record_task(&json!({ "taskId": id })).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_question_that_is_no_form_is_declined() {
+        let url = json!({ "mode": "url", "message": "go", "url": "https://a.example" });
+        let nested = json!({
+            "message": "who?",
+            "requestedSchema": { "properties": { "a": { "type": "object" } } },
+        });
+        let mut state = CallState::default();
+        for params in [url, nested, json!({})] {
+            let request = json!({ "q": { "method": "elicitation/create", "params": params } });
+            let asked = json!({ "inputRequests": request });
+            state.record_input_required(&asked, &NoopProgress).unwrap();
+            assert!(!state.has_question());
+            assert_eq!(state.responses["q"], json!({ "action": "decline" }));
+        }
+    }
+
+    #[test]
+    fn a_task_asks_each_question_once() {
+        let mut state = CallState::default();
+        state.record_task(&json!({ "taskId": "7" })).unwrap();
+        let task = json!({ "inputRequests": question("q") });
+        assert_eq!(state.record_task_requests(&task, &NoopProgress), Ok(true));
+        let stored = suspended(state.ask_question("billing", false));
+        assert!(stored.suspension.may_repeat && stored.suspension.must_cancel);
+        let resumption =
+            ToolResumption { state: stored.suspension.state, answer: Some(ToolAnswer::Declined) };
+        let mut state = CallState::resume(resumption).unwrap();
+        state.record_sent_responses();
+        assert_eq!(state.record_task_requests(&task, &NoopProgress), Ok(false));
+    }
+
+    #[test]
+    fn a_server_that_can_not_be_asked_about_its_task_is_asked_less_and_less() {
+        let mut state = CallState { task: Some("7".to_owned()), ..CallState::default() };
+        for expected in [10_000, 20_000, 40_000] {
+            let stored = suspended(state.wait_after_failure("down"));
+            let ToolWait::Poll { after, .. } = stored.wait else { panic!("no poll") };
+            assert_eq!(after, Millis(expected));
+            let state_json = stored.suspension.state;
+            state = CallState::resume(ToolResumption { state: state_json, answer: None }).unwrap();
+        }
+        state.failures = FAILURES_MAX;
+        assert_eq!(state.wait_after_failure("down"), None);
+    }
+}

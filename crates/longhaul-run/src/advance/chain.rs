@@ -1,0 +1,53 @@
+//! Opens the run of a chain's next step.
+//!
+//! Invariant: the run is created in the append that ends the run before it, so a crash neither loses
+//! a step nor starts it twice, and no other run gets the lane in between.
+
+use longhaul_core::change::Change;
+use longhaul_core::event::Event;
+use longhaul_core::event::environment::ChainStepStarted;
+use longhaul_core::id::RunId;
+use longhaul_core::status::RunOutput;
+use longhaul_core::task::{EarliestStart, TaskSpec};
+
+use crate::decision::DecisionBuilder;
+use crate::rejection::Rejection;
+use crate::submit::new_run_from_task;
+
+/// Opens the run of the step that follows this run, which is about to complete with this output.
+/// Does nothing if the run belongs to no chain or the chain ends with it.
+pub(super) fn open_next_step(
+    decision: &mut DecisionBuilder<'_>,
+    output: &RunOutput,
+) -> Result<(), Rejection> {
+    let (id, task) = (decision.run.id, &decision.run.task);
+    let following = task.chain.as_ref().and_then(|position| position.following(id, output));
+    let Some((position, step)) = following.as_ref().and_then(|position| {
+        let step = position.current_step()?;
+        Some((position, step))
+    }) else {
+        return Ok(());
+    };
+    let run = RunId::derive(id.bits(), &decision.unique_id_salt("step"), decision.ctx.now);
+    let next = TaskSpec {
+        agent: step.agent.clone(),
+        definition: step.definition,
+        policy: step.policy.clone(),
+        history: Vec::new(),
+        start: EarliestStart::Now,
+        parent: Some(task.root),
+        retry_of: None,
+        chain: Some(Box::new(position.clone())),
+        ..TaskSpec::clone(task)
+    };
+    let started = ChainStepStarted { step: position.step, agent: step.agent.clone(), run };
+    let new = new_run_from_task(run, next)?;
+    decision.record_event(Event::ChainStepStarted(started))?;
+    decision.add_row_change(Change::CreateStep(Box::new(new)));
+    Ok(())
+}
+
+/// Returns whether the decision opens the next step of the run's chain.
+pub(super) fn opens_next_step(decision: &DecisionBuilder<'_>) -> bool {
+    decision.batch.changes.iter().any(|change| matches!(change, Change::CreateStep(_)))
+}

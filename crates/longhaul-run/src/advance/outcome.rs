@@ -1,0 +1,92 @@
+//! Checks the result of a run against the rubric of its agent: starts the run that grades the result,
+//! and records its verdict.
+
+use std::ops::ControlFlow;
+
+use longhaul_core::change::Change;
+use longhaul_core::event::Event;
+use longhaul_core::event::environment::{ChildStarted, OutcomeGraded, OutcomeVerdict};
+
+use crate::decision::DecisionBuilder;
+use crate::input::NewChild;
+use crate::rejection::Rejection;
+use crate::state::control::ControlState;
+use crate::state::outcome::Grading;
+use crate::state::stage::RunStage;
+
+/// Records the verdict about the result, once there is one. `None` means that the result is accepted
+/// or is not graded.
+pub(super) fn check_outcome(
+    decision: &mut DecisionBuilder<'_>,
+    grading: Grading,
+) -> Result<Option<ControlFlow<()>>, Rejection> {
+    match grading {
+        _ if decision.control.policy.outcome_rounds.is_none() => Ok(None),
+        Grading::Graded(OutcomeVerdict::Satisfied) => Ok(None),
+        // The engine prepares the grading run.
+        Grading::Pending
+        | Grading::Running(_)
+        | Grading::Graded(OutcomeVerdict::NotSatisfied | OutcomeVerdict::GraderFailed) => {
+            Ok(Some(ControlFlow::Break(())))
+        }
+        Grading::Ended { child, verdict, note } => {
+            let round = decision.control.outcome.next_round();
+            let graded = OutcomeGraded { round, verdict, note, child: Some(child) };
+            decision.record_event(Event::OutcomeGraded(graded))?;
+            Ok(Some(ControlFlow::Continue(())))
+        }
+    }
+}
+
+/// Returns whether the run has a result that no run grades yet.
+pub(crate) fn has_ungraded_result(control: &ControlState) -> bool {
+    let is_pending = matches!(
+        &control.stage,
+        RunStage::Concluding(concluding)
+            if concluding.gate.is_none() && concluding.grading == Grading::Pending
+    );
+    is_pending && control.policy.outcome_rounds.is_some()
+}
+
+/// Records the start of the prepared grading run, or that it can't start. Nothing is recorded if the
+/// run has to stop or something else comes first.
+pub(crate) fn record_prepared_grading(
+    decision: &mut DecisionBuilder<'_>,
+    prepared: Result<Box<NewChild>, String>,
+) -> Result<(), Rejection> {
+    let control = &decision.control;
+    let comes_first = control.cancel.is_some()
+        || control.pause.is_some()
+        || control.pending_failure.is_some()
+        || control.idle.is_some()
+        || !control.steers.is_empty()
+        || !control.children.is_empty();
+    if comes_first || !has_ungraded_result(control) {
+        return Ok(());
+    }
+    match prepared {
+        Ok(_) if decision.ctx.free_children == Some(0) => {
+            record_failed_grading(decision, "too many runs below the root are open".to_owned())
+        }
+        Ok(new) => {
+            let NewChild { run, definition, .. } = *new;
+            let (child, agent) = (run.id, run.task.agent.clone());
+            let started = ChildStarted { child, agent, call: None, background: false };
+            decision.record_event(Event::ChildStarted(started))?;
+            decision.add_row_change(Change::PutDefinition(definition));
+            decision.add_row_change(Change::CreateRun(Box::new(run)));
+            Ok(())
+        }
+        Err(note) => record_failed_grading(decision, note),
+    }
+}
+
+/// Records that no run could grade the result.
+fn record_failed_grading(
+    decision: &mut DecisionBuilder<'_>,
+    note: String,
+) -> Result<(), Rejection> {
+    let round = decision.control.outcome.next_round();
+    let verdict = OutcomeVerdict::GraderFailed;
+    decision.record_event(Event::OutcomeGraded(OutcomeGraded { round, verdict, note, child: None }))
+}

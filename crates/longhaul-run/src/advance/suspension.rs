@@ -1,0 +1,244 @@
+//! Suspends tool calls whose tools need a person's answer or more time, and continues them.
+//!
+//! Invariant: a suspended call is only rows. Nothing of it runs in a process until its gate is
+//! answered or its timer fires.
+
+use longhaul_core::duration::format_duration;
+use longhaul_core::event::Event;
+use longhaul_core::event::tool::{
+    ToolEnded, ToolInputRequired, ToolOutput, ToolPending, ToolResumed,
+};
+use longhaul_core::id::CallId;
+use longhaul_core::policy::gate::{GateKind, GateSpec};
+use longhaul_core::port::tool::{SuspendedToolCall, ToolWait};
+use longhaul_core::status::WaitReason;
+use longhaul_core::time::Millis;
+
+use crate::advance::gates::new_call_gate;
+use crate::advance::park::park_run_with_timer;
+use crate::decision::DecisionBuilder;
+use crate::policy::control_tool_names::poll_timer_id;
+use crate::rejection::Rejection;
+use crate::state::call::{ToolCallState, TrackedToolCall};
+
+/// Maximum number of questions that a tool may ask during one call.
+const QUESTIONS_MAX: u32 = 8;
+
+/// Time within which a person must answer the question of a tool.
+const QUESTION_TIMEOUT: Millis = Millis::from_secs(7 * 24 * 60 * 60);
+
+/// Maximum number of characters of a tool's question that are shown.
+const QUESTION_CHARS_MAX: usize = 2_000;
+
+/// Minimum delay before a tool is asked again about a pending call.
+const POLL_DELAY_MIN: Millis = Millis::from_secs(1);
+
+/// Maximum delay before a tool is asked again about a pending call.
+const POLL_DELAY_MAX: Millis = Millis::from_secs(24 * 60 * 60);
+
+/// Maximum delay that follows from the time for which a call has been pending.
+const POLL_BACKOFF_MAX: Millis = Millis::from_secs(60 * 60);
+
+/// A call that has been pending for some time is asked about again after this part of the time at the
+/// earliest, so that the number of events grows slowly and a result is hardly late.
+const POLL_BACKOFF_DIVISOR: u64 = 50;
+
+/// Delay of a poll whose tool is not available. Each further delay is twice as long.
+const POSTPONE_DELAY: Millis = Millis::from_secs(60);
+
+/// Maximum number of times in a row that a poll is postponed, over about four hours. Then a person is
+/// asked to make the tool available.
+const POSTPONED_MAX: u32 = 8;
+
+/// Maximum time for which a call can be pending.
+const PENDING_MAX: Millis = Millis::from_secs(366 * 24 * 60 * 60);
+
+/// Records that a tool has suspended a call, or that it can't.
+pub(crate) fn record_suspension(
+    decision: &mut DecisionBuilder<'_>,
+    suspended: SuspendedToolCall,
+    (call, active): (CallId, Millis),
+) -> Result<(), Rejection> {
+    let mut calls = decision.control.calls().iter();
+    let tracked =
+        calls.find(|tracked| tracked.id == call).ok_or(Rejection::CallNotRunning(call))?;
+    let earlier = tracked.suspended.clone();
+    let SuspendedToolCall { suspension, wait } = suspended;
+    let (after, ttl, message) = match wait {
+        ToolWait::Answer(question) => {
+            if earlier.is_some_and(|earlier| earlier.questions >= QUESTIONS_MAX) {
+                let text = format!(
+                    "stopped: the tool asked more than {QUESTIONS_MAX} questions without a result"
+                );
+                return record_stopped_call(decision, text, (call, active));
+            }
+            let required = ToolInputRequired { call, suspension, question, active };
+            return decision.record_event(Event::ToolInputRequired(Box::new(required)));
+        }
+        ToolWait::Poll { after, ttl, message } => (after, ttl, message),
+    };
+    let now = decision.ctx.now;
+    let since = earlier.as_ref().and_then(|earlier| earlier.since);
+    let limit = ttl.unwrap_or(PENDING_MAX).min(PENDING_MAX);
+    let expires = since.unwrap_or(now).plus(limit);
+    if since.is_some() && now >= expires {
+        let text = format!(
+            "stopped: the tool has no result after {}, which is the time that it allows",
+            format_duration(limit)
+        );
+        return record_stopped_call(decision, text, (call, active));
+    }
+    let since = since.unwrap_or(now);
+    let delay = poll_delay(after, now.duration_since(since));
+    // A result may be gone after the tool's own limit.
+    let until = now.plus(delay).min(expires).max(now.plus(POLL_DELAY_MIN));
+    let pending = ToolPending { call, suspension, since, until, message, active };
+    decision.record_event(Event::ToolPending(Box::new(pending)))?;
+    let polls = earlier.map_or(1, |earlier| earlier.polls.saturating_add(1));
+    decision.set_wake_timer_at(poll_timer_id(decision.run.id, call, polls), until);
+    Ok(())
+}
+
+/// Records that the runtime has given up a suspended call. A failure would free the effect key of a
+/// call that may still take effect.
+fn record_stopped_call(
+    decision: &mut DecisionBuilder<'_>,
+    text: String,
+    (call, active): (CallId, Millis),
+) -> Result<(), Rejection> {
+    let mut calls = decision.control.calls().iter();
+    let has_key = calls.any(|own| own.id == call && own.classification.key.is_some());
+    let ended = ToolEnded { call, output: ToolOutput::text(text), active };
+    decision.record_event(match has_key {
+        true => Event::ToolInterrupted(ended),
+        false => Event::ToolFailed(ended),
+    })
+}
+
+/// Records that the request to the tool of a suspended call was dropped. The call stays as it was
+/// suspended.
+pub(crate) fn record_interrupted_poll(
+    decision: &mut DecisionBuilder<'_>,
+    (call, active): (CallId, Millis),
+) -> Result<(), Rejection> {
+    let mut calls = decision.control.calls().iter();
+    let suspended = calls.find(|tracked| tracked.id == call);
+    let suspended = suspended.and_then(|tracked| tracked.suspended.as_ref());
+    let suspension = suspended.ok_or(Rejection::CallNotRunning(call))?.suspension.clone();
+    let wait = ToolWait::Poll { after: POLL_DELAY_MIN, ttl: None, message: None };
+    record_suspension(decision, SuspendedToolCall { suspension, wait }, (call, active))
+}
+
+/// Postpones the polls that are due in a run whose tools are not available, and parks the run. A run
+/// that has other work, or whose polls were postponed too often, is not parked.
+pub(crate) fn postpone_polls(
+    decision: &mut DecisionBuilder<'_>,
+    reason: &str,
+) -> Result<bool, Rejection> {
+    let calls = decision.control.calls().iter().filter(|call| !call.is_done());
+    let (due, other): (Vec<_>, Vec<_>) = calls.cloned().partition(TrackedToolCall::is_poll_due);
+    let may_wait = |call: &TrackedToolCall| matches!(call.state, ToolCallState::Pending(_));
+    let postponed =
+        due.iter().filter_map(|call| call.suspended.as_ref()).map(|call| call.postponed);
+    let Some(postponed) = postponed.max() else {
+        return Ok(false);
+    };
+    if postponed >= POSTPONED_MAX || !other.iter().all(may_wait) {
+        return Ok(false);
+    }
+    let after = Millis(POSTPONE_DELAY.0 << postponed);
+    for call in &due {
+        let Some(suspended) = &call.suspended else { continue };
+        let message = Some(reason.to_owned());
+        let wait = ToolWait::Poll { after, ttl: None, message };
+        let suspension = suspended.suspension.clone();
+        record_suspension(
+            decision,
+            SuspendedToolCall { suspension, wait },
+            (call.id, Millis::ZERO),
+        )?;
+    }
+    let mut pending = decision.control.calls().iter().filter_map(|call| {
+        let ToolCallState::Pending(timer) = call.state else {
+            return None;
+        };
+        Some(timer)
+    });
+    let Some(first) = pending.next() else {
+        return Ok(false);
+    };
+    let parked = park_run_with_timer(decision, WaitReason::Tool(first.until), first.timer)?;
+    Ok(parked.is_break())
+}
+
+/// Returns the delay before a tool is asked again that asked for this delay.
+fn poll_delay(asked: Millis, pending: Millis) -> Millis {
+    let backoff = Millis(pending.0 / POLL_BACKOFF_DIVISOR).min(POLL_BACKOFF_MAX);
+    asked.max(backoff).clamp(POLL_DELAY_MIN, POLL_DELAY_MAX)
+}
+
+/// Raises a gate for each question of a tool that nobody is asked yet.
+pub(super) fn raise_tool_questions(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+    let is_open = |call: &&TrackedToolCall| call.state == ToolCallState::InputRequired;
+    let open: Vec<TrackedToolCall> =
+        decision.control.calls().iter().filter(is_open).cloned().collect();
+    for call in &open {
+        let Some(question) = call.question() else {
+            continue;
+        };
+        let plain = question.message.split_whitespace().collect::<Vec<_>>().join(" ");
+        let plain: String =
+            plain.chars().filter(|c| !c.is_control()).take(QUESTION_CHARS_MAX).collect();
+        let ask = format!("{} asks, in its own words: {plain}", question.asker);
+        let schema = Some(question.schema.clone());
+        let gate = new_call_gate(decision, call, GateKind::Question, ask);
+        decision.raise_gate(GateSpec { schema, timeout: Some(QUESTION_TIMEOUT), ..gate })?;
+    }
+    Ok(())
+}
+
+/// Records that a suspended call is continued. Returns `false` if the call is started anew.
+pub(super) fn record_resumption(
+    decision: &mut DecisionBuilder<'_>,
+    call: &TrackedToolCall,
+) -> Result<bool, Rejection> {
+    let Some(suspended) = &call.suspended else {
+        return Ok(false);
+    };
+    let resumed = ToolResumed { call: call.id, attempt: suspended.resumes + 1 };
+    decision.record_event(Event::ToolResumed(resumed))?;
+    Ok(true)
+}
+
+/// Withdraws the gate that asks the question of a tool whose call has ended.
+pub(crate) fn withdraw_tool_question(
+    decision: &mut DecisionBuilder<'_>,
+    call: CallId,
+) -> Result<(), Rejection> {
+    let is_own = |tracked: &&TrackedToolCall| tracked.id == call;
+    let tracked = decision.control.calls().iter().find(is_own);
+    match tracked.and_then(TrackedToolCall::gate) {
+        Some(gate) => decision.withdraw_gate(gate, "the call has ended"),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_delay_of_a_poll_is_bounded_and_grows_with_the_time_that_a_call_is_pending() {
+        let [second, hour, day] = [1, 3_600, 86_400].map(Millis::from_secs);
+        for (asked, pending, delay) in [
+            (Millis::ZERO, Millis::ZERO, second),
+            (Millis(u64::MAX), Millis::ZERO, day),
+            (Millis(5_000), Millis::ZERO, Millis(5_000)),
+            (Millis(5_000), hour, Millis(72_000)),
+            (Millis(5_000), Millis(day.0 * 30), hour),
+            (Millis(hour.0 * 6), Millis(day.0 * 30), Millis(hour.0 * 6)),
+        ] {
+            assert_eq!(poll_delay(asked, pending), delay, "{asked:?} {pending:?}");
+        }
+    }
+}

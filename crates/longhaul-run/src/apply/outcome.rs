@@ -1,0 +1,148 @@
+//! Applies the start, the end and the verdict of a grading run to the control state.
+//!
+//! Invariant: a result counts as accepted only after a verdict that says so.
+
+use longhaul_core::event::environment::{OutcomeGraded, OutcomeVerdict};
+use longhaul_core::id::RunId;
+use longhaul_core::message::Message;
+use longhaul_core::status::{RunError, RunOutcome, RunOutput};
+use serde::Deserialize;
+
+use crate::apply::{ApplyResult, NO_MESSAGES};
+use crate::state::control::ControlState;
+use crate::state::outcome::Grading;
+use crate::state::stage::RunStage;
+
+/// Error code of a run whose result was not accepted in its last round.
+pub(super) const NOT_MET: &str = "outcome_not_met";
+
+/// Error code of a run whose result nobody could grade.
+pub(super) const GRADER_FAILED: &str = "grader_failed";
+
+/// Maximum length of a verdict's note in bytes.
+const NOTE_BYTES_MAX: usize = 8 * 1024;
+
+/// Structured result of a grading run.
+#[derive(Debug, Deserialize)]
+struct GraderOutput {
+    satisfied: bool,
+    note: String,
+}
+
+impl ControlState {
+    pub(super) fn apply_grading_started(&mut self, child: RunId) -> Result<(), &'static str> {
+        match &mut self.stage {
+            RunStage::Concluding(concluding)
+                if concluding.gate.is_none() && concluding.grading == Grading::Pending =>
+            {
+                concluding.grading = Grading::Running(child);
+                Ok(())
+            }
+            RunStage::Concluding(_)
+            | RunStage::New
+            | RunStage::ModelPending(_)
+            | RunStage::ModelRunning(_)
+            | RunStage::ToolsRunning(_)
+            | RunStage::Ended(_) => Err("there is no result to be graded"),
+        }
+    }
+
+    /// Keeps the verdict of a grading run. A verdict about an earlier result changes nothing.
+    pub(super) fn apply_grading_ended(&mut self, child: RunId, outcome: &RunOutcome) {
+        if let RunStage::Concluding(concluding) = &mut self.stage
+            && concluding.grading == Grading::Running(child)
+        {
+            let (verdict, note) = verdict_of(child, outcome);
+            concluding.grading = Grading::Ended { child, verdict, note };
+        }
+    }
+
+    pub(super) fn apply_outcome_graded(&mut self, data: &OutcomeGraded) -> ApplyResult {
+        let rounds = self.policy.outcome_rounds.unwrap_or_default();
+        let RunStage::Concluding(concluding) = &mut self.stage else {
+            return Err("there is no result to be graded");
+        };
+        if !matches!(concluding.grading, Grading::Pending | Grading::Ended { .. }) {
+            return Err("the result is graded already, or a run grades it");
+        }
+        concluding.grading = Grading::Graded(data.verdict);
+        let partial_text = Some(result_text(&concluding.output)).filter(|text| !text.is_empty());
+        self.outcome.record(data);
+        match data.verdict {
+            OutcomeVerdict::Satisfied => return NO_MESSAGES,
+            OutcomeVerdict::NotSatisfied if data.round < rounds => {
+                return self.add_message_between_turns(note_message(data));
+            }
+            OutcomeVerdict::NotSatisfied => {
+                let message = format!(
+                    "the result did not meet the rubric in round {} of {rounds}; the last note: {}",
+                    data.round, data.note
+                );
+                let hint = "a retry goes on with this note and all rounds; the result is in \
+                    `error.partial_text` of the run, all notes are in `longhaul show`";
+                let error = RunError::new(NOT_MET, message, hint);
+                self.pending_failure = Some(RunError { partial_text, ..error });
+            }
+            OutcomeVerdict::GraderFailed => {
+                let message = format!("the result could not be graded: {}", data.note);
+                let hint = "fix `outcome` of the agent or the model of the grader; a retry grades \
+                    the same result again, which is in `error.partial_text` of the run";
+                let error = RunError::new(GRADER_FAILED, message, hint);
+                self.pending_failure = Some(RunError { partial_text, ..error });
+            }
+        }
+        NO_MESSAGES
+    }
+
+    /// Returns the message with the note about the result with which a failed run ended, which its
+    /// model has not read.
+    pub(super) fn unread_note(&self) -> Option<Message> {
+        let code = self.pending_failure.as_ref().map(|error| error.code.as_str());
+        let last = self.outcome.verdicts().last().filter(|_| code == Some(NOT_MET));
+        last.map(note_message)
+    }
+}
+
+/// Returns the verdict and the note of a grading run that has ended in this way.
+fn verdict_of(child: RunId, outcome: &RunOutcome) -> (OutcomeVerdict, String) {
+    let failed = |why: String| (OutcomeVerdict::GraderFailed, bounded(&why));
+    match outcome {
+        RunOutcome::Completed(RunOutput { data, .. }) => {
+            let output = data.as_ref().map_or("", |data| data.as_str());
+            match serde_json::from_str::<GraderOutput>(output) {
+                Ok(GraderOutput { satisfied: true, note }) => {
+                    (OutcomeVerdict::Satisfied, bounded(&note))
+                }
+                Ok(GraderOutput { satisfied: false, note }) => {
+                    (OutcomeVerdict::NotSatisfied, bounded(&note))
+                }
+                Err(_) => failed(format!("the grading run {child} gave no verdict")),
+            }
+        }
+        RunOutcome::Failed(RunError { code, message, .. }) => {
+            failed(format!("the grading run {child} failed ({code}): {message}"))
+        }
+        RunOutcome::Cancelled(why) => failed(format!("the grading run {child} was {why}")),
+    }
+}
+
+fn bounded(text: &str) -> String {
+    text[..text.floor_char_boundary(NOTE_BYTES_MAX)].to_owned()
+}
+
+/// Returns the message that gives the note of a verdict to the model.
+fn note_message(graded: &OutcomeGraded) -> Message {
+    Message::user(format!(
+        "[longhaul] Your result was graded against the rubric of this task and is not accepted yet. \
+         Note of the grader:\n\n{}\n\nImprove your work, then give the whole result again.",
+        graded.note
+    ))
+}
+
+/// Returns a result as text.
+fn result_text(output: &RunOutput) -> String {
+    match (output.text.is_empty(), &output.data) {
+        (true, Some(data)) => data.as_str().to_owned(),
+        (true, None) | (false, _) => output.text.clone(),
+    }
+}

@@ -1,0 +1,91 @@
+//! Applies events about tool calls that their tools have suspended to the control state.
+
+use std::sync::Arc;
+
+use longhaul_core::event::tool::{ToolInputRequired, ToolPending, ToolResumed, ToolSuspension};
+
+use crate::apply::{ApplyResult, NO_MESSAGES};
+use crate::policy::control_tool_names::poll_timer_id;
+use crate::state::call::{CallSuspension, ToolCallState, TrackedToolCall};
+use crate::state::control::ControlState;
+use crate::state::stage::PendingTimer;
+
+const NOT_STARTED: &str = "only a started call can be suspended";
+
+impl ControlState {
+    pub(super) fn apply_tool_input_required(&mut self, data: &ToolInputRequired) -> ApplyResult {
+        let call = self.call_mut(data.call)?;
+        let suspended = suspend_call(call, &data.suspension)?;
+        suspended.questions = suspended.questions.saturating_add(1);
+        suspended.question = Some(data.question.clone());
+        call.state = ToolCallState::InputRequired;
+        self.totals.active = self.totals.active.plus(data.active);
+        NO_MESSAGES
+    }
+
+    pub(super) fn apply_tool_pending(&mut self, data: &ToolPending) -> ApplyResult {
+        let (run, epoch) = (self.id, self.epoch);
+        let call = self.call_mut(data.call)?;
+        let is_postponed = call.is_poll_due() && call.state == ToolCallState::Ready;
+        if is_postponed {
+            call.state = ToolCallState::Started(epoch);
+        }
+        let suspended = suspend_call(call, &data.suspension)?;
+        if is_postponed {
+            suspended.postponed = suspended.postponed.saturating_add(1);
+        }
+        suspended.since.get_or_insert(data.since);
+        suspended.polls = suspended.polls.saturating_add(1);
+        let timer = poll_timer_id(run, data.call, suspended.polls);
+        let until = data.until;
+        call.state = ToolCallState::Pending(PendingTimer { timer, until, fired: false });
+        self.totals.active = self.totals.active.plus(data.active);
+        NO_MESSAGES
+    }
+
+    pub(super) fn apply_tool_resumed(&mut self, data: &ToolResumed) -> ApplyResult {
+        if self.cancel.is_some() {
+            return Err("a run that is being cancelled continues no calls");
+        }
+        let epoch = self.epoch;
+        let call = self.call_mut(data.call)?;
+        if !call.may_start_in_epoch(epoch) {
+            return Err("this call may not continue in its current state");
+        }
+        let suspended = call.suspended.as_mut().ok_or("this call was not suspended")?;
+        let suspended = Arc::make_mut(suspended);
+        suspended.resumes = data.attempt;
+        suspended.postponed = 0;
+        call.state = ToolCallState::Started(epoch);
+        self.retries.tool_calls =
+            self.retries.tool_calls.saturating_add(u32::from(data.attempt > 1));
+        NO_MESSAGES
+    }
+}
+
+/// Stores how a started call is continued. The answer to an earlier question is used up.
+fn suspend_call<'a>(
+    call: &'a mut TrackedToolCall,
+    suspension: &ToolSuspension,
+) -> Result<&'a mut CallSuspension, &'static str> {
+    let ToolCallState::Started(_) = call.state else {
+        return Err(NOT_STARTED);
+    };
+    let new = || {
+        Arc::new(CallSuspension {
+            suspension: suspension.clone(),
+            since: None,
+            polls: 0,
+            questions: 0,
+            question: None,
+            answer: None,
+            resumes: 0,
+            postponed: 0,
+        })
+    };
+    let suspended = Arc::make_mut(call.suspended.get_or_insert_with(new));
+    suspended.suspension = suspension.clone();
+    suspended.answer = None;
+    suspended.resumes = 0;
+    Ok(suspended)
+}

@@ -1,0 +1,68 @@
+//! How far the result of a run is checked against the rubric of its agent.
+
+use std::sync::Arc;
+
+use longhaul_core::event::environment::{OutcomeGraded, OutcomeVerdict};
+use longhaul_core::id::RunId;
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of verdicts that the state keeps for views. The journal has all of them.
+const VERDICTS_MAX: usize = 10;
+
+/// How far one result is checked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Grading {
+    /// No run grades the result yet.
+    #[default]
+    Pending,
+    /// This run grades the result.
+    Running(RunId),
+    /// The grading run has ended. Its verdict is not recorded yet.
+    Ended {
+        /// Run that graded the result.
+        child: RunId,
+        /// Verdict about the result.
+        verdict: OutcomeVerdict,
+        /// What is missing in the result, or why there is no verdict.
+        note: String,
+    },
+    /// The verdict is recorded.
+    Graded(OutcomeVerdict),
+}
+
+/// The rounds in which results of the run were graded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutcomeRounds {
+    /// Number of rounds since the last accepted result or message of a person.
+    round: u32,
+    verdicts: Arc<Vec<OutcomeGraded>>,
+}
+
+impl OutcomeRounds {
+    /// Returns the number of the next round, from 1.
+    pub const fn next_round(&self) -> u32 {
+        self.round.saturating_add(1)
+    }
+
+    /// Returns the latest verdicts, the newest last.
+    pub fn verdicts(&self) -> &[OutcomeGraded] {
+        &self.verdicts
+    }
+
+    pub(crate) fn record(&mut self, graded: &OutcomeGraded) {
+        self.round = match graded.verdict {
+            OutcomeVerdict::Satisfied => 0,
+            OutcomeVerdict::NotSatisfied | OutcomeVerdict::GraderFailed => graded.round,
+        };
+        let verdicts = Arc::make_mut(&mut self.verdicts);
+        verdicts.push(graded.clone());
+        if verdicts.len() > VERDICTS_MAX {
+            verdicts.remove(0);
+        }
+    }
+
+    /// Starts to count the rounds from 1 again: the run has another task, or another try.
+    pub(crate) const fn reset_count(&mut self) {
+        self.round = 0;
+    }
+}

@@ -1,0 +1,69 @@
+//! Chains over HTTP: lists, submits by name and with steps, the aliases of the fields, and the role
+//! that `auto_approve` needs.
+
+use std::sync::Arc;
+
+use longhaul_core::access::Role;
+use longhaul_core::chain::{ChainSpec, ChainStepSpec};
+use serde_json::{Value, json};
+
+use crate::suite::harness::client::{get, post};
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::server_with;
+
+#[tokio::test]
+async fn chains_are_listed_and_run() {
+    let server = server_with([FakeReply::Text("Done.")]).start().await;
+    let spec = ChainSpec {
+        description: Some("Twice".to_owned()),
+        steps: vec![ChainStepSpec::new("tester"), ChainStepSpec::new("tester")],
+    };
+    server.longhaul.replace_chains([("twice".to_owned(), Arc::new(spec))].into());
+    let listed = server.send(get("/v1/chains")).await.expect(200);
+    assert_eq!(listed["data"][0]["name"], "twice");
+    let shown = server.send(get("/v1/chains/twice")).await.expect(200);
+    assert_eq!(shown["steps"][1]["condition"], "always");
+    let missing = server.send(get("/v1/chains/twise")).await;
+    assert_eq!((missing.status, missing.problem().as_str()), (404, "no_chain"));
+    assert_eq!(missing.json()["suggestion"], "twice");
+
+    let steps = json!({ "steps": [{ "agent": "tester" }, { "agent": "tester" }] });
+    for (body, name) in [
+        (json!({ "chain": "twice", "input": "Do it." }), json!("twice")),
+        (json!({ "chainId": "twice", "input": "Do it." }), json!("twice")),
+        (json!({ "chain": steps, "input": "Do it." }), Value::Null),
+        (json!({ "chainConfig": steps, "input": "Do it." }), Value::Null),
+    ] {
+        let run = server.send(post("/v1/runs", &body)).await.expect(201);
+        assert_eq!((&run["chain"]["name"], &run["chain"]["of"]), (&name, &json!(2)), "{body}");
+        let root = run["id"].as_str().unwrap().to_owned();
+        server.ended(&root).await;
+        let root = server.send(get(format!("/v1/runs/{root}"))).await.expect(200);
+        let second = root["chain"]["current"].as_str().unwrap().to_owned();
+        assert_ne!(root["id"], second.as_str());
+        server.ended(&second).await;
+        let tree = format!("/v1/runs?root={}", root["id"].as_str().unwrap());
+        let tree = server.send(get(tree)).await.expect(200);
+        assert_eq!(tree["data"].as_array().unwrap().len(), 2);
+        assert_eq!(tree["data"][0]["chain"]["status"], "completed");
+    }
+    let only = json!({ "chain": "twice", "step": "tester", "input": "Do it." });
+    let run = server.send(post("/v1/runs", &only)).await.expect(201);
+    assert_eq!(run["chain"]["of"], 1);
+}
+
+#[tokio::test]
+async fn an_inline_auto_approve_needs_an_approver() {
+    let server = server_with([]).open().await;
+    let operator = server.create_key("ops", Role::Operator).await;
+    let approver = server.create_key("boss", Role::Approver).await;
+    let steps = json!({ "steps": [{ "agent": "tester", "autoApprove": true }] });
+    for body in [
+        json!({ "chain": steps, "input": "x" }),
+        json!({ "chain": { "steps": [{ "agent": "tester" }] }, "autoApprove": true, "input": "x" }),
+    ] {
+        let refused = server.send(post("/v1/runs", &body).with_key(&operator)).await;
+        assert_eq!(refused.status, 403, "{}", refused.text());
+        server.send(post("/v1/runs", &body).with_key(&approver)).await.expect(201);
+    }
+}

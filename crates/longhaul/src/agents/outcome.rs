@@ -1,0 +1,96 @@
+//! Parses `outcome:`, the rubric against which the results of an agent are graded, inline or from a
+//! file.
+
+use std::path::Path;
+
+use longhaul_engine::agent::config::OutcomeConfig;
+
+use crate::agents::diagnostics::{Diagnostics, FieldReader};
+use crate::agents::load_context::LoadContext;
+use crate::project_file;
+use crate::spanned::TableEntry;
+
+/// Parses the field `outcome` of an agent file.
+pub(crate) fn parse_outcome_field(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+    ctx: &LoadContext<'_>,
+) -> Option<OutcomeConfig> {
+    let mut fields = FieldReader::new(diagnostics, entry, "rubric")?;
+    if fields.get("rubric").is_none() {
+        let message = "`outcome` needs a `rubric`: the path of a file such as ./rubric.md, or the \
+            text itself";
+        fields.diagnostics.report_invalid(entry.position, message);
+    }
+    let rubric = fields
+        .parse_field_with("rubric", |diagnostics, entry| parse_rubric(diagnostics, entry, ctx));
+    let grader = fields.parse_field_with("grader", Diagnostics::parse_nonempty_text);
+    let max_rounds = fields.parse_field_with("max_rounds", parse_max_rounds);
+    fields.report_unknown_fields();
+    Some(OutcomeConfig {
+        rubric: rubric?,
+        grader,
+        max_rounds: max_rounds.unwrap_or(OutcomeConfig::MAX_ROUNDS_DEFAULT),
+    })
+}
+
+fn parse_max_rounds(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<u32> {
+    let rounds: u32 = diagnostics.parse_integer(entry, 1)?;
+    if rounds > OutcomeConfig::MAX_ROUNDS_MAX {
+        let message = format!("`max_rounds` is above {}", OutcomeConfig::MAX_ROUNDS_MAX);
+        diagnostics.report_invalid(entry.node.position, message);
+        return None;
+    }
+    Some(rounds)
+}
+
+/// Parses a rubric: text, or the path of a file. See `is_file_path`.
+fn parse_rubric(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+    ctx: &LoadContext<'_>,
+) -> Option<String> {
+    let text = diagnostics.parse_nonempty_text(entry)?;
+    let read = match is_file_path(&text) {
+        true => {
+            diagnostics.add_file(ctx.root, &text);
+            load_rubric_file(&text, ctx)
+        }
+        false => Ok(text),
+    };
+    let checked = read.and_then(|rubric| rubric_error(&rubric).map_or(Ok(rubric), Err));
+    match checked {
+        Ok(rubric) => Some(rubric),
+        Err(message) => {
+            diagnostics.report_invalid(entry.node.position, message);
+            None
+        }
+    }
+}
+
+/// Returns why this text can't be a rubric.
+pub(crate) fn rubric_error(rubric: &str) -> Option<String> {
+    let max = OutcomeConfig::RUBRIC_BYTES_MAX;
+    if rubric.trim().is_empty() {
+        return Some("the rubric is empty".to_owned());
+    }
+    (rubric.len() > max).then(|| format!("the rubric is longer than {max} bytes: shorten it"))
+}
+
+/// Returns whether a rubric is a path: it is one word that starts with `./` or ends with `.md` or
+/// `.txt`.
+fn is_file_path(text: &str) -> bool {
+    let is_word = !text.contains(char::is_whitespace);
+    let has_text_ending = [".md", ".txt"].iter().any(|ending| text.ends_with(ending));
+    is_word && (text.starts_with("./") || has_text_ending)
+}
+
+fn load_rubric_file(name: &str, ctx: &LoadContext<'_>) -> Result<String, String> {
+    let max = OutcomeConfig::RUBRIC_BYTES_MAX;
+    let unusable = |why: String| format!("the rubric `{name}` can't be used: {why}");
+    let bytes = project_file::read_file_in_project(ctx.root, Path::new(name), max)
+        .map_err(|unread| unusable(unread.to_string()))?;
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let text = std::str::from_utf8(bytes).map_err(|_| unusable("it is not UTF-8".to_owned()))?;
+    Ok(text.trim_end().to_owned())
+}
