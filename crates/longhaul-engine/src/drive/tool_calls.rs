@@ -67,8 +67,13 @@ pub(super) async fn run_tool_calls(
         return Ok(None);
     };
     let took = ctx.services.clock.monotonic_nanos().saturating_sub(since) / 1_000_000;
-    let quota = ArtifactQuota::besides(ctx.session.run().control().artifacts());
-    let done = to_tool_call_results(ended, Millis(took), &*ctx.services.redact, quota);
+    let (run, redact) = (ctx.session.run(), &*ctx.services.redact);
+    let quota = ArtifactQuota::besides(run.control().artifacts());
+    let ended = ended.into_iter().map(|ended| {
+        let has_key = run.call_key(Some(ended.call)).is_some();
+        with_storable_suspension(ended, redact, has_key)
+    });
+    let done = to_tool_call_results(ended.collect(), Millis(took), redact, quota);
     Ok(Some(RunInput::ToolsDone(done)))
 }
 
@@ -232,7 +237,6 @@ fn to_tool_call_results(
 ) -> Vec<ToolCallResult> {
     let times = std::iter::once(took).chain(std::iter::repeat(Millis::ZERO));
     let done = ended.into_iter().zip(times).map(|(ended, active)| {
-        let ended = with_storable_suspension(ended, redact);
         let output = Redaction(redact).redact_tool_output(ended.output);
         let (output, blobs) = truncate_tool_output(ended.call, output, ended.images, &mut quota);
         ToolCallResult { call: ended.call, status: ended.status, output, active, blobs }

@@ -194,5 +194,5 @@ async fn a_long_result_of_another_run_can_be_paged() {
     engine.ended(second).await;
     assert_eq!(effects.count("send begins"), 1);
     let (text, is_error) = engine.results().pop().unwrap();
-    assert!(!is_error && text.starts_with("long long"), "{text}");
+    assert!(!is_error && text.contains("long long"), "{text}");
 }

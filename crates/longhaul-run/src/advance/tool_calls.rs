@@ -68,7 +68,11 @@ pub(super) fn advance_tool_calls(
         let mut calls = decision.control.calls().iter();
         calls.any(|call| predicate(&call.state))
     };
-    let settling = has(|state| matches!(state, ToolCallState::ResultReady { .. }));
+    // A call whose key belongs to a call in doubt is in doubt since it was about to start.
+    let settling = has(|state| {
+        let in_doubt = matches!(state, ToolCallState::InDoubt { can_verify: false, .. });
+        in_doubt || matches!(state, ToolCallState::ResultReady { .. })
+    });
     let verifying = has(|state| matches!(state, ToolCallState::InDoubt { can_verify: true, .. }));
     let starting = startable_child_calls(&decision.control).next().is_some()
         || decision.control.abandoned_calls().next().is_some();
