@@ -7,11 +7,12 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::environment::{ChildStarted, OutcomeVerdict};
 use longhaul_core::event::gate::GateAnswer;
-use longhaul_core::event::tool::ToolEnded;
+use longhaul_core::event::tool::{ToolEnded, ToolKeyTaken};
 use longhaul_core::event::turn::TurnCompleted;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::CallId;
 use longhaul_core::message::Part;
+use longhaul_core::policy::effect_key::KeyHolder;
 use longhaul_core::policy::gate::{AnswerScope, GateDecision};
 use longhaul_core::status::WaitReason;
 use longhaul_core::time::Timestamp;
@@ -107,15 +108,7 @@ impl EventPrinter {
                     in_doubt_reason_suffix(doubt.reason.as_deref())
                 ),
             ),
-            Event::ToolKeyTaken(taken) => labeled(
-                "",
-                format!(
-                    "  {} was not started: the call {} of {} has the same key",
-                    self.tool_name(taken.call),
-                    taken.holder.call,
-                    taken.holder.run
-                ),
-            ),
+            Event::ToolKeyTaken(taken) => labeled("", self.taken_key_text(taken)),
             Event::ToolSurfaced(surfaced) => labeled(
                 "",
                 format!("  the result of {} arrived late", self.tool_name(surfaced.call)),
@@ -143,6 +136,12 @@ impl EventPrinter {
             several => format!("  [{}]", several.join(", ")),
         };
         (format!("turn {}", completed.turn), format!("{text}{calls}"))
+    }
+
+    fn taken_key_text(&self, taken: &ToolKeyTaken) -> String {
+        let KeyHolder { run, call } = taken.holder;
+        let tool = self.tool_name(taken.call);
+        format!("  {tool} was not started: the call {call} of {run} has the same key")
     }
 
     fn tool_name(&self, call: CallId) -> String {

@@ -23,7 +23,7 @@ use serde_json::Value;
 /// Maximum number of references in one input.
 const REFERENCES_MAX: usize = 16;
 
-/// Maximum size in bytes of the values that the references of one input stand for.
+/// Maximum size in bytes of the values of all references of one input.
 const VALUES_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 const PAGE_SIZE: usize = 500;
@@ -116,7 +116,7 @@ impl RecordedOutputs {
         }
     }
 
-    /// Replaces the references in an input by the values that they stand for. The error is a message
+    /// Replaces the references in an input by their values. The error is a message
     /// for the model.
     pub(crate) async fn resolve_references(
         &self,

@@ -274,8 +274,8 @@ impl RunEnv {
         context
     }
 
-    /// Returns the input that the tool receives: with the values that references to outputs stand
-    /// for, and without the parameters that the runtime injects. The error is a message for the model.
+    /// Returns the input that the tool receives: with the values of references to outputs,
+    /// and without the parameters that the runtime injects. The error is a message for the model.
     pub(crate) async fn resolve_tool_input(
         &self,
         run: RunId,

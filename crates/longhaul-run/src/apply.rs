@@ -81,6 +81,7 @@ impl ControlState {
         Ok(messages)
     }
 
+    /// Applies an event. The last events of the list are informational: they do not change the state.
     fn dispatch_event(&mut self, event: &Event) -> ApplyResult {
         match event {
             Event::RunCreated(_) => Err("a run is created only once"),
@@ -107,9 +108,8 @@ impl ControlState {
             Event::ToolStarted(data) => self.apply_tool_started(data),
             Event::ToolKeyTaken(data) => self.apply_tool_key_taken(data),
             Event::ToolCompleted(data) => self.apply_tool_ended(data, false),
-            Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
-                self.apply_tool_ended(data, true)
-            }
+            Event::ToolFailed(data) => self.apply_tool_ended(data, true),
+            Event::ToolInterrupted(data) => self.apply_tool_ended(data, true),
             Event::ToolInputRequired(data) => self.apply_tool_input_required(data),
             Event::ToolPending(data) => self.apply_tool_pending(data),
             Event::ToolResumed(data) => self.apply_tool_resumed(data),
@@ -134,13 +134,11 @@ impl ControlState {
             Event::BudgetReached(data) => self.apply_budget_reached(data),
             Event::BudgetRaised(data) => self.apply_budget_raised(data),
             Event::RuleAdded(data) => self.apply_rule_added(data),
-            // The call has started with the next event.
-            Event::RuleUsed(_) => NO_MESSAGES,
             Event::RuleRevoked(data) => self.apply_rule_revoked(data),
             Event::MemoryCompacted(data) => self.apply_memory_compacted(data),
             Event::RunForked(data) => self.apply_run_forked(data),
-            // Informational events, which don't change the state.
             Event::ToolProgress(_)
+            | Event::RuleUsed(_)
             | Event::GateReminded(_)
             | Event::BudgetSettled(_)
             | Event::SandboxCreating(_)

@@ -192,7 +192,7 @@ pub struct ToolCallClassification {
     /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Box<EffectFacts>>,
-    /// References in the input to outputs of earlier calls, with the values that they stand for.
+    /// References in the input to outputs of earlier calls, with their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputReference>,
     /// Effect key of the call. `None` means that the call has none.

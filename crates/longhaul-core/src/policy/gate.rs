@@ -249,8 +249,8 @@ pub struct GateSpec {
     /// such as the recipient of a message. The digest covers them too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub injected_subjects: Vec<String>,
-    /// References in the input to outputs of earlier calls. The digest covers the hashes of the values
-    /// that they stand for.
+    /// References in the input to outputs of earlier calls. The digest covers the hashes of their
+    /// values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputReference>,
     /// What the waiting call would change, from when the model made the call. The digest covers it

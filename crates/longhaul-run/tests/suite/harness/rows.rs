@@ -210,9 +210,8 @@ impl Rows {
             Change::RevokeRule { rule, by } => return self.revoke_rule(rule, by, now),
             Change::UpdateKey(to) => return self.update_key(to),
             Change::SetCap(raise) => {
-                let cap = &mut self.account.cap;
-                cap.micro_usd = raise.micro_usd.or(cap.micro_usd);
-                cap.tokens = raise.tokens.or(cap.tokens);
+                self.account.cap.micro_usd = raise.micro_usd.or(self.account.cap.micro_usd);
+                self.account.cap.tokens = raise.tokens.or(self.account.cap.tokens);
             }
             Change::AppendThread(row) => self.remembered += row.messages.len(),
             Change::CreateRun(new) | Change::CreateStep(new) => self.add_child(new.id),
