@@ -3,6 +3,7 @@
 
 use longhaul_core::form::Form;
 use longhaul_core::id::{GateId, RunId, Seq};
+use longhaul_core::output_reference::OutputReference;
 use longhaul_core::policy::effect_facts::{EffectFacts, NOT_KNOWN};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateStatus, GateTimeoutAction, RecordedAnswer,
@@ -44,6 +45,11 @@ pub struct GateView {
     /// runtime injected and the model did not write.
     #[serde(default)]
     pub injected_subjects: Vec<String>,
+    /// References in the original input to outputs of earlier calls, which the tool gets instead of
+    /// the references. The digest covers the hashes of these values.
+    #[serde(default)]
+    #[schema(value_type = Vec<OutputReferenceView>)]
+    pub outputs: Vec<OutputReference>,
     /// What the call would change, from when the model made the call. The server has computed it.
     /// `None` means not known, or no call. An edit of the input does not change it.
     #[schema(value_type = Option<EffectFactsView>)]
@@ -102,12 +108,33 @@ impl GateView {
     /// Returns what the call would change as rows for people, each with a label and a text. Empty
     /// if nobody is asked to approve a call.
     pub fn effect_rows(&self) -> Vec<(&'static str, String)> {
-        match &self.facts {
+        let facts = match &self.facts {
             Some(facts) => facts.rows(),
             None if self.kind == GateKind::Approval => vec![("Effects", NOT_KNOWN.to_owned())],
             None => Vec::new(),
-        }
+        };
+        let outputs = self.outputs.iter().map(|output| ("Passes on", output.description()));
+        outputs.chain(facts).collect()
     }
+}
+
+/// OpenAPI schema of [`OutputReference`]: a reference in an input to the output of an earlier call.
+#[derive(Debug, ToSchema)]
+#[schema(as = OutputReference)]
+pub struct OutputReferenceView {
+    /// JSON pointer to the reference within the input.
+    pub at: String,
+    /// Call whose output is passed on, such as `t3.1`.
+    pub call: String,
+    /// JSON pointer to the value within the output. Missing if the whole text is passed on.
+    #[schema(required = false)]
+    pub path: String,
+    /// Length of the value in bytes.
+    pub bytes: u64,
+    /// SHA-256 hash of the value.
+    pub hash: String,
+    /// Beginning of the value.
+    pub preview: String,
 }
 
 /// An answer to a gate, as responses describe it.

@@ -7,11 +7,12 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::environment::{ChildStarted, OutcomeVerdict};
 use longhaul_core::event::gate::GateAnswer;
-use longhaul_core::event::tool::ToolEnded;
+use longhaul_core::event::tool::{ToolEnded, ToolKeyTaken};
 use longhaul_core::event::turn::TurnCompleted;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::CallId;
 use longhaul_core::message::Part;
+use longhaul_core::policy::effect_key::KeyHolder;
 use longhaul_core::policy::gate::{AnswerScope, GateDecision};
 use longhaul_core::status::WaitReason;
 use longhaul_core::time::Timestamp;
@@ -112,6 +113,7 @@ impl EventPrinter {
                     in_doubt_reason_suffix(doubt.reason.as_deref())
                 ),
             ),
+            Event::ToolKeyTaken(taken) => labeled("", self.taken_key_text(taken)),
             Event::ToolSurfaced(surfaced) => labeled(
                 "",
                 format!("  the result of {} arrived late", self.tool_name(surfaced.call)),
@@ -139,6 +141,12 @@ impl EventPrinter {
             several => format!("  [{}]", several.join(", ")),
         };
         (format!("turn {}", completed.turn), format!("{text}{calls}"))
+    }
+
+    fn taken_key_text(&self, taken: &ToolKeyTaken) -> String {
+        let KeyHolder { run, call } = taken.holder;
+        let tool = self.tool_name(taken.call);
+        format!("  {tool} was not started: the call {call} of {run} has the same key")
     }
 
     fn tool_name(&self, call: CallId) -> String {
@@ -265,6 +273,9 @@ fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
         WaitReason::Budget(_) => "for more budget".to_owned(),
         WaitReason::BudgetHeld => "for the calls of other runs of its tree".to_owned(),
         WaitReason::Cap(wait) => format!("at the cap {} until {}", wait.cap, wait.until),
+        WaitReason::Key(holder) => {
+            format!("for the call {} of {}, which has the same key", holder.call, holder.run)
+        }
         WaitReason::Message(_) => "open for a message".to_owned(),
         WaitReason::Signal(_) => "for a signal".to_owned(),
         WaitReason::Child(child) => format!("for {child}"),

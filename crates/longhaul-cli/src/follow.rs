@@ -418,6 +418,7 @@ fn needs_person_after_event(event: &Event, is_only_client: bool) -> Option<bool>
             | WaitReason::Tool(_)
             | WaitReason::RateLimit(_)
             | WaitReason::Cap(_)
+            | WaitReason::Key(_)
             | WaitReason::Retry(_)
             | WaitReason::Outage { .. }
             | WaitReason::SandboxSlot

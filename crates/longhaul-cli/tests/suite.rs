@@ -24,6 +24,7 @@ mod suite {
     mod db_cli;
     mod demo;
     mod docs;
+    mod effect_keys_cli;
     mod ephemeral_cli;
     mod exit_codes;
     mod fake_server;

@@ -2,8 +2,11 @@
 //!
 //! The state machine decides which changes go with an event; a store only applies them.
 
+mod sandbox;
+
 use serde::{Deserialize, Serialize};
 
+pub use crate::change::sandbox::{SandboxRow, SandboxSlot, SandboxState};
 use crate::checkpoint::RunCheckpoint;
 use crate::event::Event;
 use crate::event::steer::SteerDelivery;
@@ -13,6 +16,7 @@ use crate::id::{
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
 pub use crate::policy::budget::{BudgetHold, BudgetHoldSettlement};
+use crate::policy::effect_key::KeyChange;
 use crate::policy::gate::{Answer, GateSpec};
 use crate::policy::rule::ApprovalRuleRow;
 use crate::policy::spend_cap::{CapReservation, CapSettlement, CapWaitRow};
@@ -120,6 +124,8 @@ pub enum Change {
         /// Principal that revokes the approval.
         by: String,
     },
+    /// Claims, settles or waits for an effect key.
+    UpdateKey(KeyChange),
     /// Replaces caps of the run's budget by new caps.
     SetCap(BudgetRaise),
     /// Marks the request with this idempotency key as applied by this batch. Refused if the request
@@ -387,17 +393,6 @@ pub struct SteerUpdate {
     pub status: SteerStatus,
 }
 
-/// One of the limited number of slots for sandboxes that run concurrently at a provider.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SandboxSlot {
-    /// Sandbox that occupies the slot.
-    pub sandbox: SandboxId,
-    /// Sandbox provider that the slot belongs to.
-    pub provider: String,
-    /// Maximum number of sandboxes that may run concurrently at the provider.
-    pub capacity: u32,
-}
-
 /// Usage that is added to a run's totals after a model or tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageRow {
@@ -451,43 +446,6 @@ impl Blob {
     pub const fn hash(&self) -> Hash {
         self.blob_ref.hash
     }
-}
-
-/// Row of a sandbox in the store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SandboxRow {
-    /// Id of the sandbox.
-    pub sandbox: SandboxId,
-    /// Name of the sandbox provider, such as `local`.
-    pub provider: String,
-    /// Identifier that the provider uses for the sandbox.
-    pub handle: String,
-    /// Lifecycle state of the sandbox.
-    pub state: SandboxState,
-    /// Machine that the sandbox is bound to. `None` means any machine.
-    pub host: Option<String>,
-    /// Run that owns the sandbox.
-    pub owner: RunId,
-}
-
-/// Lifecycle state of a sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SandboxState {
-    /// The sandbox is being created.
-    Creating,
-    /// The sandbox is being started.
-    Starting,
-    /// The sandbox is running.
-    Running,
-    /// The sandbox is being stopped.
-    Stopping,
-    /// The sandbox is stopped; its files are kept.
-    Stopped,
-    /// The sandbox was deleted.
-    Deleted,
-    /// The provider can't find the sandbox any more.
-    Lost,
 }
 
 /// A tool result that arrived after its run had ended. It is stored outside the journal.

@@ -25,8 +25,8 @@ use crate::event::run::{
 };
 use crate::event::steer::{SteerDelivered, SteerDropped, SteerMessage, SteerWithdrawn};
 use crate::event::tool::{
-    LateToolResultEvent, ToolEnded, ToolInDoubt, ToolInputRequired, ToolPending, ToolProgress,
-    ToolResumed, ToolStarted, ToolVerified,
+    LateToolResultEvent, ToolEnded, ToolInDoubt, ToolInputRequired, ToolKeyTaken, ToolPending,
+    ToolProgress, ToolResumed, ToolStarted, ToolVerified,
 };
 use crate::event::turn::{TurnCompleted, TurnFailed, TurnInterrupted, TurnStarted};
 
@@ -141,6 +141,8 @@ events! {
     ToolStarted(ToolStarted) = "tool.started" v 1 format 1 outside None;
     /// A tool call reported progress.
     ToolProgress(ToolProgress) = "tool.progress" v 1 format 1 outside None;
+    /// A tool call was not started, because another call has claimed its effect key.
+    ToolKeyTaken(ToolKeyTaken) = "tool.key_taken" v 1 format 1 outside None;
     /// A tool needs a person's answer before it continues a call.
     ToolInputRequired(Box<ToolInputRequired>) = "tool.input_required" v 1 format 1 outside None;
     /// A tool has no result of a call yet and is asked again later.

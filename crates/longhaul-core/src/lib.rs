@@ -17,6 +17,7 @@ pub mod message;
 pub mod net;
 pub mod note;
 pub mod oauth;
+pub mod output_reference;
 pub mod policy;
 pub mod port;
 pub mod raw;

@@ -5,6 +5,7 @@
 pub mod budget;
 pub mod effect;
 pub mod effect_facts;
+pub mod effect_key;
 pub mod gate;
 pub mod retry;
 pub mod rule;

@@ -2,6 +2,7 @@
 //!
 //! Adapters live in other crates. Every port is `dyn`-compatible and has a conformance suite.
 
+pub(crate) mod append_refusal;
 pub mod auth;
 pub mod context;
 pub(crate) mod gate_filter;

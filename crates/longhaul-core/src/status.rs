@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::FailureClass;
 use crate::id::{GateId, RunId};
 use crate::policy::budget::BudgetCap;
+use crate::policy::effect_key::KeyHolder;
 use crate::policy::gate::Answer;
 use crate::raw::RawJson;
 use crate::text_macros::string_enum;
@@ -85,6 +86,8 @@ pub enum WaitReason {
     BudgetHeld,
     /// The run waits at a spend cap.
     Cap(CapWait),
+    /// The run waits for this call of another run, which has the same effect key.
+    Key(KeyHolder),
     /// The run has answered and waits for follow-up messages until this time.
     Message(Timestamp),
     /// The run waits for another worker, because its last worker released it without a crash.
@@ -113,6 +116,7 @@ impl WaitReason {
             Self::Budget(_) => "budget",
             Self::BudgetHeld => "budget_held",
             Self::Cap(_) => "cap",
+            Self::Key(_) => "key",
             Self::Message(_) => "message",
             Self::Worker => "worker",
             Self::StartAt(_) => "start_at",
@@ -140,6 +144,7 @@ impl WaitReason {
             | Self::SandboxSlot
             | Self::Budget(_)
             | Self::BudgetHeld
+            | Self::Key(_)
             | Self::Worker
             | Self::Batch => None,
         }

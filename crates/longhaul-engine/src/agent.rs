@@ -124,7 +124,7 @@ pub struct Agent {
     pub prompt: String,
 }
 
-/// Rule that overrides the effect class of matching tool calls.
+/// Rule about the effects of matching tool calls: their effect class, their effect key, or both.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectRule {
     /// Glob for the names of tools to which the rule applies.
@@ -133,8 +133,13 @@ pub struct EffectRule {
     /// every call.
     #[serde(default, rename = "match")]
     pub subject: Option<String>,
-    /// Effect class of calls that match the rule.
-    pub class: EffectClass,
+    /// Effect class of calls that match the rule. `None` means the class that the tool declares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<EffectClass>,
+    /// Template of the effect key of calls that match the rule, with the values `input` and
+    /// `context`. Calls with the same key take effect at most once over all runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// Budget caps that override other caps. A cap that is `None` overrides nothing.

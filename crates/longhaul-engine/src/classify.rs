@@ -11,27 +11,32 @@ use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::id::ToolName;
 use longhaul_core::message::ToolCall;
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::policy::effect_key::{EFFECT_KEY_BYTES_MAX, EffectKey};
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{RememberedApproval, RuleScope};
 use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::Tool;
-use longhaul_core::raw::RawJson;
+use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::task::TaskSpec;
 use longhaul_run::{RUN_AGENT, Run, shared_approval_patterns};
-use serde_json::Value;
+use serde_json::{Value, json};
 use wildmatch::WildMatch;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, EffectRule};
 use crate::find_tools::join_names;
 use crate::panics;
 use crate::polling::polling_hint;
 use crate::run_env::RunEnv;
 use crate::run_session::STORE_RETRY_DELAY;
 use crate::services::EngineServices;
+use crate::template::render_template;
 use crate::tool_registry::RegisteredTool;
 
 /// Maximum length of the input of a tool call, in bytes.
 const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Maximum length in bytes of a subject of a call whose input refers to outputs.
+const SUBJECT_BYTES_MAX: usize = 4 * 1024;
 
 /// Name of the tool that waits at no cost.
 const WAIT_TOOL: &str = "wait";
@@ -110,8 +115,12 @@ pub(crate) async fn classify_tool_input(
     input: &RawJson,
 ) -> ToolCallClassification {
     let spec = registered.spec();
-    let input = match parse_tool_input(input) {
-        Ok(input) => env.remove_injected_parameters(registered, input),
+    let resolved = match parse_tool_input(input) {
+        Ok(input) => env.resolve_tool_input(run.id(), registered, input).await,
+        Err(why) => Err(why),
+    };
+    let (input, outputs) = match resolved {
+        Ok(resolved) => resolved,
         Err(why) => return classify_as_rejected(spec.name.as_str(), &why),
     };
     let problem = registered.find_input_error(&input, &*env.clock).await;
@@ -132,9 +141,22 @@ pub(crate) async fn classify_tool_input(
         // An invalid input is not passed to the tool's own methods either.
         Some(_) if problem.is_some() => ToolCallDescription::pure(),
         Some(tool) => match describe_tool_call(&**tool, &input, &env.injected_context(run)) {
-            Ok(facts) => facts,
+            Ok(facts) if outputs.is_empty() => facts,
+            Ok(facts) => facts.without_long_subjects(),
             Err(why) => return classify_as_rejected(spec.name.as_str(), &why),
         },
+    };
+    let problem = problem.or_else(|| facts.problem.clone()).or_else(|| {
+        let hint = polling_hint(run, spec.name.as_str(), &input);
+        hint.filter(|_| env.tool(WAIT_TOOL).is_some())
+    });
+    let key = match (&problem, &registered.tool) {
+        (None, Some(_)) => effect_key(env, run, (&spec.name, &facts), input),
+        (Some(_), _) | (None, None) => Ok(None),
+    };
+    let (key, problem) = match key {
+        Ok(key) => (key, problem),
+        Err(why) => (None, Some(why)),
     };
     ToolCallClassification {
         tool: spec.name.clone(),
@@ -142,14 +164,13 @@ pub(crate) async fn classify_tool_input(
         subjects: facts.subjects,
         injected_subjects: facts.injected,
         opaque: facts.opaque,
-        problem: problem.or(facts.problem).or_else(|| {
-            let hint = polling_hint(run, spec.name.as_str(), &input);
-            hint.filter(|_| env.tool(WAIT_TOOL).is_some())
-        }),
+        problem,
         can_verify: spec.can_verify,
         in_doubt: spec.in_doubt,
         may_outlive_worker: registered.tool.as_ref().is_some_and(|tool| tool.may_outlive_worker()),
         facts: None,
+        outputs,
+        key,
         approvals: Vec::new(),
     }
 }
@@ -173,6 +194,18 @@ struct ToolCallDescription {
 }
 
 impl ToolCallDescription {
+    /// Cuts long subjects of a call whose input refers to outputs, because the journal must not
+    /// contain the outputs again. The call then counts as one that rules can't inspect.
+    fn without_long_subjects(mut self) -> Self {
+        for subject in self.subjects.iter_mut().chain(&mut self.injected) {
+            if subject.len() > SUBJECT_BYTES_MAX {
+                subject.truncate(subject.floor_char_boundary(SUBJECT_BYTES_MAX));
+                self.opaque = true;
+            }
+        }
+        self
+    }
+
     const fn pure() -> Self {
         Self {
             class: EffectClass::Pure,
@@ -223,23 +256,64 @@ fn parse_tool_input(input: &RawJson) -> Result<Value, String> {
         .map_err(|why| format!("the input is not valid JSON: {why}"))
 }
 
-/// Returns the effect class that the agent file declares for a call: that of the first rule that
-/// matches the tool and every subject. If the subjects are unknown, only rules without a subject
-/// pattern match.
+/// Returns the effect class that the agent file declares for a call: that of the first rule with a
+/// class that matches the call.
 fn declared_effect_class(
     agent: &Agent,
     tool: &ToolName,
     facts: &ToolCallDescription,
 ) -> Option<EffectClass> {
+    let mut rules = agent.effects.iter().filter(|rule| effect_rule_matches(rule, tool, facts));
+    rules.find_map(|rule| rule.class)
+}
+
+/// Returns whether a rule matches the tool and every subject of a call. If the subjects are unknown,
+/// only rules without a subject pattern match.
+fn effect_rule_matches(rule: &EffectRule, tool: &ToolName, facts: &ToolCallDescription) -> bool {
     let matches = |glob: &str, text: &str| WildMatch::new(glob).matches(text);
-    let matched = agent.effects.iter().find(|rule| {
-        let fits = rule.subject.as_ref().is_none_or(|glob| {
-            let mut subjects = facts.subjects.iter();
-            !facts.opaque && subjects.all(|subject| matches(glob, subject))
-        });
-        matches(&rule.tool, tool.as_str()) && fits
+    let fits = rule.subject.as_ref().is_none_or(|glob| {
+        let mut subjects = facts.subjects.iter();
+        !facts.opaque && subjects.all(|subject| matches(glob, subject))
     });
-    matched.map(|rule| rule.class)
+    matches(&rule.tool, tool.as_str()) && fits
+}
+
+/// Returns the effect key that the agent file declares for a call, rendered from the input and the
+/// context of the call. The error is a message for the model.
+fn effect_key(
+    env: &RunEnv,
+    run: &Run,
+    (tool, facts): (&ToolName, &ToolCallDescription),
+    input: Value,
+) -> Result<Option<EffectKey>, String> {
+    // A rule whose pattern can't be checked applies, because a key only prevents calls.
+    let applies = |rule: &&EffectRule| {
+        let of_tool = WildMatch::new(&rule.tool).matches(tool.as_str());
+        effect_rule_matches(rule, tool, facts) || facts.opaque && of_tool
+    };
+    let mut templates = env.agent.effects.iter().filter(applies);
+    let Some(template) = templates.find_map(|rule| rule.key.as_ref()) else {
+        return Ok(None);
+    };
+    let context = env.injected_context(run).into_iter();
+    let context: serde_json::Map<_, _> =
+        context.map(|(name, value)| (name, value.to_value())).collect();
+    let values = json!({ "input": input, "context": context });
+    let text = render_template(template, &values).map_err(|why| {
+        format!("the effect key `{template}` of this call can't be rendered: {why}")
+    })?;
+    match text.len() {
+        _ if text.trim().is_empty() => {
+            Err(format!("the effect key `{template}` of this call is empty"))
+        }
+        0..=EFFECT_KEY_BYTES_MAX => {
+            let hash = Hash::digest(text.as_bytes());
+            Ok(Some(EffectKey { text: env.redact.redact(&text).into_owned(), hash }))
+        }
+        _ => {
+            Err(format!("the effect key of this call is longer than {EFFECT_KEY_BYTES_MAX} bytes"))
+        }
+    }
 }
 
 fn classify_as_rejected(name: &str, problem: &str) -> ToolCallClassification {
@@ -254,6 +328,8 @@ fn classify_as_rejected(name: &str, problem: &str) -> ToolCallClassification {
         in_doubt: None,
         may_outlive_worker: false,
         facts: None,
+        outputs: Vec::new(),
+        key: None,
         approvals: Vec::new(),
     }
 }

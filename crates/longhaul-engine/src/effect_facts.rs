@@ -70,7 +70,8 @@ async fn predict_effects(
 ) -> Option<PredictedEffects> {
     let registered = env.tool(&call.name)?;
     let tool = registered.tool.as_ref()?;
-    let input = env.remove_injected_parameters(registered, call.input.to_value());
+    let input = env.resolve_tool_input(run.id(), registered, call.input.to_value());
+    let (input, _) = input.await.ok()?;
     let ctx = env.tool_context(run, id, Epoch::default());
     // A tool that panics knows nothing. The call itself is still possible.
     let predicted = AssertUnwindSafe(tool.predict_effects(&input, &ctx)).catch_unwind().await;

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod agent_directory;
+mod append_refusals;
 mod blob_texts;
 mod blocker;
 mod chain_outputs;
@@ -41,6 +42,7 @@ mod prompt;
 mod prompt_setup;
 pub mod provider_blocks;
 pub mod read_output;
+mod recorded_outputs;
 pub mod redaction;
 mod replay;
 mod run_env;
@@ -64,6 +66,7 @@ pub mod view;
 pub mod worker;
 
 pub use child_tools::CHILD_TOOLS;
+pub use control_tools::is_control_tool;
 pub use error::Error;
 pub use handle::Longhaul;
 pub use longhaul_run::RUN_AGENT;

@@ -5,19 +5,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_core::event::Event;
-use longhaul_core::event::environment::ChildEnded;
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::{CallId, IdError, RunId, Seq};
-use longhaul_core::message::Part;
+use longhaul_core::id::{CallId, IdError, RunId};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::records::RecordStore;
-use longhaul_core::port::store::{JournalReadRequest, Store};
+use longhaul_core::port::store::Store;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
-use longhaul_core::status::RunOutcome;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::recorded_outputs::RecordedOutputs;
 use crate::run_env::READ_OUTPUT;
 
 /// Maximum number of bytes of a result that one call returns.
@@ -30,14 +27,11 @@ const LINES_MAX: usize = 200;
 /// every JSON number type.
 const OFFSET_MAX: u64 = (1 << 53) - 1;
 
-const PAGE_SIZE: usize = 500;
-
 /// The tool `read_output`, with which the model reads truncated results.
 #[derive(Debug)]
 pub struct ReadOutputTool {
     spec: ToolSpec,
-    store: Arc<dyn Store>,
-    records: Arc<dyn RecordStore>,
+    outputs: RecordedOutputs,
 }
 
 #[derive(Debug, Deserialize)]
@@ -72,82 +66,21 @@ impl ReadOutputTool {
             },
         });
         let about = "Reads more of the truncated result of an earlier call, from a byte offset, or only \
-                     the lines that contain a text.";
+                     the lines that contain a text. To pass a result on to another tool without \
+                     reading it, write {\"$output\": \"t3.1\"} instead of the value in the input of \
+                     that tool; add \"path\": \"/body\" for a part of a JSON result.";
         Ok(Self {
             spec: ToolSpec::with_object_input(READ_OUTPUT, about, properties, &["call"])?,
-            store,
-            records,
+            outputs: RecordedOutputs::new(store, records),
         })
     }
 
-    /// Returns the output of a tool call from the journal of the run. That of a call that started a
-    /// child run in the background is the output of the child.
-    async fn find_output(&self, run: RunId, call: CallId) -> Result<ToolOutput, ToolFailure> {
-        let mut after = Seq::START;
-        let (mut child, mut started) = (None, None);
-        loop {
-            let request = JournalReadRequest { run, after, limit: PAGE_SIZE };
-            let page = self.store.read_journal(request).await.map_err(store_read_failure)?;
-            let Some(last) = page.entries.last() else {
-                let missing = || ToolFailure::new(format!("the call {call} has no result yet"));
-                return started.ok_or_else(missing);
-            };
-            after = last.seq;
-            for entry in page.entries {
-                if let Event::ChildStarted(start) = &entry.event
-                    && start.call == Some(call)
-                    && start.background
-                {
-                    child = Some(start.child);
-                }
-                if let Event::ChildEnded(ended) = &entry.event
-                    && Some(ended.child) == child
-                {
-                    return Ok(child_output(ended));
-                }
-                match output_from_event(entry.event, call) {
-                    Some(output) if child.is_some() => started = Some(output),
-                    Some(output) => return Ok(output),
-                    None => {}
-                }
-            }
-        }
-    }
-
     async fn load_output_text(&self, run: RunId, call: CallId) -> Result<String, ToolFailure> {
-        let output = self.find_output(run, call).await?;
-        let Some(full) = output.full else {
-            let texts = output.content.iter().filter_map(Part::text);
-            return Ok(texts.collect::<Vec<_>>().join("\n"));
-        };
-        let bytes = self.records.blob(full.hash).await.map_err(store_read_failure)?;
-        let bytes = bytes.ok_or_else(|| ToolFailure::new("the result is no longer stored"))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
-}
-
-fn store_read_failure(error: longhaul_core::port::store::StoreError) -> ToolFailure {
-    ToolFailure::new(format!("the result can't be read: {error}"))
-}
-
-fn child_output(ended: &ChildEnded) -> ToolOutput {
-    let text = match &ended.outcome {
-        RunOutcome::Completed(output) => &output.text,
-        RunOutcome::Failed(error) => &error.message,
-        RunOutcome::Cancelled(reason) => reason,
-    };
-    ToolOutput { full: ended.full, ..ToolOutput::text(text.as_str()) }
-}
-
-#[expect(clippy::wildcard_enum_match_arm, reason = "only events that end a call have results")]
-fn output_from_event(event: Event, call: CallId) -> Option<ToolOutput> {
-    match event {
-        Event::ToolCompleted(ended) | Event::ToolFailed(ended) | Event::ToolInterrupted(ended)
-            if ended.call == call =>
-        {
-            Some(ended.output)
-        }
-        _ => None,
+        let output = self.outputs.read(run, call).await;
+        let output = output
+            .map_err(|error| ToolFailure::new(format!("the result can't be read: {error}")))?
+            .ok_or_else(|| ToolFailure::new(format!("the call {call} has no result yet")))?;
+        output.text.ok_or_else(|| ToolFailure::new("the result is no longer stored"))
     }
 }
 

@@ -6,8 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use longhaul_core::id::{CallId, Epoch};
+use longhaul_core::id::{CallId, Epoch, RunId};
+use longhaul_core::output_reference::{OUTPUT_MEMBER, OutputReference};
 use longhaul_core::port::context::{ContextProvider, Perception};
+use longhaul_core::port::redact::Redact;
 use longhaul_core::port::tool::{ClaimId, ToolContext, ToolSpec};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
@@ -23,6 +25,7 @@ use crate::error::Error;
 use crate::event_text::{IDLE_TICK, event_kind};
 use crate::find_tools::{FIND_TOOLS, find_tools_tool};
 use crate::output_schema::{FINISH_TOOL, OutputSchema};
+use crate::recorded_outputs::RecordedOutputs;
 use crate::services::{EngineServices, ResolveModelError, ResolvedModel};
 use crate::tool_registry::RegisteredTool;
 
@@ -48,6 +51,8 @@ pub(crate) struct RunEnv {
     context: BTreeMap<String, RawJson>,
     output_schema: Option<OutputSchema>,
     context_provider: Option<Arc<dyn ContextProvider>>,
+    pub(crate) redact: Arc<dyn Redact>,
+    outputs: RecordedOutputs,
 }
 
 /// The environment of a run, or the reason why it can't be built.
@@ -182,6 +187,8 @@ impl RunEnv {
             context,
             output_schema,
             context_provider: provider,
+            redact: Arc::clone(&services.redact),
+            outputs: RecordedOutputs::new(services.store.clone(), services.records.clone()),
         })
     }
 
@@ -267,13 +274,27 @@ impl RunEnv {
         context
     }
 
+    /// Returns the input that the tool receives: with the values of references to outputs,
+    /// and without the parameters that the runtime injects. The error is a message for the model.
+    pub(crate) async fn resolve_tool_input(
+        &self,
+        run: RunId,
+        tool: &RegisteredTool,
+        input: Value,
+    ) -> Result<(Value, Vec<OutputReference>), String> {
+        let (input, outputs) = self.outputs.resolve_references(run, input, &*self.redact).await?;
+        if !outputs.is_empty() && tool.tool.is_none() {
+            return Err(format!(
+                "`{}` takes no references to outputs: leave out `{OUTPUT_MEMBER}`",
+                tool.spec().name
+            ));
+        }
+        Ok((self.remove_injected_parameters(tool, input), outputs))
+    }
+
     /// Returns the input of a tool call without the parameters that the runtime injects. A
     /// parameter is kept if the tool's own schema has a parameter of that name.
-    pub(crate) fn remove_injected_parameters(
-        &self,
-        tool: &RegisteredTool,
-        mut input: Value,
-    ) -> Value {
+    fn remove_injected_parameters(&self, tool: &RegisteredTool, mut input: Value) -> Value {
         let asked_for = |name: &str| tool.spec().schema["properties"].get(name).is_some();
         if let Value::Object(fields) = &mut input {
             fields.retain(|name, _| !self.agent.context.contains(name) || asked_for(name));

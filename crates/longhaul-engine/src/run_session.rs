@@ -11,8 +11,8 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::tool::LateToolResultEvent;
 use longhaul_core::id::{Seq, WorkerId};
-use longhaul_core::message::Part;
 use longhaul_core::policy::budget::BudgetAccount;
+use longhaul_core::policy::effect_key::{KeyClaim, TakenKey};
 use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, JournalPage, StoreError,
@@ -21,8 +21,9 @@ use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_run::checkpoint::CheckpointWriter;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
-use longhaul_run::{DecideContext, Run, RunInput, decide};
+use longhaul_run::{DecideContext, Run, RunInput, TakenKeyInfo, decide};
 
+use crate::append_refusals::{AppendRefusals, count_new_children, key_claims, taken_key_info};
 use crate::error::Error;
 use crate::notifier::DriverRegistration;
 use crate::provider_blocks::{ProviderNews, called_model, calls_other_model};
@@ -139,11 +140,7 @@ impl RunSession {
 
     /// Decides an input and appends the resulting events. On a conflict the input is decided again.
     pub(crate) async fn commit_input(&mut self, input: RunInput) -> Result<CommitOutcome, Error> {
-        // All refusals of this input are kept: a decision that avoids only the last one could meet
-        // the others again and again.
-        let mut budget_account = None;
-        let mut free_children = None;
-        let mut cap_refusals: Vec<CapRefusal> = Vec::new();
+        let mut refusals = AppendRefusals::default();
         loop {
             // Entries read meanwhile may show that the run is lost before an append does.
             if !self.holds_claim() {
@@ -155,13 +152,11 @@ impl RunSession {
             let records = &*self.services.records;
             let blocked_until = blocks.blocked_until(records, &model, self.now()).await;
             let ctx = DecideContext {
-                budget_account,
-                free_children,
-                cap_refusals: cap_refusals.clone(),
                 provider_blocked_until: blocked_until,
                 random: self.random_for(&input),
                 ..self.decide_context()
             };
+            let ctx = refusals.add_to_context(ctx);
             let (now, calls_other_model) = (ctx.now, calls_other_model(&self.run));
             let batch = match decide(&self.run, input.clone(), ctx) {
                 Ok(batch) if batch.is_empty() => {
@@ -173,6 +168,7 @@ impl RunSession {
             };
             let new_children = count_new_children(&batch);
             let news = ProviderNews::from_events(&batch.events, now);
+            let claims = key_claims(&batch);
             match self.append_batch(batch).await? {
                 AppendAttemptOutcome::Committed => {
                     self.rejections = 0;
@@ -185,22 +181,42 @@ impl RunSession {
                 AppendAttemptOutcome::Conflict => {
                     self.apply_new_entries().await?;
                     // One of the new entries may be a raise.
-                    budget_account = None;
-                    free_children = None;
-                    cap_refusals.clear();
+                    refusals = AppendRefusals::default();
                 }
-                AppendAttemptOutcome::OverBudget(account) => budget_account = Some(account),
+                AppendAttemptOutcome::OverBudget(account) => {
+                    refusals.budget_account = Some(account);
+                }
                 AppendAttemptOutcome::TreeFull => {
-                    free_children = Some(new_children.saturating_sub(1))
+                    refusals.free_children = Some(new_children.saturating_sub(1));
                 }
-                AppendAttemptOutcome::OverCap(refusal) => {
-                    cap_refusals.retain(|earlier| earlier.key != refusal.key);
-                    cap_refusals.push(*refusal);
+                AppendAttemptOutcome::OverCap(refusal) => refusals.add_cap(*refusal),
+                AppendAttemptOutcome::KeyTaken(taken) => {
+                    let info = self.load_taken_key(&input, &claims, taken).await?;
+                    refusals.add_taken_key(info);
                 }
+                AppendAttemptOutcome::KeyNotHeld => refusals.set_keys_changed(),
                 AppendAttemptOutcome::Fenced => {
                     self.submit_late_results(input).await?;
                     return Ok(CommitOutcome::Lost);
                 }
+            }
+        }
+    }
+
+    /// Returns what is known about a key that another call has claimed, retrying while the store is
+    /// busy.
+    async fn load_taken_key(
+        &self,
+        input: &RunInput,
+        claims: &[KeyClaim],
+        taken: TakenKey,
+    ) -> Result<TakenKeyInfo, Error> {
+        loop {
+            match taken_key_info(&self.services, (&self.run, input), claims, taken).await {
+                Err(Error::Store(StoreError::Busy { .. })) => {
+                    self.services.clock.sleep(STORE_RETRY_DELAY).await;
+                }
+                read => return read,
             }
         }
     }
@@ -246,7 +262,9 @@ impl RunSession {
                 AppendAttemptOutcome::Committed
                 | AppendAttemptOutcome::OverBudget(_)
                 | AppendAttemptOutcome::OverCap(_)
-                | AppendAttemptOutcome::TreeFull => return Ok(CommitOutcome::Applied),
+                | AppendAttemptOutcome::TreeFull
+                | AppendAttemptOutcome::KeyTaken(_)
+                | AppendAttemptOutcome::KeyNotHeld => return Ok(CommitOutcome::Applied),
                 AppendAttemptOutcome::Conflict => self.apply_new_entries().await?,
                 AppendAttemptOutcome::Fenced => return Ok(CommitOutcome::Lost),
             }
@@ -335,6 +353,12 @@ impl RunSession {
             }
             AppendResult::Refused(AppendRefusalReason::OverCap(refusal)) => {
                 Ok(AppendAttemptOutcome::OverCap(refusal))
+            }
+            AppendResult::Refused(AppendRefusalReason::KeyTaken(taken)) => {
+                Ok(AppendAttemptOutcome::KeyTaken(taken))
+            }
+            AppendResult::Refused(AppendRefusalReason::KeyNotHeld) => {
+                Ok(AppendAttemptOutcome::KeyNotHeld)
             }
             AppendResult::Fenced | AppendResult::RunEnded => Ok(AppendAttemptOutcome::Fenced),
             other @ (AppendResult::RunNotFound | AppendResult::Refused(_)) => {
@@ -425,7 +449,7 @@ impl RunSession {
             return Ok(());
         };
         let call = result.call;
-        let text = tool_output_text(&result.output.content);
+        let text = result.output.joined_text();
         let surfaced = LateToolResultEvent {
             call,
             is_error: result.status == ToolCallStatus::Failed,
@@ -464,19 +488,9 @@ enum AppendAttemptOutcome {
     TreeFull,
     /// A spend cap does not cover the append.
     OverCap(Box<CapRefusal>),
+    /// Another call has claimed the effect key of a call that was to be started.
+    KeyTaken(TakenKey),
+    /// A call that the run was to wait for does not hold its effect key any more.
+    KeyNotHeld,
     Fenced,
-}
-
-/// Returns the text of an output, with a placeholder for each image.
-fn tool_output_text(parts: &[Part]) -> String {
-    let texts = parts.iter().map(|part| match part {
-        Part::Text(text) => &**text,
-        Part::Image(_) => "(an image)",
-    });
-    texts.collect::<Vec<_>>().join("\n")
-}
-
-/// Returns the number of child runs that a batch starts.
-fn count_new_children(batch: &Batch) -> usize {
-    batch.events.iter().filter(|event| matches!(event, Event::ChildStarted(_))).count()
 }

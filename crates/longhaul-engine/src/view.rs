@@ -251,6 +251,7 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         tool: spec.tool.clone(),
         input: current_gate_input(gate).cloned(),
         injected_subjects: spec.injected_subjects.clone(),
+        outputs: spec.outputs.clone(),
         facts,
         diff,
         digest: current_gate_digest(gate),

@@ -15,6 +15,7 @@ mod suite {
     mod deferred_tools;
     mod dispatch;
     mod effect_facts;
+    mod effect_keys;
     mod events;
     mod external_tools;
     mod filters;
@@ -29,6 +30,7 @@ mod suite {
     mod outbox;
     mod outcomes;
     mod output;
+    mod output_references;
     mod output_schema;
     mod perception;
     mod progress;

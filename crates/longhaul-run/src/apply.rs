@@ -81,6 +81,7 @@ impl ControlState {
         Ok(messages)
     }
 
+    /// Applies an event. The last events of the list are informational: they do not change the state.
     fn dispatch_event(&mut self, event: &Event) -> ApplyResult {
         match event {
             Event::RunCreated(_) => Err("a run is created only once"),
@@ -105,6 +106,7 @@ impl ControlState {
             Event::TurnFailed(data) => self.apply_turn_failed(data),
             Event::TurnInterrupted(data) => self.apply_turn_interrupted(data),
             Event::ToolStarted(data) => self.apply_tool_started(data),
+            Event::ToolKeyTaken(data) => self.apply_tool_key_taken(data),
             Event::ToolCompleted(data) => self.apply_tool_ended(data, false),
             Event::ToolFailed(data) | Event::ToolInterrupted(data) => self.apply_tool_failed(data),
             Event::ToolInputRequired(data) => self.apply_tool_input_required(data),
@@ -134,8 +136,8 @@ impl ControlState {
             Event::RuleRevoked(data) => self.apply_rule_revoked(data),
             Event::MemoryCompacted(data) => self.apply_memory_compacted(data),
             Event::RunForked(data) => self.apply_run_forked(data),
-            // Informational events, which don't change the state.
             Event::ToolProgress(_)
+            | Event::RuleUsed(_)
             | Event::GateReminded(_)
             | Event::BudgetSettled(_)
             | Event::SandboxCreating(_)
@@ -146,7 +148,6 @@ impl ControlState {
             | Event::SandboxDeleted(_)
             | Event::SandboxLost(_)
             | Event::ChainStepStarted(_)
-            | Event::RuleUsed(_)
             | Event::ProgressReported(_) => NO_MESSAGES,
         }
     }

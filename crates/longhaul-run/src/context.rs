@@ -1,7 +1,10 @@
-//! The time, the budget, the spend caps, the provider's limit and the random number that a decision
-//! depends on.
+//! The time, the budget, the spend caps, the provider's limit, the effect keys and the random number
+//! that a decision depends on.
 
+use longhaul_core::change::Blob;
+use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::budget::BudgetAccount;
+use longhaul_core::policy::effect_key::TakenKey;
 use longhaul_core::policy::spend_cap::{CapRefusal, CurrentCap};
 use longhaul_core::time::Timestamp;
 
@@ -24,8 +27,22 @@ pub struct DecideContext {
     pub caps: Vec<CurrentCap>,
     /// Spend caps that did not cover earlier decisions of the same input.
     pub cap_refusals: Vec<CapRefusal>,
+    /// Effect keys that other calls were found to have claimed.
+    pub taken_keys: Vec<TakenKeyInfo>,
+    /// Whether a call that this decision wanted to wait for was found not to hold its key any more.
+    pub keys_changed: bool,
     /// Random number for the jitter of a retry delay. 0 means no jitter.
     pub random: u64,
+}
+
+/// An effect key that another call has claimed.
+#[derive(Debug, Clone)]
+pub struct TakenKeyInfo {
+    /// The key, the call that has claimed it, and its state.
+    pub key: TakenKey,
+    /// Output for a second call with this key, if the first one has completed, and the blob that the
+    /// output refers to. `None` if the result of the first call is not stored.
+    pub result: Option<(ToolOutput, Option<Blob>)>,
 }
 
 impl DecideContext {
@@ -38,6 +55,8 @@ impl DecideContext {
             provider_blocked_until: None,
             caps: Vec::new(),
             cap_refusals: Vec::new(),
+            taken_keys: Vec::new(),
+            keys_changed: false,
             random: 0,
         }
     }

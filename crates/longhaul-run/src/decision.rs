@@ -15,6 +15,7 @@ use longhaul_core::policy::spend_cap::CapHold;
 use longhaul_core::time::{Millis, Timestamp};
 
 use crate::input::{DecideContext, PerceptionRefresh};
+use crate::policy::effect_keys::key_settlements;
 use crate::policy::gate_timers::gate_timers;
 use crate::rejection::Rejection;
 use crate::state::Run;
@@ -49,6 +50,7 @@ impl<'a> DecisionBuilder<'a> {
             return Err(Rejection::Ended(outcome.status()));
         }
         let stage = self.control.stage.description();
+        let settled_keys = key_settlements(&self.control, &event);
         self.control
             .apply_event(&event)
             .map_err(|_| Rejection::InvalidState { what: event.kind(), stage })?;
@@ -61,6 +63,7 @@ impl<'a> DecisionBuilder<'a> {
             self.control.set_size_after_compaction(kept_bytes + summary + loaded);
         }
         self.batch.events.push(event);
+        self.batch.changes.extend(settled_keys);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::budget::BudgetCap;
+use longhaul_core::policy::effect_key::KeyHolder;
 use longhaul_core::policy::gate::has_unanswerable_tag;
 use longhaul_core::status::{CapShortage, CapWait, RunOutcome, Status, WaitReason};
 use longhaul_core::time::Timestamp;
@@ -144,6 +145,7 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
         WaitReason::Budget(cap) => explain_budget_wait(run, *cap),
         WaitReason::BudgetHeld => (BUDGET_HELD.to_owned(), String::new()),
         WaitReason::Cap(wait) => (explain_cap_wait(wait), cap_raise_command(wait)),
+        WaitReason::Key(holder) => explain_key_wait(*holder),
         WaitReason::StartAt(at) => (format!("The run starts at {at}."), String::new()),
         WaitReason::Batch => {
             ("The run waits for the run before it in its batch.".into(), String::new())
@@ -155,6 +157,15 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
         WaitReason::Worker => ("The run waits for a worker.".into(), "longhaul worker".into()),
     };
     StateExplanation { message, command }
+}
+
+/// Explains a wait for another call with the same effect key.
+fn explain_key_wait(KeyHolder { run, call }: KeyHolder) -> (String, String) {
+    let message = format!(
+        "The run waits for the call {call} of {run}, which has the same effect key; it gets \
+         the result of that call, or makes its own call if that one had no effect."
+    );
+    (message, format!("longhaul why {run}"))
 }
 
 /// Explains a wait for a higher budget cap, with the command that raises it.

@@ -22,6 +22,8 @@ pub mod state;
 pub mod submit;
 
 pub use advance::children::{CHILD_DEPTH_MAX, CHILDREN_MAX};
+pub use advance::duplicate_output;
+pub use context::TakenKeyInfo;
 pub use decide::decide;
 pub use input::{DecideContext, RunInput};
 pub use next::{EngineStep, next_engine_step};

@@ -63,6 +63,8 @@ pub struct ToolCallTask {
     pub input: RawJson,
     /// Effect class of the tool call, which says whether it may be repeated.
     pub class: EffectClass,
+    /// Whether the tool call has an effect key, so that an uncertain end must not count as a failure.
+    pub has_effect_key: bool,
     /// Whether this start or continuation of the tool call may be repeated.
     pub may_repeat: bool,
     /// Number of times that the tool call has been started, including this start.
@@ -180,6 +182,7 @@ fn tool_call_tasks(run: &Run, calls: &[TrackedToolCall]) -> Vec<ToolCallTask> {
         tool: call.classification.tool.clone(),
         input: call.arguments().clone(),
         class: call.classification.class,
+        has_effect_key: call.classification.key.is_some(),
         may_repeat: call.may_repeat(),
         attempt: call.starts,
         action: work,

@@ -5,6 +5,7 @@ pub(crate) mod control_tool;
 pub(crate) mod control_tool_names;
 pub(crate) mod digest;
 pub(crate) mod edit_diff;
+pub(crate) mod effect_keys;
 pub(crate) mod final_output;
 pub(crate) mod gate_timers;
 pub(crate) mod in_doubt;

@@ -22,6 +22,7 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::run::{CancelCause, RunWaiting};
 use longhaul_core::id::{CallId, RunId, Seq};
 use longhaul_core::message::Message;
+use longhaul_core::policy::effect_key::EffectKey;
 use longhaul_core::status::{RunOutcome, RunOutput, Status, WaitReason};
 use longhaul_core::task::TaskSpec;
 use serde::{Deserialize, Serialize};
@@ -273,6 +274,12 @@ impl Run {
     pub fn call_origin(&self, call: CallId) -> Option<ToolCallOrigin> {
         let mut calls = self.control.calls().iter();
         calls.find(|tracked| tracked.id == call)?.origin
+    }
+
+    /// Returns the effect key of a call of the current reply.
+    pub fn call_key(&self, call: Option<CallId>) -> Option<&EffectKey> {
+        let mut calls = self.control.calls().iter();
+        calls.find(|tracked| Some(tracked.id) == call)?.classification.key.as_ref()
     }
 
     /// Returns the names of all tools that the run has called, in order and with duplicates.

@@ -17,6 +17,7 @@ mod claim;
 mod column;
 mod command;
 pub(crate) mod connect;
+mod effect_key;
 pub(crate) mod error;
 mod filter;
 mod gate;

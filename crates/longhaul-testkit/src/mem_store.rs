@@ -6,6 +6,7 @@ mod append;
 mod auth;
 mod change;
 mod claim;
+mod effect_key;
 mod gate;
 mod global_log;
 mod head;

@@ -228,6 +228,7 @@ fn makes_run_wait(event: &Event) -> bool {
             | WaitReason::Blocked(_)
             | WaitReason::Budget(_)
             | WaitReason::Cap(_)
+            | WaitReason::Key(_)
             | WaitReason::Signal(_)
             | WaitReason::Message(_) => true,
             WaitReason::Timer(_)

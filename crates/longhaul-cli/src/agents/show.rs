@@ -345,11 +345,13 @@ fn format_gate_conditions(who: ApprovalRequirement, tags: &[String], remind: &st
 
 fn format_effect_rule(effect: &EffectRule) -> String {
     let what = effect.subject.as_deref().unwrap_or_default();
-    let class = match effect.class {
+    let class = effect.class.map(|class| match class {
         EffectClass::Pure => "pure",
         EffectClass::Keyed => "keyed",
         EffectClass::Once => "once",
         EffectClass::Session => "session",
-    };
-    format!("{}: {class}", format!("{} {what}", effect.tool).trim_end())
+    });
+    let key = effect.key.as_ref().map(|key| format!("key {key}"));
+    let parts: Vec<String> = class.map(str::to_owned).into_iter().chain(key).collect();
+    format!("{}: {}", format!("{} {what}", effect.tool).trim_end(), parts.join(", "))
 }

@@ -187,7 +187,7 @@ fn supported_fields_of_the_contract_are_read() {
     assert_eq!(push.on_timeout, GateTimeoutAction::Reject);
     assert_eq!(shell.subject.as_deref(), Some("rm -rf *"));
     assert_eq!(shell.action, GateRuleAction::Deny("use the trash".into()));
-    assert_eq!(agent.effects[0].class, EffectClass::Pure);
+    assert_eq!(agent.effects[0].class, Some(EffectClass::Pure));
     assert_eq!(agent.keep_open, Some(Millis::from_secs(3600)));
     assert_eq!(agent.in_doubt, Some(InDoubtPolicy::Ask));
     assert!(agent.result_gate.is_some());

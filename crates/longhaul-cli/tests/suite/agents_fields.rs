@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use longhaul::agents::check::agent_warnings;
 use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::policy::ChildCancelPolicy;
 use longhaul_engine::agent::Agent;
@@ -417,4 +418,26 @@ fn hostile_files_are_refused_without_hanging() {
     bomb.push_str("---\nHello.\n");
     one(&bomb, "not valid YAML");
     one("---\nevents: &a { x: *a }\n---\n", "not valid YAML");
+}
+
+#[test]
+fn an_effect_key_is_a_template_for_a_tool_of_the_agent() {
+    let found = agent("tools: [shell]\neffects: [{ tool: shell, key: 'run:{{ input.command }}' }]");
+    assert_eq!(found.effects[0].key.as_deref(), Some("run:{{ input.command }}"));
+    assert_eq!(found.effects[0].class, None);
+    let problem = |effect: &str| problems(&format!("---\neffects: [{effect}]\n---\n\nHi.\n"));
+    for (effect, expect) in [
+        ("{ tool: shell }", "has no `class` and no `key`"),
+        ("{ tool: shell, key: '' }", "`key`"),
+        ("{ tool: shell, key: '{{ input.id' }", "`key`"),
+        ("{ tool: shell, key: '{{ memory }}' }", "`memory`"),
+        ("{ tool: finish, key: a }", "`key` is not possible for `finish`"),
+        ("{ tool: run_agent, key: a }", "`key` is not possible for `run_agent`"),
+    ] {
+        let found = problem(effect);
+        assert!(found.len() == 1 && found[0].contains(expect), "{effect}: {found:?}");
+    }
+    let keyed = agent("tools: [read_file]\neffects: [{ tool: send_invoice, key: a }]");
+    let expect = "`effects` has a key for the tool `send_invoice`, which the agent does not have";
+    assert_eq!(agent_warnings(&keyed, |_| Some(false)), [expect]);
 }

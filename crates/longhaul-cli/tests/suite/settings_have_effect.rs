@@ -316,10 +316,7 @@ const TABLES: &[(&str, &[KeyCase])] = &[
             ("tags", "[b]", Applied),
         ],
     ),
-    (
-        "effects: [{ tool: a, class: pure, @ }]",
-        &[("match", "x", Applied), ("key", "x", Unsupported)],
-    ),
+    ("effects: [{ tool: a, class: pure, @ }]", &[("match", "x", Applied), ("key", "x", Applied)]),
     ("effects: [{ class: pure, @ }]", &[("tool", "x", Applied)]),
     ("effects: [{ tool: a, @ }]", &[("class", "once", Applied)]),
     (

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{CallId, Epoch, RunId};
 use crate::message::Part;
 use crate::policy::effect::InDoubtPolicy;
+use crate::policy::effect_key::{KeyHolder, KeyState};
 use crate::raw::{BlobRef, RawJson};
 use crate::time::{Millis, Timestamp};
 
@@ -64,12 +65,37 @@ impl ToolOutput {
         Self { content: vec![Part::Text(text.into())], ..Self::default() }
     }
 
+    /// Returns the text of the output, with a placeholder for each image.
+    pub fn joined_text(&self) -> String {
+        let texts = self.content.iter().map(|part| match part {
+            Part::Text(text) => &**text,
+            Part::Image(_) => "(an image)",
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
     /// Adds an artifact, such as a reference to a file that the call created.
     #[must_use]
     pub fn with_artifact(mut self, artifact: &impl Serialize) -> Self {
         self.artifacts.push(RawJson::from_serialize(artifact));
         self
     }
+}
+
+/// A tool call was not started, because another call has claimed its effect key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolKeyTaken {
+    /// Id of the tool call that was not started.
+    pub call: CallId,
+    /// Call that has claimed the key.
+    pub holder: KeyHolder,
+    /// State of the key: the tool call waits, gets the result of the other call, or is in doubt like
+    /// the other call.
+    pub state: KeyState,
+    /// What happens with the tool call if the outcome of the other call is unknown. `None` in all
+    /// other states.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_doubt: Option<InDoubtPolicy>,
 }
 
 /// A tool call ended with a result.

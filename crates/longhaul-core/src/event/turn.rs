@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 use crate::id::ToolName;
 use crate::message::{Reply, StopReason};
+use crate::output_reference::OutputReference;
 use crate::policy::effect::{EffectClass, InDoubtPolicy};
 use crate::policy::effect_facts::EffectFacts;
+use crate::policy::effect_key::EffectKey;
 use crate::policy::rule::RememberedApproval;
 use crate::policy::spend_cap::CapHold;
 use crate::raw::{Hash, RawJson};
@@ -190,6 +192,12 @@ pub struct ToolCallClassification {
     /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Box<EffectFacts>>,
+    /// References in the input to outputs of earlier calls, with their values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<OutputReference>,
+    /// Effect key of the call. `None` means that the call has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<EffectKey>,
     /// Approvals remembered for the agent or the project, active when the model replied, that cover
     /// rules which ask about the tool. A revocation after that does not change the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::{CallId, GateId, RunId};
+use crate::output_reference::OutputReference;
 use crate::policy::effect::InDoubtPolicy;
 use crate::policy::effect_facts::EffectFacts;
 use crate::raw::{Hash, RawJson};
@@ -248,6 +249,10 @@ pub struct GateSpec {
     /// such as the recipient of a message. The digest covers them too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub injected_subjects: Vec<String>,
+    /// References in the input to outputs of earlier calls. The digest covers the hashes of their
+    /// values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<OutputReference>,
     /// What the waiting call would change, from when the model made the call. The digest covers it
     /// too. `None` means not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -307,6 +312,7 @@ impl GateSpec {
             tool: None,
             input: None,
             injected_subjects: Vec::new(),
+            outputs: Vec::new(),
             facts: None,
             options: Vec::new(),
             schema: None,

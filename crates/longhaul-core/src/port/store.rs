@@ -13,9 +13,9 @@ use crate::event::entry::Entry;
 use crate::id::{
     AgentName, Epoch, InboxName, LaneKey, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
-use crate::policy::budget::BudgetAccount;
-use crate::policy::gate::{GateRow, GateStatus, RecordedAnswer};
+use crate::policy::gate::GateRow;
 use crate::policy::spend_cap::CapRefusal;
+pub use crate::port::append_refusal::AppendRefusalReason;
 pub use crate::port::gate_filter::GateFilter;
 pub use crate::port::queue::BusyLane;
 use crate::port::queue::{ClaimSelection, PeekRequest, QueuePosition};
@@ -250,52 +250,6 @@ pub enum AppendResult {
     RunNotFound,
     /// A row change was refused, so nothing was written.
     Refused(AppendRefusalReason),
-}
-
-/// Reason why a row change was refused.
-#[derive(Debug, Clone, PartialEq)]
-pub enum AppendRefusalReason {
-    /// The budget of the run's tree does not cover the amount to be held, or the model is to be
-    /// warned first that little is left. Contains the account of the tree.
-    OverBudget(BudgetAccount),
-    /// A spend cap does not cover the amount to be held. Contains what is left of the cap.
-    OverCap(Box<CapRefusal>),
-    /// The window of a spend cap does not contain the current time of the store's clock.
-    CapWindowPassed,
-    /// The maximum number of sandboxes of the provider is already running.
-    NoSlot,
-    /// The lane contains the maximum number of runs.
-    LaneFull(LaneKey),
-    /// The lane contains runs that the new run must not queue behind.
-    LaneBusy(BusyLane),
-    /// The maximum number of runs is open below the root of the new run's tree.
-    TreeFull,
-    /// The idempotency key was already used to submit a task.
-    SubmitKeyUsed,
-    /// The gate is closed. Contains its status and the answer that closed it, if there is one.
-    GateClosed(GateStatus, Option<Box<RecordedAnswer>>),
-    /// The gate has received another answer since it was read.
-    GateAnswersChanged,
-    /// The gate does not exist.
-    GateNotFound,
-    /// A gate with this id exists already.
-    GateExists,
-    /// The message was already delivered, dropped or withdrawn.
-    SteerSettled,
-    /// The run's message queue is full.
-    SteersFull,
-    /// An active rule with the same scope and pattern exists already.
-    RuleExists,
-    /// The store contains the maximum number of active rules that apply to more than one run.
-    RulesFull,
-    /// The rule was already revoked, or does not exist.
-    RuleInactive,
-    /// The timer was already marked as fired.
-    TimerConsumed,
-    /// An outsider may not append an event of this kind.
-    NotAllowedForOutsider(&'static str),
-    /// The request was already applied by another attempt, or is no longer in progress.
-    RequestAlreadyApplied,
 }
 
 /// Stored row of a run, as shown in lists. All of it is derived from the journal.

@@ -33,6 +33,7 @@ pub(super) struct ToolCallRequest {
     pub(super) input: Value,
     pub(super) ctx: ToolContext,
     pub(super) class: EffectClass,
+    pub(super) has_effect_key: bool,
     /// Whether this start or continuation of the call may be repeated.
     pub(super) may_repeat: bool,
     /// What the tool continues a suspended call with. `None` starts the call.
@@ -210,10 +211,10 @@ pub(super) fn finished_call_with_text(
 }
 
 /// Runs a tool call until it returns, fails, panics or times out.
-async fn run_tool_call(request: ToolCallRequest) -> FinishedToolCall {
+async fn run_tool_call(mut request: ToolCallRequest) -> FinishedToolCall {
     let call = request.ctx.call;
     let tool = Arc::clone(&request.tool);
-    let (input, resumption) = (request.input, request.resumption);
+    let (input, resumption) = (request.input.take(), request.resumption.take());
     let work = async { tool.call_or_suspend(input, &request.ctx, resumption).await };
     let (end, output) = tokio::select! {
         biased;
@@ -224,7 +225,7 @@ async fn run_tool_call(request: ToolCallRequest) -> FinishedToolCall {
             }
             Ok(Err(failure)) => {
                 let end = match failure.is_outcome_unknown() {
-                    true => status_of_unknown_result(request.class),
+                    true => status_of_unknown_result(&request),
                     false => ToolCallStatus::Failed,
                 };
                 let transient = failure.is_transient();
@@ -232,14 +233,18 @@ async fn run_tool_call(request: ToolCallRequest) -> FinishedToolCall {
             }
             Err(panic) => {
                 let message = format!("the tool panicked: {}", panics::panic_message(&*panic));
-                (ToolCallStatus::Failed, ToolOutput::text(message))
+                let end = match request.has_effect_key {
+                    true => ToolCallStatus::Unknown,
+                    false => ToolCallStatus::Failed,
+                };
+                (end, ToolOutput::text(message))
             }
         },
         () = request.clock.sleep(request.timeout) => {
             let message = format!("the call timed out after {}", format_duration(request.timeout));
             let end = match request.tool.is_cancel_safe() {
                 true => ToolCallStatus::Interrupted,
-                false => status_of_unknown_result(request.class),
+                false => status_of_unknown_result(&request),
             };
             (end, message_with_partial_output(&message, request.ctx.partial_output.take_text()))
         }
@@ -248,10 +253,11 @@ async fn run_tool_call(request: ToolCallRequest) -> FinishedToolCall {
 }
 
 /// Returns the status of a tool call whose result is unknown: failed if the call may be repeated,
-/// otherwise unknown.
-const fn status_of_unknown_result(class: EffectClass) -> ToolCallStatus {
-    match class {
-        EffectClass::Pure | EffectClass::Keyed => ToolCallStatus::Failed,
+/// otherwise unknown. A failure would free the effect key of a call that may have had its effect.
+const fn status_of_unknown_result(request: &ToolCallRequest) -> ToolCallStatus {
+    match request.class {
+        EffectClass::Pure | EffectClass::Keyed if !request.has_effect_key => ToolCallStatus::Failed,
+        EffectClass::Pure | EffectClass::Keyed => ToolCallStatus::Unknown,
         // It may have happened; only a verification or a person can tell.
         EffectClass::Once | EffectClass::Session => ToolCallStatus::Unknown,
     }
@@ -337,6 +343,7 @@ mod tests {
             input: Value::Null,
             ctx: ToolContext::new(RunId::from_bits(7), call, Epoch(1)),
             class,
+            has_effect_key: false,
             may_repeat: class.may_repeat(),
             resumption: None,
             timeout: CALL_TIMEOUT,

@@ -21,16 +21,24 @@ use crate::redaction::Redaction;
 const CANCEL_TIMEOUT: Millis = Millis::from_secs(10);
 
 /// Returns a suspended call with its texts redacted. Except for questions, its state must come back to
-/// the tool unchanged, so a call whose state is too long or contains a secret fails.
+/// the tool unchanged, so a call whose state is too long or contains a secret fails. The outcome of
+/// such a call with an effect key is unknown, because a failure would free the key.
 pub(super) fn with_storable_suspension(
     ended: FinishedToolCall,
     redact: &dyn Redact,
+    has_effect_key: bool,
 ) -> FinishedToolCall {
     let ToolCallStatus::Suspended(suspended) = &ended.status else {
         return ended;
     };
     let state = suspended.suspension.state.as_str();
-    let failed = |reason: &str| finished_call_with_text(ended.call, ToolCallStatus::Failed, reason);
+    let failed = |reason: &str| {
+        let status = match has_effect_key {
+            true => ToolCallStatus::Unknown,
+            false => ToolCallStatus::Failed,
+        };
+        finished_call_with_text(ended.call, status, reason)
+    };
     if state.len() > SuspendedToolCall::STATE_BYTES_MAX {
         return failed("the call can't be continued later: the tool's state of it is too long");
     }
@@ -132,7 +140,7 @@ mod tests {
                 ToolCallStatus::Suspended(Box::new(SuspendedToolCall { suspension, wait }));
             let call = CallId { turn: 1, index: 1 };
             let ended = finished_call_with_text(call, status, "");
-            match with_storable_suspension(ended, &redactor).status {
+            match with_storable_suspension(ended, &redactor, false).status {
                 ToolCallStatus::Suspended(stored) => Some(stored.suspension.state.to_value()),
                 ToolCallStatus::Completed
                 | ToolCallStatus::Failed

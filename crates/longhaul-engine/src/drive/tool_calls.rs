@@ -67,8 +67,13 @@ pub(super) async fn run_tool_calls(
         return Ok(None);
     };
     let took = ctx.services.clock.monotonic_nanos().saturating_sub(since) / 1_000_000;
-    let quota = ArtifactQuota::besides(ctx.session.run().control().artifacts());
-    let done = to_tool_call_results(ended, Millis(took), &*ctx.services.redact, quota);
+    let (run, redact) = (ctx.session.run(), &*ctx.services.redact);
+    let quota = ArtifactQuota::besides(run.control().artifacts());
+    let ended = ended.into_iter().map(|ended| {
+        let has_key = run.call_key(Some(ended.call)).is_some();
+        with_storable_suspension(ended, redact, has_key)
+    });
+    let done = to_tool_call_results(ended.collect(), Millis(took), redact, quota);
     Ok(Some(RunInput::ToolsDone(done)))
 }
 
@@ -91,17 +96,25 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
         let tool = registered.and_then(|registered| registered.tool.clone());
         let (Some(registered), Some(tool)) = (registered, tool) else {
             // The tool existed when the call was classified, but this build does not have it.
-            ctx.calls
-                .push_failed_call(task.call, &format!("this worker has no tool `{}`", task.tool));
+            ctx.calls.push_failed_call(&task, &format!("this worker has no tool `{}`", task.tool));
             continue;
         };
-        let input = env.remove_injected_parameters(registered, task.input.to_value());
+        let run = ctx.session.run().id();
+        let resolved = env.resolve_tool_input(run, registered, task.input.to_value()).await;
+        let input = match resolved {
+            Ok((input, _)) => input,
+            Err(why) => {
+                ctx.calls.push_failed_call(&task, &why);
+                continue;
+            }
+        };
         let request = ToolCallRequest {
             timeout: tool.timeout(&input).unwrap_or(CALL_TIMEOUT),
             tool,
             input,
             ctx: tool_ctx,
             class: task.class,
+            has_effect_key: task.has_effect_key,
             may_repeat: task.may_repeat,
             resumption: task.resumption,
             clock: ctx.services.clock.clone(),
@@ -224,7 +237,6 @@ fn to_tool_call_results(
 ) -> Vec<ToolCallResult> {
     let times = std::iter::once(took).chain(std::iter::repeat(Millis::ZERO));
     let done = ended.into_iter().zip(times).map(|(ended, active)| {
-        let ended = with_storable_suspension(ended, redact);
         let output = Redaction(redact).redact_tool_output(ended.output);
         let (output, blobs) = truncate_tool_output(ended.call, output, ended.images, &mut quota);
         ToolCallResult { call: ended.call, status: ended.status, output, active, blobs }
@@ -284,11 +296,15 @@ fn run_verification(
     let registered = ctx.env.as_ref().and_then(|env| {
         let registered = env.tool(task.tool.as_str())?;
         let tool_ctx = env.tool_context(ctx.session.run(), task.call, ctx.session.claim().epoch);
-        let input = env.remove_injected_parameters(registered, task.input.to_value());
-        Some((registered.tool.clone()?, input, tool_ctx))
+        Some((env.clone(), registered.clone(), registered.tool.clone()?, tool_ctx))
     });
+    let (run, input) = (ctx.session.run().id(), task.input.clone());
     async move {
-        let Some((tool, input, tool_ctx)) = registered else {
+        let Some((env, registered, tool, tool_ctx)) = registered else {
+            return (VerifyOutcome::Unknown, Vec::new());
+        };
+        let resolved = env.resolve_tool_input(run, &registered, input.to_value()).await;
+        let Ok((input, _)) = resolved else {
             return (VerifyOutcome::Unknown, Vec::new());
         };
         let verification = AssertUnwindSafe(tool.verify(input, &tool_ctx)).catch_unwind();
@@ -302,8 +318,14 @@ fn run_verification(
 }
 
 impl ActiveToolCalls {
-    /// Adds a failed result for a call that can't be started.
-    fn push_failed_call(&mut self, call: CallId, reason: &str) {
-        self.push_finished(finished_call_with_text(call, ToolCallStatus::Failed, reason));
+    /// Adds a failed result for a call that can't be started. An earlier start of a call with an
+    /// effect key may have had its effect, so the outcome of such a call is unknown.
+    fn push_failed_call(&mut self, task: &ToolCallTask, reason: &str) {
+        let was_started = task.attempt > 1 || task.resumption.is_some();
+        let status = match task.has_effect_key && was_started {
+            true => ToolCallStatus::Unknown,
+            false => ToolCallStatus::Failed,
+        };
+        self.push_finished(finished_call_with_text(task.call, status, reason));
     }
 }

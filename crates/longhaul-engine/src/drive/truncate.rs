@@ -110,7 +110,8 @@ pub(crate) fn truncate_output_text(call: CallId, output: ToolOutput) -> (ToolOut
     let left_out = stored.len() - head.len() - tail.len();
     let excerpt = format!(
         "{head}\n\n[longhaul] {left_out} of {} stored bytes are left out here.{lost} To \
-         read more: read_output {{\"call\": \"{call}\", \"offset\": {}}}.\n\n{tail}",
+         read more: read_output {{\"call\": \"{call}\", \"offset\": {}}}. To pass the whole result on \
+         to another tool: {{\"$output\": \"{call}\"}} as a value of its input.\n\n{tail}",
         stored.len(),
         head.len(),
     );

@@ -197,6 +197,13 @@ impl Longhaul {
         if let Some(problem) = &classification.problem {
             return Err(bad(problem.clone()));
         }
+        if run.call_key(gate.spec.call) != classification.key.as_ref() {
+            return Err(bad(
+                "the edit changes the effect key of the call: reject the call with a note that says \
+                 what to do"
+                    .to_owned(),
+            ));
+        }
         match edit_refusal_reason(run.control(), &classification, gate.spec.approvers) {
             None => Ok(()),
             Some(why) => Err(bad(why)),

@@ -200,6 +200,8 @@ fn error_for_refused_append(
         | AppendRefusalReason::TreeFull
         | AppendRefusalReason::OverCap(_)
         | AppendRefusalReason::CapWindowPassed
+        | AppendRefusalReason::KeyTaken(_)
+        | AppendRefusalReason::KeyNotHeld
         | AppendRefusalReason::NoSlot
         | AppendRefusalReason::LaneFull(_)
         | AppendRefusalReason::LaneBusy(_)

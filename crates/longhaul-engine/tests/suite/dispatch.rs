@@ -197,7 +197,8 @@ async fn effect_rules_of_the_agent_override_the_tools_class() {
     let effects = [("ls*", Pure), ("*", Once)].map(|(subject, class)| EffectRule {
         tool: "shell".into(),
         subject: Some(subject.into()),
-        class,
+        class: Some(class),
+        key: None,
     });
     let engine = engine_with([FakeReply::Calls(vec![
         ("shell", json!({ "text": "ls a" })),

@@ -18,7 +18,7 @@ use longhaul_core::port::tool::Tool;
 use longhaul_engine::agent::config::{
     OutcomeConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
 };
-use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
+use longhaul_engine::agent::{Agent, AgentRegistry, EffectRule, RunPolicyDefaults};
 use longhaul_engine::agent_directory::AgentDirectory;
 use longhaul_engine::changes::JournalChangeFeed;
 use longhaul_engine::counters::EngineCounters;
@@ -32,6 +32,7 @@ use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::sim::driver;
 use longhaul_testkit::sim::driver_factory::DriverFactory;
 use longhaul_testkit::sim::external_world::ExternalWorld;
+use longhaul_testkit::sim::script::EFFECT_KEY_TEMPLATE;
 
 use crate::suite::sim::context::SimContext;
 use crate::suite::sim::context_provider::SimContextProvider;
@@ -58,6 +59,12 @@ fn agent() -> Agent {
         models: vec!["scripted/sim".into()],
         tools: named.map(|name| (*name).to_owned()).collect(),
         prompt: "You are simulated.".into(),
+        effects: vec![EffectRule {
+            tool: "pay".into(),
+            subject: None,
+            class: None,
+            key: Some(EFFECT_KEY_TEMPLATE.into()),
+        }],
         // Whether context is fetched before each turn is decided by the seed.
         perception: Some(PerceptionConfig {
             source: PerceptionSource::Named("sim".into()),

@@ -2,10 +2,11 @@
 
 use longhaul_core::event::tool::{ToolQuestion, ToolSuspension};
 use longhaul_core::policy::effect::EffectClass::Once;
-use longhaul_core::policy::gate::GateDecision;
+use longhaul_core::policy::gate::{GateDecision, GateKind};
 use longhaul_core::port::tool::{SuspendedToolCall, ToolWait};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
+use longhaul_engine::agent::EffectRule;
 use serde_json::json;
 
 use crate::suite::harness::model::FakeReply;
@@ -102,4 +103,16 @@ async fn a_state_that_can_not_be_stored_fails_the_call() {
     engine.ended(run).await;
     let (text, is_error) = engine.results().remove(0);
     assert!(is_error && text.contains("state of it is too long"), "{text}");
+}
+
+#[tokio::test]
+async fn a_state_that_can_not_be_stored_leaves_a_call_with_an_effect_key_in_doubt() {
+    let key = Some("payment".to_owned());
+    let rule = EffectRule { tool: "pay".into(), subject: None, class: None, key };
+    let effects = EffectLog::default();
+    let engine = plan(&effects, [question(&"x".repeat(300_000))])
+        .agent(|agent| agent.effects = vec![rule])
+        .start();
+    let run = engine.submit().await;
+    assert_eq!(engine.gate(run).await.spec.kind, GateKind::InDoubt);
 }

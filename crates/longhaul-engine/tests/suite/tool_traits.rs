@@ -116,7 +116,12 @@ async fn opaque_calls_need_approval_and_are_never_pure() {
         escalation: Vec::new(),
         tags: Vec::new(),
     };
-    let harmless = EffectRule { tool: "act".into(), subject: Some("ls*".into()), class: Pure };
+    let harmless = EffectRule {
+        tool: "act".into(),
+        subject: Some("ls*".into()),
+        class: Some(Pure),
+        key: None,
+    };
     let tool = FakeTool::new("act", Once, &effects).after_latch(&latch).with_traits(traits);
     let calls = ["ls $(a)", "ls $(b)"].map(|text| ("act", json!({ "text": text })));
     let engine = engine_with([FakeReply::Calls(calls.to_vec())])

@@ -58,6 +58,7 @@ fn skip_unfinished_calls(
                 | ToolCallState::Ready
                 | ToolCallState::Gated(_)
                 | ToolCallState::Started(_)
+                | ToolCallState::AwaitingKey { .. }
                 | ToolCallState::Sleeping(_)
                 | ToolCallState::InputRequired
                 | ToolCallState::Pending(_)

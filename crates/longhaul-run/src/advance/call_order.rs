@@ -9,7 +9,7 @@ use crate::state::call::{ToolCallState, TrackedToolCall};
 /// waits for the gates of earlier calls. A call that must run alone waits for all earlier calls,
 /// and all later calls wait for it. Calls with a common subject, such as a path, run in order if
 /// one of them changes it: with two parallel writes either text could win, and both would be
-/// reported as done.
+/// reported as done. Calls with the same effect key run in order, too.
 pub(super) fn may_start_call_after(earlier: &[TrackedToolCall], call: &TrackedToolCall) -> bool {
     earlier.iter().all(|before| {
         before.is_done()
@@ -23,10 +23,16 @@ pub(super) fn may_start_call_after(earlier: &[TrackedToolCall], call: &TrackedTo
     })
 }
 
-/// Returns whether two calls have a common subject, such as a path, and one of the calls changes
-/// it.
+/// Returns whether two calls have a common effect key, or a common subject, such as a path, that one
+/// of the calls changes.
 fn calls_conflict(first: &TrackedToolCall, second: &TrackedToolCall) -> bool {
     let changes = |call: &TrackedToolCall| call.classification.class != EffectClass::Pure;
+    // The second of two calls with one effect key gets the result of the first.
+    if let Some(key) = &first.classification.key
+        && second.has_key(key.hash)
+    {
+        return true;
+    }
     if !changes(first) && !changes(second) {
         return false;
     }

@@ -119,12 +119,17 @@ fn new_call_gate_with_digest(
     // A call in doubt may have changed the world, so its facts don't hold any more.
     let facts = call.classification.facts.as_ref();
     gate.facts = facts.filter(|_| gate.kind == GateKind::Approval).cloned();
+    // The references of an edited input are not described.
+    if call.edited.is_none() {
+        gate.outputs.clone_from(&call.classification.outputs);
+    }
     let frozen = GateContent {
         gate: gate.id,
         call: gate.call,
         tool: gate.tool.as_deref(),
         input: call.arguments(),
         injected_subjects: &call.classification.injected_subjects,
+        outputs: &gate.outputs,
         facts: gate.facts.as_deref(),
     };
     gate.digest = Some(gate_content_digest(decision.run, &frozen));
@@ -162,7 +167,7 @@ pub(super) fn raise_in_doubt_gate(
     call: &TrackedToolCall,
     reason: Option<&str>,
 ) -> Result<(), Rejection> {
-    let question = in_doubt_question(&call.classification, reason);
+    let question = in_doubt_question(call, reason);
     let mut gate = new_call_gate_with_digest(decision, call, GateKind::InDoubt, question);
     // No timeout: nobody may decide by silence whether money was sent or not.
     gate.timeout = None;
@@ -185,6 +190,7 @@ pub(super) fn raise_result_approval_gate(
         tool: None,
         input: &input,
         injected_subjects: &[],
+        outputs: &[],
         facts: None,
     };
     let digest = gate_content_digest(decision.run, &frozen);

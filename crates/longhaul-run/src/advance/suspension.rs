@@ -70,12 +70,7 @@ pub(crate) fn record_suspension(
                 let text = format!(
                     "stopped: the tool asked more than {QUESTIONS_MAX} questions without a result"
                 );
-                let output = ToolOutput::text(text);
-                return decision.record_event(Event::ToolFailed(ToolEnded {
-                    call,
-                    output,
-                    active,
-                }));
+                return record_stopped_call(decision, text, (call, active));
             }
             let required = ToolInputRequired { call, suspension, question, active };
             return decision.record_event(Event::ToolInputRequired(Box::new(required)));
@@ -91,8 +86,7 @@ pub(crate) fn record_suspension(
             "stopped: the tool has no result after {}, which is the time that it allows",
             format_duration(limit)
         );
-        let output = ToolOutput::text(text);
-        return decision.record_event(Event::ToolFailed(ToolEnded { call, output, active }));
+        return record_stopped_call(decision, text, (call, active));
     }
     let since = since.unwrap_or(now);
     let delay = poll_delay(after, now.duration_since(since));
@@ -103,6 +97,22 @@ pub(crate) fn record_suspension(
     let polls = earlier.map_or(1, |earlier| earlier.polls.saturating_add(1));
     decision.set_wake_timer_at(poll_timer_id(decision.run.id, call, polls), until);
     Ok(())
+}
+
+/// Records that the runtime has given up a suspended call. A failure would free the effect key of a
+/// call that may still take effect.
+fn record_stopped_call(
+    decision: &mut DecisionBuilder<'_>,
+    text: String,
+    (call, active): (CallId, Millis),
+) -> Result<(), Rejection> {
+    let mut calls = decision.control.calls().iter();
+    let has_key = calls.any(|own| own.id == call && own.classification.key.is_some());
+    let ended = ToolEnded { call, output: ToolOutput::text(text), active };
+    decision.record_event(match has_key {
+        true => Event::ToolInterrupted(ended),
+        false => Event::ToolFailed(ended),
+    })
 }
 
 /// Records that the request to the tool of a suspended call was dropped. The call stays as it was
@@ -190,14 +200,13 @@ pub(super) fn raise_tool_questions(decision: &mut DecisionBuilder<'_>) -> Result
 /// Records that a suspended call is continued. Returns `false` if the call is started anew.
 pub(super) fn record_resumption(
     decision: &mut DecisionBuilder<'_>,
-    id: CallId,
+    call: &TrackedToolCall,
 ) -> Result<bool, Rejection> {
-    let mut calls = decision.control.calls().iter();
-    let suspended = calls.find(|call| call.id == id).and_then(|call| call.suspended.as_ref());
-    let Some(attempt) = suspended.map(|suspended| suspended.resumes + 1) else {
+    let Some(suspended) = &call.suspended else {
         return Ok(false);
     };
-    decision.record_event(Event::ToolResumed(ToolResumed { call: id, attempt }))?;
+    let resumed = ToolResumed { call: call.id, attempt: suspended.resumes + 1 };
+    decision.record_event(Event::ToolResumed(resumed))?;
     Ok(true)
 }
 

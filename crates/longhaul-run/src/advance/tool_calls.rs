@@ -10,7 +10,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::environment::BudgetReached;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::tool::{ToolOutput, ToolStarted};
-use longhaul_core::id::{CallId, GateId};
+use longhaul_core::id::GateId;
 use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{GateKind, GateSpec};
@@ -19,6 +19,7 @@ use longhaul_core::status::{RunError, WaitReason};
 use crate::advance::call_events::{record_call_result, record_used_rules};
 use crate::advance::call_order::may_start_call_after;
 use crate::advance::children::{is_child_call, ready_child_calls, startable_child_calls};
+use crate::advance::effect_keys::{claim_key, handle_taken_key, may_claim_again, wait_for_keys};
 use crate::advance::finish;
 use crate::advance::gates::{evaluate_call_rules, raise_in_doubt_gate};
 use crate::advance::park::{block_run_at_gate, park_run, park_run_with_timer};
@@ -29,7 +30,6 @@ use crate::policy::control_tool_names::FINISH;
 use crate::policy::in_doubt;
 use crate::rejection::Rejection;
 use crate::state::call::{ToolCallState, TrackedToolCall};
-use crate::state::control::ControlState;
 
 /// Maximum number of tool calls of a run that are executed in parallel.
 const PARALLEL_CALLS_MAX: usize = 8;
@@ -68,7 +68,11 @@ pub(super) fn advance_tool_calls(
         let mut calls = decision.control.calls().iter();
         calls.any(|call| predicate(&call.state))
     };
-    let settling = has(|state| matches!(state, ToolCallState::ResultReady { .. }));
+    // A call whose key belongs to a call in doubt is in doubt since it was about to start.
+    let settling = has(|state| {
+        let in_doubt = matches!(state, ToolCallState::InDoubt { can_verify: false, .. });
+        in_doubt || matches!(state, ToolCallState::ResultReady { .. })
+    });
     let verifying = has(|state| matches!(state, ToolCallState::InDoubt { can_verify: true, .. }));
     let starting = startable_child_calls(&decision.control).next().is_some()
         || decision.control.abandoned_calls().next().is_some();
@@ -76,7 +80,7 @@ pub(super) fn advance_tool_calls(
         (true, _) => Ok(ControlFlow::Continue(())),
         (false, true) => Ok(ControlFlow::Break(())),
         (false, false)
-            if next_ready_call(&decision.control).is_some()
+            if next_ready_call(decision).is_some()
                 || ready_child_calls(&decision.control).next().is_some() =>
         {
             park_until_budget_is_raised(decision)
@@ -126,7 +130,9 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
     // The tool of a call that another system works for is told first that the run gives it up.
     for call in clone_matching_calls(decision, |call| !call.is_done() && !call.must_cancel()) {
         match call.state {
-            ToolCallState::Unevaluated | ToolCallState::Ready
+            ToolCallState::Unevaluated
+            | ToolCallState::Ready
+            | ToolCallState::AwaitingKey { .. }
                 if before_next && call.starts == 0 =>
             {
                 record_call_result(decision, call.id, ToolOutput::text(SKIPPED), true)?;
@@ -158,6 +164,7 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
             | ToolCallState::Started(_)
             | ToolCallState::InDoubt { .. }
             | ToolCallState::AwaitingAnswer(_)
+            | ToolCallState::AwaitingKey { .. }
             | ToolCallState::AwaitingChild(_)
             | ToolCallState::InputRequired
             | ToolCallState::Pending(_)
@@ -226,7 +233,11 @@ fn apply_in_doubt_policies(
         let why = why.as_deref();
         match then {
             InDoubtPolicy::Tell => {
-                let output = ToolOutput::text(in_doubt::in_doubt_result(why));
+                let text = match call.starts {
+                    0 => in_doubt::not_started_result(why),
+                    _ => in_doubt::in_doubt_result(why),
+                };
+                let output = ToolOutput::text(text);
                 record_call_result(decision, call.id, output, true)?;
             }
             InDoubtPolicy::Ask => raise_in_doubt_gate(decision, &call, why)?,
@@ -263,27 +274,29 @@ fn park_until_budget_is_raised(
 /// Starts every tool call that may start now. No call starts once the active time is used up.
 fn start_ready_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     while decision.control.has_active_time()
-        && let Some((call, attempt)) = next_ready_call(&decision.control)
+        && let Some(call) = next_ready_call(decision)
     {
-        if record_resumption(decision, call)? {
+        if handle_taken_key(decision, &call)? {
+            continue;
+        }
+        claim_key(decision, &call);
+        if record_resumption(decision, &call)? {
             continue;
         }
         let has_approvals = !decision.control.approvals.is_empty();
-        let unasked = |other: &TrackedToolCall| {
-            (has_approvals || !other.classification.approvals.is_empty())
-                && other.id == call
-                && other.state == ToolCallState::Unevaluated
-        };
-        for call in clone_matching_calls(decision, unasked) {
+        let is_covered = has_approvals || !call.classification.approvals.is_empty();
+        if is_covered && call.state == ToolCallState::Unevaluated {
             record_used_rules(decision, &call)?;
         }
-        let started = ToolStarted { call, attempt, until: None, child: None };
+        let (id, attempt) = (call.id, call.starts + 1);
+        let started = ToolStarted { call: id, attempt, until: None, child: None };
         decision.record_event(Event::ToolStarted(started))?;
     }
     Ok(())
 }
 
-fn next_ready_call(control: &ControlState) -> Option<(CallId, u32)> {
+fn next_ready_call(decision: &DecisionBuilder<'_>) -> Option<TrackedToolCall> {
+    let control = &decision.control;
     let calls = control.calls();
     let running = calls.iter().filter(|call| call.is_running_in_epoch(control.epoch));
     if running.count() >= PARALLEL_CALLS_MAX {
@@ -294,17 +307,19 @@ fn next_ready_call(control: &ControlState) -> Option<(CallId, u32)> {
     let (_, ready) = indexed.find(|(index, call)| {
         call.may_start_in_epoch(control.epoch)
             && !is_child_call(call)
+            && may_claim_again(decision, call)
             && !control.abandoned_calls().any(|abandoned| abandoned.id == call.id)
             && may_start_call_after(&calls[..*index], call)
     })?;
-    Some((ready.id, ready.starts + 1))
+    Some(ready.clone())
 }
 
 /// Parks the run while no tool call is running. The run waits for all open approvals, or else for
-/// the first other gate, child run or timer.
+/// the first other gate, child run, timer or effect key.
 fn park_for_waiting_calls(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<ControlFlow<()>, Rejection> {
+    let holder = wait_for_keys(decision);
     let open: Vec<GateSpec> = clone_matching_calls(decision, |call| call.gate().is_some())
         .iter()
         .filter_map(|call| decision.control.find_open_gate(call.gate()?).cloned())
@@ -333,6 +348,9 @@ fn park_for_waiting_calls(
         if let ToolCallState::Pending(poll) = call.state {
             return park_run_with_timer(decision, WaitReason::Tool(poll.until), poll.timer);
         }
+    }
+    if let Some(holder) = holder {
+        return park_run(decision, WaitReason::Key(holder));
     }
     Err(Rejection::InvalidState { what: "a wait without a reason", stage: "running tools" })
 }

@@ -131,6 +131,7 @@ fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin)
     call.classification.facts = None;
     // These approvals may have been revoked since the failed run read them.
     call.classification.approvals.clear();
+    call.replaces = None;
     let ask = |can_verify, reason| ToolCallState::InDoubt {
         policy: InDoubtPolicy::Ask,
         can_verify,
@@ -144,14 +145,17 @@ fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin)
             ToolCallState::InputRequired
         }
         ToolCallState::Started(_) => ask(call.classification.can_verify, None),
+        // The call of another run with the same effect key is in doubt.
+        ToolCallState::InDoubt { .. } if call.starts == 0 => ToolCallState::Unevaluated,
         ToolCallState::InDoubt { policy: InDoubtPolicy::Fail, can_verify, reason } => {
             ask(can_verify, reason)
         }
         // Only the question about a call in doubt is asked after its start.
         ToolCallState::AwaitingAnswer(_) if call.starts > 0 => ask(false, None),
-        ToolCallState::Gated(_) | ToolCallState::AwaitingAnswer(_) | ToolCallState::Sleeping(_) => {
-            ToolCallState::Unevaluated
-        }
+        ToolCallState::Gated(_)
+        | ToolCallState::AwaitingAnswer(_)
+        | ToolCallState::AwaitingKey { .. }
+        | ToolCallState::Sleeping(_) => ToolCallState::Unevaluated,
         ToolCallState::AwaitingChild(_) => ToolCallState::from_result_text(CHILD_RUN_LEFT, true),
         kept @ (ToolCallState::Unevaluated
         | ToolCallState::Ready

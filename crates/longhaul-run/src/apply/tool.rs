@@ -5,12 +5,15 @@
 use std::sync::Arc;
 
 use longhaul_core::event::tool::{
-    LateToolResultEvent, ToolEnded, ToolInDoubt, ToolStarted, ToolVerified, VerifyOutcome,
+    LateToolResultEvent, ToolEnded, ToolInDoubt, ToolKeyTaken, ToolStarted, ToolVerified,
+    VerifyOutcome,
 };
 use longhaul_core::id::CallId;
+use longhaul_core::policy::effect_key::KeyState;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::control_tool_names::{FINISH, wait_timer_id};
+use crate::policy::in_doubt::taken_key_reason;
 use crate::policy::legacy_output::legacy_output_from_finish_call;
 use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::{ARTIFACTS_MAX, ControlState};
@@ -48,6 +51,30 @@ impl ControlState {
 
     pub(super) fn apply_tool_failed(&mut self, data: &ToolEnded) -> ApplyResult {
         self.apply_tool_ended(data, true)
+    }
+
+    pub(super) fn apply_tool_key_taken(&mut self, data: &ToolKeyTaken) -> ApplyResult {
+        let epoch = self.epoch;
+        let call = self.call_mut(data.call)?;
+        if !call.may_start_in_epoch(epoch) {
+            return Err("this call may not start in its current state");
+        }
+        match data.state {
+            KeyState::Held => {
+                call.state = ToolCallState::AwaitingKey { holder: data.holder, epoch };
+            }
+            KeyState::Unknown => {
+                call.replaces = Some(data.holder);
+                call.state = ToolCallState::InDoubt {
+                    policy: data.in_doubt.unwrap_or_default(),
+                    can_verify: false,
+                    reason: Some(taken_key_reason(&call.classification, data.holder)),
+                };
+            }
+            // The result follows.
+            KeyState::Done => {}
+        }
+        NO_MESSAGES
     }
 
     pub(super) fn apply_tool_ended(&mut self, data: &ToolEnded, is_error: bool) -> ApplyResult {
@@ -120,6 +147,7 @@ impl ControlState {
             | ToolCallState::Ready => call.starts > 0,
             ToolCallState::Unevaluated
             | ToolCallState::Gated(_)
+            | ToolCallState::AwaitingKey { .. }
             | ToolCallState::Sleeping(_)
             | ToolCallState::AwaitingChild(_)
             | ToolCallState::InputRequired

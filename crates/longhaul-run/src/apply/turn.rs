@@ -330,6 +330,7 @@ fn stage_after_reply(data: &TurnCompleted) -> RunStage {
                 approval_payload: None,
                 state: state.clone(),
                 origin: None,
+                replaces: None,
                 suspended: None,
             }
         });

@@ -4,6 +4,7 @@
 //! Digests are computed over canonical JSON: sorted keys, no whitespace.
 
 use longhaul_core::id::{CallId, GateId};
+use longhaul_core::output_reference::OutputReference;
 use longhaul_core::policy::effect_facts::EffectFacts;
 use longhaul_core::raw::{Hash, RawJson, canonical_json};
 use serde_json::{Value, json};
@@ -17,6 +18,7 @@ pub(crate) struct GateContent<'a> {
     pub(crate) tool: Option<&'a str>,
     pub(crate) input: &'a RawJson,
     pub(crate) injected_subjects: &'a [String],
+    pub(crate) outputs: &'a [OutputReference],
     pub(crate) facts: Option<&'a EffectFacts>,
 }
 
@@ -41,6 +43,9 @@ pub(crate) fn gate_content_digest(run: &Run, content: &GateContent<'_>) -> Hash 
     });
     if !content.injected_subjects.is_empty() {
         value["injected_subjects"] = json!(content.injected_subjects);
+    }
+    if !content.outputs.is_empty() {
+        value["outputs"] = json!(content.outputs);
     }
     if let Some(facts) = content.facts {
         value["facts"] = json!(facts);

@@ -4,6 +4,9 @@
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::message::Part;
+use longhaul_core::policy::effect_key::KeyHolder;
+
+use crate::state::call::TrackedToolCall;
 
 /// Maximum length in bytes of the reason why a call is in doubt.
 const REASON_BYTES_MAX: usize = 2 * 1024;
@@ -31,10 +34,21 @@ pub(crate) fn worker_lost_reason(call: &ToolCallClassification) -> String {
     }
 }
 
+/// Returns the reason why a call is in doubt that was not started, because the outcome of another
+/// call with the same effect key is unknown.
+pub(crate) fn taken_key_reason(call: &ToolCallClassification, holder: KeyHolder) -> String {
+    let key = call.key.as_ref().map_or("", |key| key.text.as_str());
+    let KeyHolder { run, call } = holder;
+    format!("the call {call} of {run} with the same key `{key}` has an unknown outcome")
+}
+
 /// Returns the question to a person about a call in doubt. The reason is missing in older journals.
-pub(crate) fn in_doubt_question(call: &ToolCallClassification, reason: Option<&str>) -> String {
-    let tool = &call.tool;
+pub(crate) fn in_doubt_question(call: &TrackedToolCall, reason: Option<&str>) -> String {
+    let tool = &call.classification.tool;
     let cause = match reason {
+        Some(reason) if call.starts == 0 => {
+            format!("{tool} was not started. {}", to_sentence(reason))
+        }
         Some(reason) => format!("{tool} was started. {}", to_sentence(reason)),
         None => format!("{tool} was started and interrupted."),
     };
@@ -42,6 +56,13 @@ pub(crate) fn in_doubt_question(call: &ToolCallClassification, reason: Option<&s
         "{cause} What was the outcome? Approve to run it again, reject if it did not happen and should \
          not, or answer with its result."
     )
+}
+
+/// Returns the text that the model reads as the result of a call that was not started, because the
+/// outcome of another call with the same effect key is unknown.
+pub(crate) fn not_started_result(reason: Option<&str>) -> String {
+    let reason = reason.map(to_sentence).unwrap_or_default();
+    format!("the call was not made. {reason} It may have happened")
 }
 
 /// Returns the text that the model reads as the result of a call in doubt.

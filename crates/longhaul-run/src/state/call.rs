@@ -9,8 +9,9 @@ use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::id::{CallId, Epoch, GateId, RunId};
 use longhaul_core::message::{Part, ToolResult};
 use longhaul_core::policy::effect::InDoubtPolicy;
+use longhaul_core::policy::effect_key::KeyHolder;
 use longhaul_core::port::tool::{ToolAnswer, ToolResumption};
-use longhaul_core::raw::RawJson;
+use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,10 @@ pub struct TrackedToolCall {
     /// Run that the tool call was copied from. `None` means that this run has made the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<ToolCallOrigin>,
+    /// Call of another run with the same effect key whose outcome is unknown, and whose claim of the
+    /// key this call replaces once a person has decided so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<KeyHolder>,
     /// How the tool continues the call. `None` means that the tool has never suspended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended: Option<Arc<CallSuspension>>,
@@ -105,6 +110,13 @@ pub enum ToolCallState {
     },
     /// The call waits for a person's answer at this gate. The answer becomes the call's result.
     AwaitingAnswer(GateId),
+    /// The call waits until another call has settled its effect key.
+    AwaitingKey {
+        /// Call that holds the key.
+        holder: KeyHolder,
+        /// Epoch of the driver that found the key claimed.
+        epoch: Epoch,
+    },
     /// The call waits for a timer. Its result is that the time has elapsed.
     Sleeping(PendingTimer),
     /// The call waits for this child run to end. The child run's outcome becomes the call's result.
@@ -152,7 +164,9 @@ impl TrackedToolCall {
     /// started by a dead driver and may be repeated.
     pub(crate) fn may_start_in_epoch(&self, epoch: Epoch) -> bool {
         match self.state {
-            ToolCallState::Unevaluated | ToolCallState::Ready => true,
+            ToolCallState::Unevaluated
+            | ToolCallState::Ready
+            | ToolCallState::AwaitingKey { .. } => true,
             ToolCallState::Started(older) => older < epoch && self.may_repeat(),
             ToolCallState::Gated(_)
             | ToolCallState::InDoubt { .. }
@@ -164,6 +178,11 @@ impl TrackedToolCall {
             | ToolCallState::ResultReady { .. }
             | ToolCallState::Done { .. } => false,
         }
+    }
+
+    /// Returns whether the call has the effect key with this hash.
+    pub(crate) fn has_key(&self, hash: Hash) -> bool {
+        self.classification.key.as_ref().is_some_and(|key| key.hash == hash)
     }
 
     /// Returns whether the started call may be started or continued again after a crash.

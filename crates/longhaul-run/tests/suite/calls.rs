@@ -2,8 +2,10 @@
 //!
 //! Invariant: a call that must run alone never runs in parallel with another one.
 
+use longhaul_core::policy::effect_key::KeyState;
 use longhaul_core::status::RunOutcome;
 
+use super::harness::TestRun;
 use super::harness::script::check;
 use super::policies::{plain, with_money_cap};
 
@@ -235,4 +237,99 @@ fn a_reply_with_absurdly_many_calls_ends_the_run() {
     "#
         ),
     );
+}
+
+#[test]
+fn a_call_waits_for_another_run_with_its_key() {
+    let test_run = check(
+        plain(),
+        r#"
+        claim      => run.claimed | running
+        see        => run.prepared turn.started
+        key held k =>
+        call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 held) run.waiting(key) | waiting key
+        key free k =>
+        claim      => run.claimed | running
+        go         => tool.started(t1.1)
+        done t1.1 x => tool.completed(t1.1) turn.started
+        call send/once {"key": "k"} + send/once {"key": "other"} => turn.completed tool.key_taken(t2.1 done) tool.completed(t2.1) tool.started(t2.2)
+    "#,
+    );
+    let states: Vec<_> = test_run.rows.keys.values().map(|taken| taken.state).collect();
+    assert!(states.contains(&KeyState::Done) && states.contains(&KeyState::Held), "{states:?}");
+}
+
+#[test]
+fn calls_of_one_reply_with_the_same_key_are_made_once() {
+    check(
+        plain(),
+        r#"
+        claim   => run.claimed | running
+        see     => run.prepared turn.started
+        call write/keyed {"key": "k"} + write/keyed {"key": "k"} => turn.completed tool.started(t1.1)
+        done t1.1 x => tool.completed(t1.1) tool.key_taken(t1.2 done) tool.completed(t1.2) turn.started
+    "#,
+    );
+}
+
+#[test]
+fn a_failed_call_frees_its_key_and_an_interrupted_one_does_not() {
+    let settled = |line: &str| {
+        let mut test_run = check(
+            plain(),
+            r#"
+            claim => run.claimed | running
+            see   => run.prepared turn.started
+            call send/once {"key": "k"} => turn.completed tool.started(t1.1)
+        "#,
+        );
+        test_run.play(line);
+        test_run.rows.keys.values().next().map(|taken| taken.state)
+    };
+    assert_eq!(settled("fail t1.1"), None);
+    assert_eq!(settled("done t1.1"), Some(KeyState::Done));
+    assert_eq!(settled("kill t1.1"), Some(KeyState::Unknown));
+    assert_eq!(settled("lose t1.1"), Some(KeyState::Held), "a person is asked");
+}
+
+#[test]
+fn a_person_decides_about_an_unknown_call_of_another_run() {
+    let start = r#"
+        claim         => run.claimed | running
+        see           => run.prepared turn.started
+        key unknown k =>
+        call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 unknown) gate.raised(indoubt) run.waiting(question) | waiting question
+    "#;
+    for (line, state) in
+        [("yes", Some(KeyState::Held)), ("no", None), ("answer It was sent.", Some(KeyState::Done))]
+    {
+        let mut test_run = check(plain(), start);
+        test_run.play(line);
+        test_run.play("claim");
+        test_run.play("go");
+        let key = test_run.rows.keys.values().next();
+        assert_eq!(key.map(|taken| taken.state), state, "{line}");
+        assert!(key.is_none_or(|taken| taken.holder.run == test_run.run.id()), "{line}");
+    }
+}
+
+#[test]
+fn a_crash_leaves_the_key_with_the_call_in_doubt_until_the_run_ends() {
+    let mut test_run = check(
+        plain(),
+        r#"
+        claim => run.claimed | running
+        see   => run.prepared turn.started
+        call send/once {"key": "k"} => turn.completed tool.started(t1.1)
+        crash =>
+        claim => run.claimed
+        go    => run.recovered tool.in_doubt(t1.1) gate.raised(indoubt) run.waiting(question) | waiting question
+    "#,
+    );
+    let state = |test_run: &TestRun| test_run.rows.keys.values().next().map(|taken| taken.state);
+    assert_eq!(state(&test_run), Some(KeyState::Held));
+    test_run.play("cancel");
+    test_run.play("claim");
+    test_run.play("go");
+    assert_eq!(state(&test_run), Some(KeyState::Unknown));
 }

@@ -22,7 +22,7 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Timestamp;
 use longhaul_run::retry::{RetryPoint, retry_failed_run};
-use longhaul_run::{DecideContext, Rejection, Run, RunInput, decide};
+use longhaul_run::{DecideContext, Rejection, Run, RunInput, TakenKeyInfo, decide};
 
 use rows::{Head, RowConflict, Rows};
 
@@ -104,8 +104,8 @@ impl TestRun {
         }
         let mut ctx = DecideContext::new(self.now);
         ctx.provider_blocked_until = self.provider_blocked_until;
-        // The account refuses at most once: the next decision uses the remaining budget.
-        for _ in 0..3 {
+        // The account and each key refuse once: the next decision knows what is left or taken.
+        for _ in 0..12 {
             let batch = match self.decided(input.clone(), ctx.clone()) {
                 Ok(batch) => batch,
                 Err(refusal) => return InputOutcome::Rejected(refusal),
@@ -113,10 +113,18 @@ impl TestRun {
             match self.append(author, batch) {
                 Ok(events) => return InputOutcome::Events(events),
                 Err(RowConflict::OverBudget(account)) => ctx.budget_account = Some(account),
+                Err(RowConflict::KeyTaken(key)) => {
+                    ctx.taken_keys.retain(|known| known.key.key != key.key);
+                    ctx.taken_keys.push(TakenKeyInfo { key, result: None });
+                }
+                Err(RowConflict::KeyNotHeld) => {
+                    ctx.taken_keys.clear();
+                    ctx.keys_changed = true;
+                }
                 Err(RowConflict::Row(why)) => return InputOutcome::RowConflict(why),
             }
         }
-        panic!("the same hold was tried again although the remaining budget was known");
+        panic!("the same change was tried again although its refusal was known");
     }
 
     /// Decides twice and checks that the same run, input and context give the same batch.

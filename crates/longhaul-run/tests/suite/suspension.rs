@@ -1,5 +1,6 @@
 //! Tool calls that their tools suspend: questions of tools, and results that come later.
 
+use longhaul_core::policy::effect_key::KeyState;
 use longhaul_core::port::tool::{ToolAnswer, ToolResumption};
 use longhaul_core::raw::RawJson;
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
@@ -268,4 +269,52 @@ fn a_poll_is_postponed_while_the_server_is_not_available() {
         done t1.1 paid             => tool.completed(t1.1) turn.started
     "#,
     );
+}
+
+#[test]
+fn a_suspended_call_keeps_its_effect_key_until_the_call_ends() {
+    let key_state =
+        |test_run: &TestRun| test_run.rows.keys.values().next().map(|taken| taken.state);
+    for (line, state) in [
+        ("done t1.1 paid", Some(KeyState::Done)),
+        ("fail t1.1", None),
+        ("kill t1.1", Some(KeyState::Unknown)),
+    ] {
+        let mut test_run = check(
+            plain(),
+            r#"
+            claim    => run.claimed | running
+            see      => run.prepared turn.started
+            call pay/once {"key": "k"} => turn.completed tool.started(t1.1)
+            ask t1.1 => tool.input_required(t1.1) gate.raised(question) run.waiting(question) | waiting question
+        "#,
+        );
+        assert_eq!(key_state(&test_run), Some(KeyState::Held));
+        for line in [r#"answer {"name": "Ada"}"#, "claim", "go"] {
+            test_run.play(line);
+        }
+        assert_eq!(key_state(&test_run), Some(KeyState::Held));
+        test_run.play(line);
+        assert_eq!(key_state(&test_run), state, "{line}");
+    }
+}
+
+#[test]
+fn a_suspended_call_that_the_runtime_gives_up_does_not_free_its_effect_key() {
+    let mut test_run = check(
+        plain(),
+        r#"
+        claim => run.claimed | running
+        see   => run.prepared turn.started
+        call pay/once {"key": "k"} => turn.completed tool.started(t1.1)
+    "#,
+    );
+    for _ in 0..8 {
+        for line in ["ask t1.1", r#"answer {"name": "Ada"}"#, "claim", "go"] {
+            test_run.play(line);
+        }
+    }
+    assert_eq!(test_run.play("ask t1.1"), "tool.interrupted(t1.1) turn.started");
+    let key = test_run.rows.keys.values().next();
+    assert_eq!(key.map(|taken| taken.state), Some(KeyState::Unknown));
 }

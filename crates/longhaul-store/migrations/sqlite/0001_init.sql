@@ -265,6 +265,25 @@ CREATE TABLE spend_wait (
 ) STRICT;
 CREATE INDEX spend_wait_cap ON spend_wait (cap, subject, window_start, since, run);
 
+-- Effect keys by their hashes, and the calls that have claimed them. A row is never pruned: it
+-- prevents that the effect happens again.
+-- state: 0 held by a call in progress, 1 done, 2 the outcome of the call is unknown
+CREATE TABLE effect_key (
+  key   BLOB NOT NULL PRIMARY KEY,
+  run   BLOB NOT NULL,      -- of the call; it may have been pruned
+  call  TEXT NOT NULL,
+  state INTEGER NOT NULL,
+  at    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Runs that wait until a key is settled. A row counts only while its run is parked.
+CREATE TABLE effect_key_wait (
+  key BLOB NOT NULL,
+  run BLOB NOT NULL,
+  PRIMARY KEY (key, run)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX effect_key_wait_run ON effect_key_wait (run);
+
 -- Results of tool calls that arrived after their run had ended.
 CREATE TABLE late_result (
   id   INTEGER PRIMARY KEY,

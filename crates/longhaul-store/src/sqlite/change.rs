@@ -12,7 +12,8 @@ use crate::sqlite::error::RowChangeError;
 use crate::sqlite::new_run::{RunOrigin, create_run, save_key_of_added_task};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{
-    blob, budget, gate, head, idempotency, records, rule, slot, spend, steer, timer, usage,
+    blob, budget, effect_key, gate, head, idempotency, records, rule, slot, spend, steer, timer,
+    usage,
 };
 
 /// The batch of events that a row change belongs to.
@@ -53,6 +54,7 @@ pub(crate) fn apply_row_change(
         Change::HoldCaps(reservations) => spend::hold_caps(tx, run, reservations),
         Change::SettleCaps(settlements) => Ok(spend::settle_caps(tx, settlements)?),
         Change::WaitAtCap(row) => Ok(spend::queue_at_cap(tx, run, row)?),
+        Change::UpdateKey(to) => effect_key::update_key(tx, run, to),
         Change::SetCap(raise) => budget::set_budget_caps(tx, run, *raise),
         Change::AddUsage(row) => Ok(usage::add_usage(tx, run, row)?),
         Change::AddOutbox(row) => Ok(add_outbox_row(tx, run, row)?),

@@ -43,6 +43,7 @@ const DELETE_RUN_ROWS: &[&str] = &[
     "DELETE FROM sandbox_slot_wait WHERE run = ?1",
     "DELETE FROM spend_wait WHERE run = ?1",
     "DELETE FROM budget_wait WHERE run = ?1",
+    "DELETE FROM effect_key_wait WHERE run = ?1",
     DELETE_BUDGET,
     "DELETE FROM late_result WHERE run = ?1",
     "DELETE FROM usage WHERE run = ?1",

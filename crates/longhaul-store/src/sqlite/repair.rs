@@ -40,6 +40,8 @@ const PARKED_WITHOUT_WAKER: &str = "SELECT h.run FROM run_head h INDEXED BY run_
           AND NOT EXISTS (SELECT 1 FROM sandbox_slot_wait w WHERE w.run = h.run)
         WHEN h.reason = 'budget_held' THEN
           NOT EXISTS (SELECT 1 FROM budget_wait w WHERE w.run = h.run)
+        WHEN h.reason = 'key' THEN
+          NOT EXISTS (SELECT 1 FROM effect_key_wait w WHERE w.run = h.run)
         ELSE 0 END";
 
 const GATE_OF_ENDED: &str = "SELECT g.id FROM gate g INDEXED BY gate_open

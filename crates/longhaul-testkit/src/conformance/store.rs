@@ -30,6 +30,7 @@ pub mod chain;
 pub mod children;
 pub mod claim;
 pub mod copied_journal;
+pub mod effect_key;
 pub mod fence;
 pub mod fixture;
 pub mod gate;
@@ -209,6 +210,12 @@ macro_rules! each_store_check {
                 new_runs_are_counted_and_refused
                 counts_are_pruned
                 holds_of_parallel_runs_never_pass_a_cap
+            }
+            effect_key {
+                a_key_has_one_holder
+                a_key_with_an_unknown_outcome_is_replaced
+                a_settled_key_wakes_the_waiting_runs
+                a_key_outlives_its_run
             }
             sandbox_slot {
                 slots_are_limited

@@ -21,6 +21,7 @@ impl Tx<'_> {
             Change::AcquireSlot(slot) => return self.acquire_slot(run, slot),
             Change::Hold(hold) => return self.hold(run, hold),
             Change::HoldCaps(reservations) => return self.hold_caps(run, reservations),
+            Change::UpdateKey(to) => return self.update_key(run, to),
             Change::UpdateScheduling(to) => self.set_head(run, to),
             Change::RaiseGate(spec) => return self.raise_gate(run, *spec),
             Change::ReleaseSlot(sandbox) => self.release_slot(sandbox),

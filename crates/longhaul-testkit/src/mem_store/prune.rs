@@ -89,6 +89,7 @@ impl Tx<'_> {
             tables.global_log.remove(&global_seq);
         }
         tables.blob_refs.remove_where(|(owner, _), ()| *owner == run);
+        tables.effect_key_waits.remove_where(|(_, waiting), ()| *waiting == run);
         tables.steers.remove_where(|(owner, _), _| *owner == run);
         tables.rules.remove_where(|_, rule| rule.scope.run() == Some(run));
         tables.late_results.remove_where(|(owner, _), _| *owner == run);

@@ -79,6 +79,7 @@ impl Tx<'_> {
             | "cap" | "tool" => !timer(),
             "sandbox_slot" => !queue() && !timer(),
             "budget_held" => !self.tables.budget_waits.contains(&run),
+            "key" => !self.tables.effect_key_waits.iter().any(|((_, at), ())| *at == run),
             // A person, a child run or the previous run of its batch wakes it.
             _ => false,
         }

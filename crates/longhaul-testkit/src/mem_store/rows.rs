@@ -11,6 +11,7 @@ use longhaul_core::id::{
 use longhaul_core::message::Message;
 use longhaul_core::note::Note;
 use longhaul_core::policy::budget::BudgetAccount;
+use longhaul_core::policy::effect_key::TakenKey;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::policy::rule::ApprovalRuleRow;
 use longhaul_core::policy::spend_cap::{CapKey, CapWaitRow, SpendRow};
@@ -74,6 +75,8 @@ tables! {
     spend: CapKey => SpendRow,
     spend_waits: RunId => SpendWait,
     budget_waits: RunId => BudgetAmount,
+    effect_keys: Hash => TakenKey,
+    effect_key_waits: (Hash, RunId) => (),
     usage: u64 => UsageEntry,
     outbox: u64 => OutboxEntry,
     threads: (ThreadKey, u64) => Message,

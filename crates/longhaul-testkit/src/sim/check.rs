@@ -5,6 +5,7 @@ mod budget;
 mod calls;
 mod caps;
 mod children;
+mod effect_keys;
 mod lanes;
 mod lost_results;
 mod order;
@@ -58,6 +59,7 @@ pub fn check(history: &SimHistory) -> Result<(), SimError> {
     calls::check_model_calls(&history.model_calls)?;
     lanes::check(&history.journals)?;
     children::check(&history.journals)?;
+    effect_keys::check(&history.journals)?;
     Ok(())
 }
 

@@ -32,7 +32,8 @@ use longhaul_run::input::{
 };
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::{
-    DecideContext, EngineStep, Run, RunInput, decide, next_engine_step, shared_approval_patterns,
+    DecideContext, EngineStep, Run, RunInput, TakenKeyInfo, decide, next_engine_step,
+    shared_approval_patterns,
 };
 
 use crate::sim::SimError;
@@ -349,6 +350,18 @@ impl ReferenceDriver {
             AppendResult::Refused(AppendRefusalReason::OverCap(refusal)) => {
                 self.ctx.cap_refusals.retain(|earlier| earlier.key != refusal.key);
                 self.ctx.cap_refusals.push(*refusal);
+                self.stage = DriverStage::Committing(input);
+                Ok(DriveProgress::Continue)
+            }
+            AppendResult::Refused(AppendRefusalReason::KeyTaken(key)) => {
+                self.ctx.taken_keys.retain(|known| known.key.key != key.key);
+                self.ctx.taken_keys.push(TakenKeyInfo { key, result: None });
+                self.stage = DriverStage::Committing(input);
+                Ok(DriveProgress::Continue)
+            }
+            AppendResult::Refused(AppendRefusalReason::KeyNotHeld) => {
+                self.ctx.taken_keys.clear();
+                self.ctx.keys_changed = true;
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }

@@ -81,6 +81,7 @@ pub fn recorded_scenarios() -> Vec<Scenario> {
         scenario("once_in_order", script(&[&["send", "look", "send"]], "sent"), plain()),
         scenario("once_reported", script(&[&["send"], &["send", "put"]], "sent"), tell()),
         scenario("verified", script(&[&["probe", "put"], &["probe"]], "probed"), plain()),
+        scenario("effect_keys", script(&[&["pay", "pay"], &["pay", "put"]], "paid"), plain()),
         scenario("approval", script(&[&["look", "careful", "put"]], "allowed"), guarded()),
         scenario("question", script(&[&["ask_human"], &["look"]], "went left"), plain()),
         scenario("blocked", script(&[&["report_blocked"]], "helped"), plain()),
@@ -123,7 +124,7 @@ fn with_special_policies() -> Vec<Scenario> {
 
 /// Generates a random task for a run.
 pub fn random_task(rng: &mut SeededRng, run: RunId) -> Result<TaskSpec, IdError> {
-    const TOOLS: [&str; 13] = [
+    const TOOLS: [&str; 14] = [
         "look",
         "look",
         "put",
@@ -131,6 +132,7 @@ pub fn random_task(rng: &mut SeededRng, run: RunId) -> Result<TaskSpec, IdError>
         "send",
         "probe",
         "tell",
+        "pay",
         "careful",
         "ask_human",
         "wait",

@@ -10,8 +10,9 @@ use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{RunId, ToolName};
 use longhaul_core::message::{Block, Reply, StopReason, TextBlock, ToolCall};
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::policy::effect_key::EffectKey;
 use longhaul_core::port::model::{ModelRequest, ModelResponse};
-use longhaul_core::raw::RawJson;
+use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::usage::{ModelPricing, Price, Usage};
 use serde::{Deserialize, Serialize};
 
@@ -151,9 +152,21 @@ pub fn classify(call: &ToolCall) -> ToolCallClassification {
         in_doubt,
         may_outlive_worker: false,
         facts: None,
+        outputs: Vec::new(),
+        key: (call.name == "pay").then(|| effect_key(&call.input)),
         approvals: Vec::new(),
     }
 }
+
+/// Returns the effect key of a payment. Payments of other runs have the same keys.
+fn effect_key(input: &RawJson) -> EffectKey {
+    let text = format!("pay:{}", input.to_value()["n"]);
+    let hash = Hash::digest(text.as_bytes());
+    EffectKey { text, hash }
+}
+
+/// Template of the effect key of payments, as an agent declares it.
+pub const EFFECT_KEY_TEMPLATE: &str = "pay:{{ input.n }}";
 
 fn tool_name(name: &str) -> ToolName {
     // The names in scripts are short words; only an empty name would be invalid.

@@ -38,6 +38,14 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
             ));
         }
     }
+    for effect in agent.effects.iter().filter(|effect| effect.key.is_some()) {
+        if !agent.tools.iter().any(|tool| rule_applies_to(&effect.tool, tool)) {
+            notes.push(format!(
+                "`effects` has a key for the tool `{}`, which the agent does not have",
+                effect.tool
+            ));
+        }
+    }
     if !agent.children.is_default() && !agent.tools.iter().any(|tool| tool == RUN_AGENT) {
         notes.push(
             "`children` has no effect: the agent does not have the tool `run_agent`".to_owned(),
@@ -64,8 +72,9 @@ fn rule_applies_to(glob: &str, tool: &str) -> bool {
 
 /// Whether the agent's `effects` declare that every call of this tool may be repeated.
 fn is_declared_repeatable(agent: &Agent, tool: &str) -> bool {
-    let first = agent.effects.iter().find(|effect| matches_glob(&effect.tool, tool));
-    first.is_some_and(|effect| effect.subject.is_none() && effect.class.may_repeat())
+    let mut classes = agent.effects.iter().filter_map(|effect| Some((effect, effect.class?)));
+    let first = classes.find(|(effect, _)| matches_glob(&effect.tool, tool));
+    first.is_some_and(|(effect, class)| effect.subject.is_none() && class.may_repeat())
 }
 
 fn matches_glob(glob: &str, tool: &str) -> bool {

@@ -8,8 +8,10 @@ use longhaul_core::policy::gate::{
 };
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::EffectRule;
+use longhaul_engine::is_control_tool;
 
 use crate::agents::diagnostics::{Diagnostics, FieldReader};
+use crate::agents::template::{AllowedVariables, LANE_NAMES};
 use crate::duration;
 use crate::spanned::TableEntry;
 
@@ -283,7 +285,8 @@ fn parse_reminder_delay(
     Some(remind)
 }
 
-/// Parses one element of `effects:`, which declares whether calls of a tool may be repeated.
+/// Parses one element of `effects:`, which declares whether calls of a tool may be repeated, and by
+/// which key they take effect only once.
 pub(crate) fn parse_effect_rule(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
@@ -291,16 +294,28 @@ pub(crate) fn parse_effect_rule(
     let mut fields = FieldReader::new(diagnostics, entry, "tool")?;
     let tool = parse_rule_tool(&mut fields, entry);
     let subject = fields.parse_field_with("match", Diagnostics::parse_nonempty_text);
-    let class = match fields.get("class") {
-        Some(class) => fields.diagnostics.parse_one_of(class, CLASSES),
-        None => {
-            let key = &entry.key;
-            let message = format!("`{key}` has no `class`: write pure, keyed, once or session");
-            fields.diagnostics.report_invalid(entry.position, message);
-            None
-        }
-    };
-    fields.report_unsupported_fields(&["key"]);
+    let class = fields.get("class");
+    let class = class.map(|class| fields.diagnostics.parse_one_of(class, CLASSES));
+    let key = fields.get("key");
+    let names = AllowedVariables::Only(LANE_NAMES);
+    let key = key.map(|key| fields.diagnostics.parse_template(key, names));
+    if class.is_none() && key.is_none() {
+        let name = &entry.key;
+        let message = format!(
+            "`{name}` has no `class` and no `key`: write pure, keyed, once or session as the class, or \
+             a template such as \"invoice:{{{{ input.id }}}}\" as the key"
+        );
+        fields.diagnostics.report_invalid(entry.position, message);
+        return None;
+    }
+    if let Some(tool) = tool.as_deref().filter(|tool| key.is_some() && is_control_tool(tool)) {
+        let message = format!(
+            "`key` is not possible for `{tool}`: the runtime handles its calls itself. Remove the key"
+        );
+        fields.diagnostics.report_invalid(entry.position, message);
+    }
     fields.report_unknown_fields();
-    Some(EffectRule { tool: tool?, subject, class: class? })
+    let class = class.map_or(Some(None), |class| class.map(Some));
+    let key = key.map_or(Some(None), |key| key.map(Some));
+    Some(EffectRule { tool: tool?, subject, class: class?, key: key? })
 }

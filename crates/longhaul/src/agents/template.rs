@@ -23,7 +23,7 @@ pub(crate) enum AllowedVariables<'a> {
     Any,
 }
 
-/// Variable names that the lane template of an agent may use.
+/// Variable names that the templates of lanes and effect keys may use.
 pub(crate) const LANE_NAMES: &[&str] = &["input", "context"];
 
 /// Returns the names of the variables that a prompt template may use. They include `perception`

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::suite::sim::context::SimContext;
 
 /// Tools with effects that scripts use. `nonsense` does not exist.
-pub(super) const TOOLS: [&str; 6] = ["look", "put", "send", "probe", "tell", "careful"];
+pub(super) const TOOLS: [&str; 7] = ["look", "put", "send", "probe", "tell", "pay", "careful"];
 
 /// A tool with the properties that scripts declare.
 #[derive(Debug)]

@@ -24,8 +24,8 @@ const REPLIES: [&str; 12] = [
     "shell/once {\"command\": \"make\"}",
     "read/pure + write/keyed + shell/once {\"command\": \"rm x\"} + read/pure",
     "shell/once? {\"command\": \"rm y\"} + send/once!tell",
-    "send/once!ask + read/pure",
-    "send/once!fail",
+    "send/once!ask {\"key\": \"k\"} + write/keyed {\"key\": \"k\"} + read/pure",
+    "send/once!fail {\"key\": \"k\"}",
     "ask_human/pure {\"question\": \"Which one?\"} + read/pure",
     "report_blocked/pure {\"reason\": \"no key\"} + ask_human/pure {\"question\": \"Why?\"}",
     "wait/pure {\"for\": \"1m\"} + read/pure",
@@ -178,6 +178,11 @@ impl TestRun {
                 true => format!("child {number} {{\"satisfied\": true, \"note\": \"Good.\"}}"),
                 false => format!("child {number} Read."),
             });
+            return;
+        }
+        if let Some(IdleReason::Parked { wait: WaitReason::Key(_), .. }) = &self.run.control().idle
+        {
+            self.rows.free_keys_of_other_run();
             return;
         }
         if self.run.control().gates.is_empty() {

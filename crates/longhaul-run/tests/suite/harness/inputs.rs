@@ -13,6 +13,7 @@ use longhaul_core::id::{CallId, ToolName};
 use longhaul_core::message::{Block, Message, Reply, StopReason, TextBlock, ToolCall};
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::effect_facts::EffectFacts;
+use longhaul_core::policy::effect_key::EffectKey;
 use longhaul_core::port::model::ModelResponse;
 use longhaul_core::port::tool::{SuspendedToolCall, ToolWait};
 use longhaul_core::raw::{Hash, RawJson, StoredText};
@@ -191,10 +192,19 @@ fn parse_call(call: &str, index: usize) -> (ToolCall, ToolCallClassification) {
         facts: (!undo.is_empty()).then(|| {
             Box::new(EffectFacts { undo: Some(undo.to_owned()), ..EffectFacts::default() })
         }),
+        outputs: Vec::new(),
+        key: key_of_input(&input),
         approvals: Vec::new(),
     };
     let call = ToolCall { id: format!("call_{index}"), name: name.into(), input, extra: None };
     (call, classification)
+}
+
+/// Returns the effect key of a call: the member `key` of its input.
+fn key_of_input(input: &RawJson) -> Option<EffectKey> {
+    let text = input.to_value()["key"].as_str()?.to_owned();
+    let hash = Hash::digest(text.as_bytes());
+    Some(EffectKey { text, hash })
 }
 
 pub(crate) fn failed(class: FailureClass, retry_after: Option<u64>) -> RunInput {

@@ -107,6 +107,7 @@ fn idle_run_can_wake(test_run: &TestRun) {
         WaitReason::SandboxSlot
         | WaitReason::Budget(_)
         | WaitReason::BudgetHeld
+        | WaitReason::Key(_)
         | WaitReason::Worker => true,
     };
     assert!(wakes, "nothing can wake the parked run: {wait:?}");

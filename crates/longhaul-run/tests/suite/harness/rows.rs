@@ -7,11 +7,13 @@ use longhaul_core::change::{
     TimerKind, TimerUpdate,
 };
 use longhaul_core::event::{Event, WakeTarget};
-use longhaul_core::id::{RuleId, RunId, TimerId};
+use longhaul_core::id::{CallId, RuleId, RunId, TimerId};
 use longhaul_core::policy::budget::BudgetAccount;
+use longhaul_core::policy::effect_key::{KeyChange, KeyHolder, KeyState, TakenKey};
 use longhaul_core::policy::gate::{GateRow, GateStatus, RecordedAnswer};
 use longhaul_core::policy::rule::{ApprovalRuleRow, RuleRevocation};
 use longhaul_core::port::records::DueTimer;
+use longhaul_core::raw::Hash;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget, Usage};
@@ -32,6 +34,8 @@ pub(crate) enum Head {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RowConflict {
     OverBudget(BudgetAccount),
+    KeyTaken(TakenKey),
+    KeyNotHeld,
     Row(&'static str),
 }
 
@@ -85,6 +89,8 @@ pub(crate) struct Rows {
     pub(crate) account: Account,
     pub(crate) used: RunUsage,
     pub(crate) remembered: usize,
+    /// Effect keys, by their hashes.
+    pub(crate) keys: BTreeMap<Hash, TakenKey>,
     /// Child runs that were created.
     pub(crate) children: Vec<RunId>,
     /// Timers that were set for other runs.
@@ -114,6 +120,7 @@ impl Rows {
             account,
             used: RunUsage::default(),
             remembered: 0,
+            keys: BTreeMap::new(),
             children: Vec::new(),
             sent: Vec::new(),
             waits_for: None,
@@ -201,10 +208,10 @@ impl Rows {
             Change::AddRule(row) => self.rules.push(*row),
             Change::UseRule(rule) => self.use_rule(rule),
             Change::RevokeRule { rule, by } => return self.revoke_rule(rule, by, now),
+            Change::UpdateKey(to) => return self.update_key(to),
             Change::SetCap(raise) => {
-                let cap = &mut self.account.cap;
-                cap.micro_usd = raise.micro_usd.or(cap.micro_usd);
-                cap.tokens = raise.tokens.or(cap.tokens);
+                self.account.cap.micro_usd = raise.micro_usd.or(self.account.cap.micro_usd);
+                self.account.cap.tokens = raise.tokens.or(self.account.cap.tokens);
             }
             Change::AppendThread(row) => self.remembered += row.messages.len(),
             Change::CreateRun(new) | Change::CreateStep(new) => self.add_child(new.id),
@@ -212,6 +219,68 @@ impl Rows {
             other => panic!("the state machine does not make this change yet: {other:?}"),
         }
         Ok(())
+    }
+
+    /// Keys as the store keeps them. The runs of other holders are not simulated here.
+    fn update_key(&mut self, change: KeyChange) -> Result<(), RowConflict> {
+        match change {
+            KeyChange::Claim(claim) => {
+                let taken = self.keys.get(&claim.key).copied();
+                if let Some(taken) = taken.filter(|taken| !claim.may_change(taken)) {
+                    return Err(RowConflict::KeyTaken(taken));
+                }
+                let held = TakenKey { key: claim.key, holder: claim.holder, state: KeyState::Held };
+                self.keys.insert(claim.key, held);
+            }
+            KeyChange::Wait { key, holder } => {
+                let held = TakenKey { key, holder, state: KeyState::Held };
+                if self.keys.get(&key) != Some(&held) {
+                    return Err(RowConflict::KeyNotHeld);
+                }
+            }
+            KeyChange::Settle { claim, state } => {
+                let key = claim.key;
+                if self.keys.get(&key).is_some_and(|taken| claim.may_change(taken)) {
+                    match state {
+                        Some(state) => {
+                            let holder = claim.holder;
+                            self.keys.insert(key, TakenKey { key, holder, state });
+                        }
+                        None => _ = self.keys.remove(&key),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets another run claim, settle or free a key. A key that this run holds, or that is done, stays
+    /// as it is. The run is woken if it is parked.
+    pub(crate) fn change_key_of_other_run(&mut self, state: &str, key: &str) {
+        let holder = KeyHolder { run: RunId::from_bits(99), call: CallId { turn: 1, index: 1 } };
+        let key = Hash::digest(key.as_bytes());
+        let is_own = |taken: &TakenKey| taken.holder != holder || taken.state == KeyState::Done;
+        if self.keys.get(&key).is_some_and(is_own) {
+            return;
+        }
+        let state = match state {
+            "held" => Some(KeyState::Held),
+            "done" => Some(KeyState::Done),
+            "unknown" => Some(KeyState::Unknown),
+            _ => None,
+        };
+        self.keys.remove(&key);
+        self.keys.extend(state.map(|state| (key, TakenKey { key, holder, state })));
+        if state != Some(KeyState::Held) && self.head == Head::Parked {
+            self.head = Head::Ready;
+        }
+    }
+
+    /// Frees the keys that another run holds.
+    pub(crate) fn free_keys_of_other_run(&mut self) {
+        let run = self.run;
+        self.keys.retain(|_, taken| taken.holder.run == run || taken.state == KeyState::Done);
+        self.head = Head::Ready;
     }
 
     fn add_child(&mut self, child: RunId) {

@@ -74,6 +74,11 @@ impl TestRun {
                 self.provider_blocked_until = Some(self.now.plus(duration));
                 String::new()
             }
+            "key" => {
+                let (state, key) = rest.split_once(' ').unwrap();
+                self.rows.change_key_of_other_run(state, key);
+                String::new()
+            }
             "drive" => self.drive(rest.parse().unwrap()),
             "race" => {
                 let (pick, line) = rest.split_once(' ').unwrap();

@@ -30,6 +30,7 @@ pub(crate) fn summarize(event: &Event) -> String {
         Event::ToolCompleted(data) | Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
             data.call.to_string()
         }
+        Event::ToolKeyTaken(data) => format!("{} {:?}", data.call, data.state).to_lowercase(),
         Event::ChildStarted(data) => {
             data.call.map_or_else(|| "grading".to_owned(), |call| call.to_string())
         }

@@ -27,6 +27,7 @@ pub async fn runs_without_a_wake_up_are_repaired(fixture: StoreFixture) {
         "message",
         "sandbox_slot",
         "budget_held",
+        "key",
     ];
     for reason in needy {
         let mut held = fixture.open_and_claim(|_| {}).await;

@@ -1,0 +1,51 @@
+//! Effect keys and references to outputs, from an agent file to the output of the commands.
+
+use std::fs;
+
+use super::project::Project;
+
+/// A project with an agent that makes these calls, one per turn.
+fn project(front: &str, calls: &[&str]) -> Project {
+    let project = Project::new();
+    let agent = format!("---\ndescription: A test.\nmodel: scripted/keys\n{front}\n---\nYou.\n");
+    project.write("agents/keys.md", &agent);
+    let replies: String = calls.iter().map(|call| format!("- tools: [{call}]\n")).collect();
+    let script = format!("replies:\n{replies}- text: 'Done: {{{{ last_result }}}}'\n");
+    project.write("scripts/keys.yaml", &script);
+    project
+}
+
+#[test]
+fn a_second_run_reads_the_result_of_the_first() {
+    let front = "tools: [write_file]\napprove: [{ tool: write_file, allow: true }]\n\
+                 effects: [{ tool: write_file, key: 'file:{{ input.path }}' }]";
+    let call = "{ name: write_file, input: { path: a.txt, content: one } }";
+    let project = project(front, &[call]);
+    let shown = project.run(&["agents", "show", "keys"], 0).out;
+    assert!(shown.contains("write_file: key file:{{ input.path }}"), "{shown}");
+    let first = project.run(&["run", "keys", "x", "--no-input"], 0).out;
+    assert!(!first.contains("was not made"), "{first}");
+    fs::remove_file(project.path().join("a.txt")).unwrap();
+    let second = project.run(&["run", "keys", "x", "--no-input"], 0);
+    assert!(second.out.contains("This call was not made: the call t1.1 of run_"), "{}", second.out);
+    assert!(second.err.contains("write_file was not started: the call t1.1 of run_"));
+    assert!(!project.path().join("a.txt").exists(), "the effect happens once");
+}
+
+#[test]
+fn a_person_sees_what_a_reference_passes_on() {
+    let front = "tools: [read_file, write_file]\napprove: [{ tool: write_file, ask: Write? }]";
+    let calls = [
+        "{ name: read_file, input: { path: a.txt } }",
+        "{ name: write_file, input: { path: b.txt, content: { '$output': t1.1 } } }",
+    ];
+    let project = project(front, &calls);
+    project.write("a.txt", "first line\n");
+    project.run(&["run", "keys", "x", "--no-input"], 3);
+    let gates = project.json(&["gates", "--json"]);
+    let id = gates["data"][0]["id"].as_str().unwrap();
+    assert_eq!(gates["data"][0]["outputs"][0]["call"], "t1.1");
+    let card = project.run(&["gates", "show", id], 0).out;
+    assert!(card.contains("passes on: /content is the output of t1.1, "), "{card}");
+    assert!(card.contains("first line"), "{card}");
+}

@@ -1,0 +1,98 @@
+//! Effect keys: names of effects that happen at most once over all runs, such as `invoice:17`.
+//!
+//! An agent file declares a template of the key for calls of a tool. A call claims its key in the
+//! append that starts it. The store keeps only the hash of a key, because a key may contain personal
+//! data; the text is in the journals of the runs that use it. The row of a settled key outlives its
+//! run, because otherwise the effect could happen again.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{CallId, RunId};
+use crate::raw::Hash;
+
+/// Maximum length of the text of an effect key in bytes.
+pub const EFFECT_KEY_BYTES_MAX: usize = 1024;
+
+/// The effect key of a tool call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EffectKey {
+    /// Text of the key, without secrets.
+    pub text: String,
+    /// Hash of the key, by which the store finds it.
+    pub hash: Hash,
+}
+
+/// The tool call that has claimed an effect key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct KeyHolder {
+    /// Run of the call: the run whose model made the call or, once the call has completed, the run
+    /// whose journal has its result.
+    pub run: RunId,
+    /// Id of the call.
+    pub call: CallId,
+}
+
+/// State of an effect key that a call has claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyState {
+    /// The call was started and has not ended, or a person is asked about its outcome.
+    Held,
+    /// The call has completed. Its result is final.
+    Done,
+    /// The call was started, it is over, and nobody knows whether it has taken effect.
+    Unknown,
+}
+
+/// An effect key that another call has claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TakenKey {
+    /// Hash of the key.
+    pub key: Hash,
+    /// Call that has claimed the key.
+    pub holder: KeyHolder,
+    /// State of the key.
+    pub state: KeyState,
+}
+
+/// Change of the row of an effect key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyChange {
+    /// Claims the key for a call that starts. Refused if another call has claimed it, except for the
+    /// call `replaces` whose outcome is unknown.
+    Claim(KeyClaim),
+    /// Queues the run until the key is settled. Refused if this call does not hold the key any more.
+    Wait {
+        /// Hash of the key.
+        key: Hash,
+        /// Call that holds the key.
+        holder: KeyHolder,
+    },
+    /// Settles or frees the key of a call that is over, and wakes the runs that wait for the key. A
+    /// key that another call has claimed stays as it is.
+    Settle {
+        /// The key, and the call that has claimed it.
+        claim: KeyClaim,
+        /// New state of the key. `None` frees it, because the call has certainly had no effect.
+        state: Option<KeyState>,
+    },
+}
+
+/// Claim of an effect key by a tool call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyClaim {
+    /// Hash of the key.
+    pub key: Hash,
+    /// Call that claims the key.
+    pub holder: KeyHolder,
+    /// Call with an unknown outcome whose claim a person has decided to replace.
+    pub replaces: Option<KeyHolder>,
+}
+
+impl KeyClaim {
+    /// Returns whether the call may change a key that is claimed in this way.
+    pub fn may_change(&self, taken: &TakenKey) -> bool {
+        let is_own = taken.holder == self.holder && taken.state != KeyState::Done;
+        is_own || taken.state == KeyState::Unknown && self.replaces == Some(taken.holder)
+    }
+}

@@ -1,0 +1,58 @@
+//! The reasons why a store refuses a row change of an append.
+
+use crate::id::LaneKey;
+use crate::policy::budget::BudgetAccount;
+use crate::policy::effect_key::TakenKey;
+use crate::policy::gate::{GateStatus, RecordedAnswer};
+use crate::policy::spend_cap::CapRefusal;
+use crate::port::queue::BusyLane;
+
+/// Reason why a row change was refused.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AppendRefusalReason {
+    /// The budget of the run's tree does not cover the amount to be held, or the model is to be
+    /// warned first that little is left. Contains the account of the tree.
+    OverBudget(BudgetAccount),
+    /// A spend cap does not cover the amount to be held. Contains what is left of the cap.
+    OverCap(Box<CapRefusal>),
+    /// The window of a spend cap does not contain the current time of the store's clock.
+    CapWindowPassed,
+    /// Another call has claimed the effect key.
+    KeyTaken(TakenKey),
+    /// The call that the run wants to wait for does not hold the effect key any more.
+    KeyNotHeld,
+    /// The maximum number of sandboxes of the provider is already running.
+    NoSlot,
+    /// The lane contains the maximum number of runs.
+    LaneFull(LaneKey),
+    /// The lane contains runs that the new run must not queue behind.
+    LaneBusy(BusyLane),
+    /// The maximum number of runs is open below the root of the new run's tree.
+    TreeFull,
+    /// The idempotency key was already used to submit a task.
+    SubmitKeyUsed,
+    /// The gate is closed. Contains its status and the answer that closed it, if there is one.
+    GateClosed(GateStatus, Option<Box<RecordedAnswer>>),
+    /// The gate has received another answer since it was read.
+    GateAnswersChanged,
+    /// The gate does not exist.
+    GateNotFound,
+    /// A gate with this id exists already.
+    GateExists,
+    /// The message was already delivered, dropped or withdrawn.
+    SteerSettled,
+    /// The run's message queue is full.
+    SteersFull,
+    /// An active rule with the same scope and pattern exists already.
+    RuleExists,
+    /// The store contains the maximum number of active rules that apply to more than one run.
+    RulesFull,
+    /// The rule was already revoked, or does not exist.
+    RuleInactive,
+    /// The timer was already marked as fired.
+    TimerConsumed,
+    /// An outsider may not append an event of this kind.
+    NotAllowedForOutsider(&'static str),
+    /// The request was already applied by another attempt, or is no longer in progress.
+    RequestAlreadyApplied,
+}

@@ -1,0 +1,115 @@
+//! What a driver learns from refused appends of one input: budgets, full trees, spend caps and effect
+//! keys. The input is decided again with it.
+
+use longhaul_core::change::{Batch, Change};
+use longhaul_core::event::Event;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::CallId;
+use longhaul_core::policy::budget::BudgetAccount;
+use longhaul_core::policy::effect_key::{EffectKey, KeyChange, KeyClaim, KeyState, TakenKey};
+use longhaul_core::policy::spend_cap::CapRefusal;
+use longhaul_core::raw::Hash;
+use longhaul_run::{DecideContext, Run, RunInput, TakenKeyInfo, duplicate_output};
+
+use crate::drive::truncate::truncate_output_text;
+use crate::error::Error;
+use crate::recorded_outputs::RecordedOutputs;
+use crate::services::EngineServices;
+
+/// All refusals of one input are kept: a decision that avoids only the last one could meet the
+/// others again and again.
+#[derive(Debug, Default)]
+pub(crate) struct AppendRefusals {
+    /// Budget account of the run's tree, if it did not cover an append.
+    pub(crate) budget_account: Option<BudgetAccount>,
+    /// Number of child runs that may start, if an append started more.
+    pub(crate) free_children: Option<usize>,
+    cap_refusals: Vec<CapRefusal>,
+    taken_keys: Vec<TakenKeyInfo>,
+    keys_changed: bool,
+}
+
+impl AppendRefusals {
+    /// Returns the context of a decision that avoids these refusals.
+    pub(crate) fn add_to_context(&self, ctx: DecideContext) -> DecideContext {
+        DecideContext {
+            budget_account: self.budget_account,
+            free_children: self.free_children,
+            cap_refusals: self.cap_refusals.clone(),
+            taken_keys: self.taken_keys.clone(),
+            keys_changed: self.keys_changed,
+            ..ctx
+        }
+    }
+
+    /// Records that a spend cap did not cover an append.
+    pub(crate) fn add_cap(&mut self, refusal: CapRefusal) {
+        self.cap_refusals.retain(|earlier| earlier.key != refusal.key);
+        self.cap_refusals.push(refusal);
+    }
+
+    /// Records that another call has claimed an effect key.
+    pub(crate) fn add_taken_key(&mut self, info: TakenKeyInfo) {
+        self.taken_keys.retain(|earlier| earlier.key.key != info.key.key);
+        self.taken_keys.push(info);
+    }
+
+    /// Records that a call does not hold its effect key any more.
+    pub(crate) fn set_keys_changed(&mut self) {
+        self.taken_keys.clear();
+        self.keys_changed = true;
+    }
+}
+
+/// Returns the number of child runs that a batch starts.
+pub(crate) fn count_new_children(batch: &Batch) -> usize {
+    batch.events.iter().filter(|event| matches!(event, Event::ChildStarted(_))).count()
+}
+
+/// Returns the calls for which a batch claims effect keys.
+pub(crate) fn key_claims(batch: &Batch) -> Vec<KeyClaim> {
+    let claims = batch.changes.iter().filter_map(|change| {
+        if let Change::UpdateKey(KeyChange::Claim(claim)) = change {
+            return Some(*claim);
+        }
+        None
+    });
+    claims.collect()
+}
+
+/// Returns what a decision has to know about an effect key that another call has claimed. If that call
+/// has completed, its result is read from the journal of its run.
+pub(crate) async fn taken_key_info(
+    services: &EngineServices,
+    (run, input): (&Run, &RunInput),
+    claims: &[KeyClaim],
+    taken: TakenKey,
+) -> Result<TakenKeyInfo, Error> {
+    let call = claims.iter().find(|claim| claim.key == taken.key).map(|claim| claim.holder.call);
+    let key = call.and_then(|call| find_key(run, input, call, taken.key));
+    let (Some(call), Some(key), KeyState::Done) = (call, key, taken.state) else {
+        return Ok(TakenKeyInfo { key: taken, result: None });
+    };
+    let outputs = RecordedOutputs::new(services.store.clone(), services.records.clone());
+    let recorded = outputs.read(taken.holder.run, taken.holder.call).await?;
+    let text = recorded.and_then(|recorded| recorded.text);
+    let result = text.map(|text| {
+        let output = duplicate_output(key, taken.holder, &ToolOutput::text(text));
+        truncate_output_text(call, output)
+    });
+    Ok(TakenKeyInfo { key: taken, result })
+}
+
+/// Returns the effect key of a call of the current reply, which may be part of the input.
+fn find_key<'a>(
+    run: &'a Run,
+    input: &'a RunInput,
+    call: CallId,
+    hash: Hash,
+) -> Option<&'a EffectKey> {
+    if let RunInput::ModelReplied(reply) = input {
+        let mut keys = reply.calls.iter().filter_map(|call| call.key.as_ref());
+        return keys.find(|key| key.hash == hash);
+    }
+    run.call_key(Some(call))
+}

@@ -1,0 +1,299 @@
+//! Reads the recorded outputs of tool calls, and replaces references to them in the inputs of later
+//! calls.
+//!
+//! Invariants: a reference is resolved only within its own run, only to the output of a completed
+//! call, and the resolved input has a maximum size.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longhaul_core::event::Event;
+use longhaul_core::event::environment::ChildEnded;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::{CallId, RunId, Seq};
+use longhaul_core::message::Part;
+use longhaul_core::output_reference::{OUTPUT_MEMBER, OutputReference, PREVIEW_BYTES_MAX};
+use longhaul_core::port::records::RecordStore;
+use longhaul_core::port::redact::Redact;
+use longhaul_core::port::store::{JournalReadRequest, Store, StoreError};
+use longhaul_core::raw::Hash;
+use longhaul_core::status::RunOutcome;
+use serde_json::Value;
+
+/// Maximum number of references in one input.
+const REFERENCES_MAX: usize = 16;
+
+/// Maximum size in bytes of the values of all references of one input.
+const VALUES_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+const PAGE_SIZE: usize = 500;
+
+/// Reads recorded outputs from a store.
+#[derive(Debug, Clone)]
+pub(crate) struct RecordedOutputs {
+    store: Arc<dyn Store>,
+    records: Arc<dyn RecordStore>,
+}
+
+/// The recorded output of a tool call.
+#[derive(Debug)]
+pub(crate) struct RecordedOutput {
+    /// Complete text of the output, as far as it is stored. `None` means that it was deleted.
+    pub(crate) text: Option<String>,
+    /// Whether the call completed. Otherwise it failed, was interrupted, or its child run in the
+    /// background has not completed.
+    pub(crate) is_completed: bool,
+}
+
+/// A reference that was found in an input.
+struct FoundReference {
+    at: String,
+    call: CallId,
+    path: Option<String>,
+}
+
+impl RecordedOutputs {
+    pub(crate) fn new(store: Arc<dyn Store>, records: Arc<dyn RecordStore>) -> Self {
+        Self { store, records }
+    }
+
+    /// Returns the output of a tool call from the journal of the run. `None` if the journal has none.
+    pub(crate) async fn read(
+        &self,
+        run: RunId,
+        call: CallId,
+    ) -> Result<Option<RecordedOutput>, StoreError> {
+        let Some((output, is_completed)) = self.find_output(run, call).await? else {
+            return Ok(None);
+        };
+        let text = match output.full {
+            None => {
+                let texts = output.content.iter().filter_map(Part::text);
+                Some(texts.collect::<Vec<_>>().join("\n"))
+            }
+            Some(full) => {
+                let bytes = self.records.blob(full.hash).await?;
+                bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            }
+        };
+        Ok(Some(RecordedOutput { text, is_completed }))
+    }
+
+    /// Returns an output, and whether its call completed. The output of a call that started a child
+    /// run in the background is that of the child, once the child has ended.
+    async fn find_output(
+        &self,
+        run: RunId,
+        call: CallId,
+    ) -> Result<Option<(ToolOutput, bool)>, StoreError> {
+        let mut after = Seq::START;
+        let (mut child, mut started) = (None, None);
+        loop {
+            let request = JournalReadRequest { run, after, limit: PAGE_SIZE };
+            let page = self.store.read_journal(request).await?;
+            let Some(last) = page.entries.last() else {
+                return Ok(started);
+            };
+            after = last.seq;
+            for entry in page.entries {
+                if let Event::ChildStarted(start) = &entry.event
+                    && start.call == Some(call)
+                    && start.background
+                {
+                    child = Some(start.child);
+                }
+                if let Event::ChildEnded(ended) = &entry.event
+                    && Some(ended.child) == child
+                {
+                    return Ok(Some(child_output(ended)));
+                }
+                match output_from_event(entry.event, call) {
+                    Some((output, _)) if child.is_some() => started = Some((output, false)),
+                    Some(found) => return Ok(Some(found)),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    /// Replaces the references in an input by their values. The error is a message
+    /// for the model.
+    pub(crate) async fn resolve_references(
+        &self,
+        run: RunId,
+        mut input: Value,
+        redact: &dyn Redact,
+    ) -> Result<(Value, Vec<OutputReference>), String> {
+        let mut found = Vec::new();
+        find_references(&input, String::new(), &mut found)?;
+        if found.len() > REFERENCES_MAX {
+            return Err(format!("the input has more than {REFERENCES_MAX} references to outputs"));
+        }
+        let (mut texts, mut resolved) = (BTreeMap::new(), Vec::with_capacity(found.len()));
+        let mut left = VALUES_BYTES_MAX;
+        for reference in found {
+            let call = reference.call;
+            let text = match texts.entry(call) {
+                std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+                std::collections::btree_map::Entry::Vacant(new) => {
+                    let text = self.read_for_reference(run, call).await;
+                    let text = text.map_err(|why| reference_error(&reference, &why))?;
+                    new.insert(redact.redact(&text).into_owned())
+                }
+            };
+            let value = value_at_path(text, reference.path.as_deref())
+                .map_err(|why| reference_error(&reference, &why))?;
+            let content = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            left = left.checked_sub(content.len()).ok_or_else(|| {
+                reference_error(
+                    &reference,
+                    &format!("the referenced outputs have more than {VALUES_BYTES_MAX} bytes"),
+                )
+            })?;
+            if let Some(place) = input.pointer_mut(&reference.at) {
+                *place = value;
+            }
+            resolved.push(describe_reference(reference, &content));
+        }
+        Ok((input, resolved))
+    }
+
+    async fn read_for_reference(&self, run: RunId, call: CallId) -> Result<String, String> {
+        match self.read(run, call).await {
+            Err(error) => Err(format!("the output can't be read: {error}")),
+            Ok(None) => Err(format!(
+                "the call {call} has no recorded output; refer to a call of an earlier turn of this run"
+            )),
+            Ok(Some(output)) if !output.is_completed => {
+                Err(format!("the call {call} has not completed, so it has no output to pass on"))
+            }
+            Ok(Some(output)) => {
+                output.text.ok_or_else(|| format!("the output of {call} is no longer stored"))
+            }
+        }
+    }
+}
+
+fn reference_error(reference: &FoundReference, why: &str) -> String {
+    let at = if reference.at.is_empty() { "/" } else { &reference.at };
+    format!("the reference to an output at `{at}` is invalid: {why}")
+}
+
+fn describe_reference(reference: FoundReference, content: &str) -> OutputReference {
+    let FoundReference { at, call, path } = reference;
+    let preview = content[..content.floor_char_boundary(PREVIEW_BYTES_MAX)].to_owned();
+    let hash = Hash::digest(content.as_bytes());
+    OutputReference { at, call, path, bytes: content.len() as u64, hash, preview }
+}
+
+/// Returns the whole text, or the value at a JSON pointer within a text that is JSON.
+fn value_at_path(text: &str, path: Option<&str>) -> Result<Value, String> {
+    let Some(path) = path else {
+        return Ok(Value::String(text.to_owned()));
+    };
+    let json: Value = serde_json::from_str(text)
+        .map_err(|_| "the output is not JSON; leave out `path` to pass on its text".to_owned())?;
+    let value = json.pointer(path);
+    value.cloned().ok_or_else(|| format!("the output has nothing at the path `{path}`"))
+}
+
+/// Collects the references in a value. An object is a reference if its member `$output` is a text.
+fn find_references(
+    value: &Value,
+    at: String,
+    found: &mut Vec<FoundReference>,
+) -> Result<(), String> {
+    match value {
+        Value::Object(fields) => match fields.get(OUTPUT_MEMBER) {
+            Some(Value::String(call)) => {
+                let path = fields.get("path");
+                let is_valid = fields.len() == 1 + usize::from(path.is_some())
+                    && path.is_none_or(Value::is_string);
+                let (Ok(call), true) = (call.parse(), is_valid) else {
+                    return Err(format!(
+                        "the reference to an output at `{at}` is invalid: write \
+                         {{\"{OUTPUT_MEMBER}\": \"t3.1\"}}, with an optional `path` such as \"/body\""
+                    ));
+                };
+                let path = path.and_then(Value::as_str).map(str::to_owned);
+                found.push(FoundReference { at, call, path });
+                Ok(())
+            }
+            Some(_) | None => fields.iter().try_for_each(|(name, field)| {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                find_references(field, format!("{at}/{name}"), found)
+            }),
+        },
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, item)| find_references(item, format!("{at}/{index}"), found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
+    }
+}
+
+fn child_output(ended: &ChildEnded) -> (ToolOutput, bool) {
+    let (text, is_completed) = match &ended.outcome {
+        RunOutcome::Completed(output) => (&output.text, true),
+        RunOutcome::Failed(error) => (&error.message, false),
+        RunOutcome::Cancelled(reason) => (reason, false),
+    };
+    (ToolOutput { full: ended.full, ..ToolOutput::text(text.as_str()) }, is_completed)
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "only events that end a call have results")]
+fn output_from_event(event: Event, call: CallId) -> Option<(ToolOutput, bool)> {
+    let is_completed = matches!(event, Event::ToolCompleted(_));
+    match event {
+        Event::ToolCompleted(ended) | Event::ToolFailed(ended) | Event::ToolInterrupted(ended)
+            if ended.call == call =>
+        {
+            Some((ended.output, is_completed))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn references(input: &Value) -> Result<Vec<(String, String, Option<String>)>, String> {
+        let mut found = Vec::new();
+        find_references(input, String::new(), &mut found)?;
+        Ok(found.into_iter().map(|one| (one.at, one.call.to_string(), one.path)).collect())
+    }
+
+    #[test]
+    fn references_are_found_anywhere_in_an_input() {
+        let input = json!({
+            "a/b": [1, { "$output": "t3.1", "path": "/body" }],
+            "c": { "$output": "t1.2" },
+            "plain": { "$output": { "x": { "$output": 7 } } },
+        });
+        let expected = [
+            ("/a~1b/1".to_owned(), "t3.1".to_owned(), Some("/body".to_owned())),
+            ("/c".to_owned(), "t1.2".to_owned(), None),
+        ];
+        assert_eq!(references(&input).unwrap(), expected);
+        for bad in [
+            json!({ "$output": "t3" }),
+            json!([{ "$output": "t3.1", "offset": 1 }]),
+            json!({ "$output": "t3.1", "path": 1 }),
+        ] {
+            assert!(references(&bad).unwrap_err().contains("is invalid: write"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_path_selects_a_value_of_a_json_output() {
+        let text = r#"{"body": {"items": [1, "two"]}}"#;
+        assert_eq!(value_at_path(text, None), Ok(json!(text)));
+        assert_eq!(value_at_path(text, Some("")), Ok(json!({ "body": { "items": [1, "two"] } })));
+        assert_eq!(value_at_path(text, Some("/body/items/1")), Ok(json!("two")));
+        let missing = value_at_path(text, Some("/nothing")).unwrap_err();
+        assert_eq!(missing, "the output has nothing at the path `/nothing`");
+        assert!(value_at_path("no JSON", Some("/a")).unwrap_err().contains("is not JSON"));
+    }
+}

@@ -1,0 +1,184 @@
+//! References to outputs in the inputs of calls: the tool gets the recorded output, and the model,
+//! the journal and the card see the reference.
+
+use futures_util::FutureExt as _;
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::policy::effect::EffectClass::{Once, Pure};
+use longhaul_core::policy::gate::{GateDecision, GateRuleAction};
+use longhaul_core::port::tool::ToolFailure;
+use longhaul_core::raw::RawJson;
+use longhaul_testkit::latch::Latch;
+use serde_json::{Value, json};
+
+use crate::suite::gates::rule;
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::tool::{EffectLog, FakeTool};
+use crate::suite::harness::{SECRET, TestEngine, TestEngineBuilder, answer, engine_with};
+
+/// Returns a JSON output of 300 KB that contains a secret.
+fn large_output() -> String {
+    json!({ "body": "long ".repeat(60_000), "count": 7, "note": SECRET }).to_string()
+}
+
+/// Creates a builder whose model calls `fetch`, then `send` with this input.
+fn engine_passing_on(input: Value, effects: &EffectLog) -> TestEngineBuilder {
+    let fetch = FakeTool::new("fetch", Pure, &EffectLog::default()).with_action(|input, _| {
+        let output = match input["text"].as_str() {
+            Some("fail") => Err(ToolFailure::new("no network")),
+            _ => Ok(ToolOutput::text(large_output())),
+        };
+        async move { output }.boxed()
+    });
+    let calls = vec![("fetch", json!({})), ("fetch", json!({ "text": "fail" }))];
+    let send = FakeTool::new("send", Once, effects)
+        .with_action(|_, _| async { Ok(ToolOutput::text("sent")) }.boxed());
+    engine_with([FakeReply::Calls(calls), FakeReply::call("send", input)]).tools([fetch, send])
+}
+
+async fn finished(engine: &TestEngine) -> (Vec<Entry>, String, bool) {
+    let run = engine.submit().await;
+    let journal = engine.ended(run).await;
+    let (text, is_error) = engine.results().pop().unwrap();
+    (journal, text, is_error)
+}
+
+#[tokio::test]
+async fn a_large_output_reaches_the_next_tool_but_not_the_model_or_the_journal() {
+    let effects = EffectLog::default();
+    let input = json!({
+        "text": { "$output": "t1.1", "path": "/body" },
+        "count": { "$output": "t1.1", "path": "/count" },
+    });
+    let engine = engine_passing_on(input, &effects).start();
+    let (journal, text, is_error) = finished(&engine).await;
+    assert_eq!((text.as_str(), is_error), ("sent", false));
+    let sent = effects.all();
+    assert!(sent[0].contains(&"long ".repeat(60_000)) && sent[0].contains("\"count\":7"));
+    for entry in &journal {
+        let bytes = RawJson::from_serialize(&format!("{:?}", entry.event)).as_str().len();
+        assert!(bytes < 60_000, "{} has {bytes} bytes", entry.event.kind());
+    }
+    // The model learns the syntax where its result was cut.
+    let requests = engine.model.requests();
+    let (cut, _) = crate::suite::harness::model::results(&requests[1]).remove(0);
+    assert!(cut.contains(r#"{"$output": "t1.1"} as a value of its input"#), "{cut}");
+}
+
+#[tokio::test]
+async fn an_output_without_a_path_is_passed_on_as_its_redacted_text() {
+    let effects = EffectLog::default();
+    let engine = engine_passing_on(json!({ "text": { "$output": "t1.1" } }), &effects).start();
+    finished(&engine).await;
+    let sent = effects.all().remove(0);
+    assert!(sent.contains("{{secret:WORD}}") && !sent.contains(SECRET), "{}", &sent[..200]);
+}
+
+#[tokio::test]
+async fn an_invalid_reference_is_an_invalid_call() {
+    for (reference, expect) in [
+        (json!({ "$output": "t9.9" }), "the call t9.9 has no recorded output"),
+        (json!({ "$output": "t2.1" }), "the call t2.1 has no recorded output"),
+        (json!({ "$output": "t1.2" }), "the call t1.2 has not completed"),
+        (json!({ "$output": "t1.1", "path": "/title" }), "has nothing at the path `/title`"),
+        (json!({ "$output": "run_1:t1.1" }), "is invalid: write"),
+        // The tool's own schema: the text must be a string.
+        (json!({ "$output": "t1.1", "path": "/count" }), "7 is not of type \"string\""),
+    ] {
+        let effects = EffectLog::default();
+        let engine = engine_passing_on(json!({ "text": reference }), &effects).start();
+        let (_, text, is_error) = finished(&engine).await;
+        assert!(is_error && text.contains(expect), "{text}");
+        assert_eq!(effects.all(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn a_reference_to_a_child_run_in_the_background_stands_for_the_result_of_the_child() {
+    let (effects, latch) = (EffectLog::default(), Latch::closed());
+    let child = json!({ "agent": "reader", "input": "Read.", "background": true });
+    let send = || FakeReply::call("send", json!({ "text": { "$output": "t1.1" } }));
+    let replies =
+        [FakeReply::call("run_agent", child), send(), FakeReply::Text("Meanwhile."), send()];
+    let tool = FakeTool::new("send", Once, &effects)
+        .with_action(|_, _| async { Ok(ToolOutput::text("sent")) }.boxed());
+    let engine = engine_with(replies)
+        .tools([tool])
+        .agent(|agent| agent.tools.push("run_agent".to_owned()))
+        .start();
+    let long: &'static str = "0123456789abcdef".repeat(2_000).leak();
+    engine.add_agent("reader", [FakeReply::Text(long).after_latch(&latch)]);
+    let run = engine.submit().await;
+    engine.until(run, "tool.failed").await;
+    let sent = effects.all();
+    assert_eq!(sent, Vec::<String>::new(), "the child has not ended");
+    latch.open();
+    engine.ended(run).await;
+    assert!(effects.all()[0].contains(long), "{:?}", effects.all());
+}
+
+#[tokio::test]
+async fn references_to_too_much_are_refused() {
+    let effects = EffectLog::default();
+    let many = vec![json!({ "$output": "t1.1" }); 15];
+    let engine = engine_passing_on(json!({ "text": many }), &effects).start();
+    let (_, text, is_error) = finished(&engine).await;
+    assert!(is_error && text.contains("have more than 4194304 bytes"), "{text}");
+    let many = vec![json!({ "$output": "t1.1" }); 17];
+    let engine = engine_passing_on(json!({ "text": many }), &effects).start();
+    let (_, text, _) = finished(&engine).await;
+    assert!(text.contains("more than 16 references"), "{text}");
+}
+
+#[tokio::test]
+async fn control_tools_take_no_references() {
+    let question = json!({ "question": { "$output": "t1.1" } });
+    let engine = engine_passing_on(json!({}), &EffectLog::default()).build();
+    let calls = [FakeReply::call("fetch", json!({})), FakeReply::call("ask_human", question)];
+    engine.model.set_replies(calls.into());
+    let mut engine = engine;
+    engine.spawn_worker(|_| {});
+    let (_, text, is_error) = finished(&engine).await;
+    assert!(is_error && text.contains("`ask_human` takes no references to outputs"), "{text}");
+}
+
+#[tokio::test]
+async fn a_rule_sees_the_value_of_a_reference() {
+    let deny = || GateRuleAction::Deny("not long".into());
+    for (subject, path, is_denied) in
+        [("*note*", "/body", true), ("7*", "/note", false), ("{{secret*", "/note", true)]
+    {
+        let effects = EffectLog::default();
+        let input = json!({ "text": { "$output": "t1.1", "path": path } });
+        let rules = vec![rule(Some(subject), deny())];
+        let engine = engine_passing_on(input, &effects).agent(|agent| agent.rules = rules).start();
+        let (_, text, is_error) = finished(&engine).await;
+        assert_eq!(is_error, is_denied, "{subject} {path}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn the_card_shows_the_reference_its_size_and_how_it_begins() {
+    let effects = EffectLog::default();
+    let input = json!({ "text": { "$output": "t1.1", "path": "/body" } });
+    let ask = rule(None, GateRuleAction::Ask("Send it?".into()));
+    let engine =
+        engine_passing_on(input.clone(), &effects).agent(|agent| agent.rules = vec![ask]).start();
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
+    assert_eq!(gate.spec.input.as_ref().map(RawJson::to_value), Some(input));
+    let view = longhaul_engine::view::gate_view(&gate);
+    let (label, text) = view.effect_rows().remove(0);
+    assert_eq!(label, "Passes on");
+    let start = "/text is the output of t1.1 at /body, 300000 bytes: long long";
+    assert!(text.starts_with(start) && text.ends_with('…') && text.len() < 600, "{text}");
+    let given = answer(&gate, GateDecision::Approve);
+    engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
+    let journal = engine.ended(run).await;
+    assert_eq!(effects.count("send begins"), 1);
+    let raised = journal.iter().any(
+        |entry| matches!(&entry.event, Event::GateRaised(data) if data.gate.outputs.len() == 1),
+    );
+    assert!(raised);
+}

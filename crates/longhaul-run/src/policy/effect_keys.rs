@@ -1,0 +1,92 @@
+//! Which call holds an effect key, and what the end of a call means for its key.
+//!
+//! Invariant: only a failure that certainly had no effect frees a key.
+
+use longhaul_core::change::Change;
+use longhaul_core::event::Event;
+use longhaul_core::id::{CallId, RunId};
+use longhaul_core::policy::effect_key::{KeyChange, KeyClaim, KeyHolder, KeyState};
+
+use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::state::control::ControlState;
+
+/// Returns the changes that settle the keys of the calls that an event ends. `control` is the state
+/// before the event.
+#[expect(clippy::wildcard_enum_match_arm, reason = "other events end no call")]
+pub(crate) fn key_settlements(control: &ControlState, event: &Event) -> Vec<Change> {
+    let settled = match event {
+        Event::ToolCompleted(ended) => settle_call(control, ended.call, |_| Some(KeyState::Done)),
+        Event::ToolFailed(ended) => {
+            settle_call(control, ended.call, |call| state_after_failure(control, call))
+        }
+        // The call is known to have stopped, but it may have had an effect before.
+        Event::ToolInterrupted(ended) => {
+            settle_call(control, ended.call, |_| Some(KeyState::Unknown))
+        }
+        event if event.is_terminal() => {
+            let open = control.calls().iter().filter(|call| !call.is_done());
+            let settled = open.filter(|call| call.starts > 0);
+            return settled
+                .filter_map(|call| settlement(control.id, call, Some(KeyState::Unknown)))
+                .collect();
+        }
+        _ => None,
+    };
+    settled.into_iter().collect()
+}
+
+fn settle_call(
+    control: &ControlState,
+    id: CallId,
+    state: impl FnOnce(&TrackedToolCall) -> Option<KeyState>,
+) -> Option<Change> {
+    let mut calls = control.calls().iter();
+    // Nobody has decided about the other call if this one was neither started nor answered.
+    let is_decided = |call: &TrackedToolCall| {
+        call.starts > 0 || matches!(call.state, ToolCallState::ResultReady { .. })
+    };
+    let call = calls.find(|call| call.id == id && has_claimed(call) && is_decided(call))?;
+    settlement(control.id, call, state(call))
+}
+
+/// Returns the state of the key of a call that failed. `None` frees the key: the tool or a person has
+/// said that the call has had no effect.
+fn state_after_failure(control: &ControlState, call: &TrackedToolCall) -> Option<KeyState> {
+    match call.state {
+        ToolCallState::Started(epoch) if epoch == control.epoch => None,
+        ToolCallState::ResultReady { .. } => None,
+        ToolCallState::Unevaluated
+        | ToolCallState::Ready
+        | ToolCallState::Gated(_)
+        | ToolCallState::Started(_)
+        | ToolCallState::InDoubt { .. }
+        | ToolCallState::AwaitingAnswer(_)
+        | ToolCallState::AwaitingKey { .. }
+        | ToolCallState::Sleeping(_)
+        | ToolCallState::AwaitingChild(_)
+        | ToolCallState::InputRequired
+        | ToolCallState::Pending(_)
+        | ToolCallState::Done { .. } => Some(KeyState::Unknown),
+    }
+}
+
+fn settlement(run: RunId, call: &TrackedToolCall, state: Option<KeyState>) -> Option<Change> {
+    let claim = key_claim(run, call)?;
+    Some(Change::UpdateKey(KeyChange::Settle { claim, state }))
+}
+
+/// Returns whether the call has claimed its key, or a person decides about the call that has.
+pub(crate) const fn has_claimed(call: &TrackedToolCall) -> bool {
+    call.classification.key.is_some() && (call.starts > 0 || call.replaces.is_some())
+}
+
+pub(crate) fn key_claim(run: RunId, call: &TrackedToolCall) -> Option<KeyClaim> {
+    let key = call.classification.key.as_ref()?.hash;
+    Some(KeyClaim { key, holder: key_holder(run, call), replaces: call.replaces })
+}
+
+/// Returns the call as the holder of a key. A call of a failed run stays the same call in the retry.
+pub(crate) fn key_holder(run: RunId, call: &TrackedToolCall) -> KeyHolder {
+    let run = call.origin.map_or(run, |origin| origin.run);
+    KeyHolder { run, call: call.id }
+}

@@ -1,0 +1,104 @@
+//! Effect keys: which call has claimed a key, and the runs that wait until the key is settled.
+//!
+//! Invariant: a key has at most one holder, and the row of a settled key is never deleted.
+
+use longhaul_core::id::{CallId, RunId};
+use longhaul_core::policy::effect_key::{KeyChange, KeyClaim, KeyHolder, KeyState, TakenKey};
+use longhaul_core::port::store::AppendRefusalReason;
+use longhaul_core::raw::Hash;
+use rusqlite::{Result, params};
+
+use crate::sqlite::column::{PARKED, get_parsed};
+use crate::sqlite::error::RowChangeError;
+use crate::sqlite::head::wake_run;
+use crate::sqlite::tx::Tx;
+
+/// Selects the parked runs that wait for a key.
+pub(crate) const SELECT_WAITING_RUNS: &str = "SELECT w.run FROM effect_key_wait w
+       CROSS JOIN run_head h ON h.run = w.run
+      WHERE w.key = ?1 AND h.state = ?2";
+
+/// Applies a change of a key that belongs to an append to the journal of this run.
+pub(crate) fn update_key(
+    tx: &Tx<'_>,
+    run: RunId,
+    change: &KeyChange,
+) -> Result<(), RowChangeError> {
+    match change {
+        KeyChange::Claim(claim) => claim_key(tx, run, claim),
+        KeyChange::Wait { key, holder } => wait_for_key(tx, run, *key, *holder),
+        KeyChange::Settle { claim, state } => settle_key(tx, run, claim, *state),
+    }
+}
+
+fn claim_key(tx: &Tx<'_>, run: RunId, claim: &KeyClaim) -> Result<(), RowChangeError> {
+    match load_key(tx, claim.key)? {
+        Some(taken) if !claim.may_change(&taken) => {
+            Err(RowChangeError::Refused(AppendRefusalReason::KeyTaken(taken)))
+        }
+        Some(_) | None => {
+            let sql = "DELETE FROM effect_key_wait WHERE key = ?1 AND run = ?2";
+            tx.run(sql, params![claim.key.bytes(), run.bytes()])?;
+            Ok(save_key(tx, claim.key, claim.holder, KeyState::Held)?)
+        }
+    }
+}
+
+fn wait_for_key(
+    tx: &Tx<'_>,
+    run: RunId,
+    key: Hash,
+    holder: KeyHolder,
+) -> Result<(), RowChangeError> {
+    if load_key(tx, key)? != Some(TakenKey { key, holder, state: KeyState::Held }) {
+        return Err(RowChangeError::Refused(AppendRefusalReason::KeyNotHeld));
+    }
+    let sql = "INSERT OR IGNORE INTO effect_key_wait (key, run) VALUES (?1, ?2)";
+    tx.exec(sql, params![key.bytes(), run.bytes()])
+}
+
+fn settle_key(
+    tx: &Tx<'_>,
+    run: RunId,
+    claim: &KeyClaim,
+    state: Option<KeyState>,
+) -> Result<(), RowChangeError> {
+    if !load_key(tx, claim.key)?.is_some_and(|taken| claim.may_change(&taken)) {
+        return Ok(());
+    }
+    tx.run("DELETE FROM effect_key WHERE key = ?1", params![claim.key.bytes()])?;
+    if let Some(state) = state {
+        let run = if state == KeyState::Done { run } else { claim.holder.run };
+        save_key(tx, claim.key, KeyHolder { run, ..claim.holder }, state)?;
+    }
+    let waiting: Vec<[u8; 16]> =
+        tx.query_all(SELECT_WAITING_RUNS, params![claim.key.bytes(), PARKED], |row| row.get(0))?;
+    tx.run("DELETE FROM effect_key_wait WHERE key = ?1", params![claim.key.bytes()])?;
+    waiting.into_iter().try_for_each(|run| wake_run(tx, RunId::from_bytes(run)))
+}
+
+fn load_key(tx: &Tx<'_>, key: Hash) -> Result<Option<TakenKey>> {
+    let sql = "SELECT run, call, state FROM effect_key WHERE key = ?1";
+    tx.query_one(sql, params![key.bytes()], |row| {
+        let call: CallId = get_parsed(row, 1)?;
+        let holder = KeyHolder { run: RunId::from_bytes(row.get(0)?), call };
+        let state = match row.get(2)? {
+            0 => KeyState::Held,
+            1 => KeyState::Done,
+            _ => KeyState::Unknown,
+        };
+        Ok(TakenKey { key, holder, state })
+    })
+}
+
+fn save_key(tx: &Tx<'_>, key: Hash, holder: KeyHolder, state: KeyState) -> Result<()> {
+    let state = match state {
+        KeyState::Held => 0,
+        KeyState::Done => 1,
+        KeyState::Unknown => 2,
+    };
+    tx.exec(
+        "INSERT OR REPLACE INTO effect_key (key, run, call, state, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![key.bytes(), holder.run.bytes(), holder.call.to_string(), state, tx.now_micros()],
+    )
+}

@@ -1,0 +1,68 @@
+//! Effect keys: which call has claimed a key, and the runs that wait until the key is settled.
+//!
+//! Invariant: a key has at most one holder, and the row of a settled key is never deleted.
+
+use longhaul_core::id::RunId;
+use longhaul_core::policy::effect_key::{KeyChange, KeyClaim, KeyHolder, KeyState, TakenKey};
+use longhaul_core::port::store::AppendRefusalReason;
+
+use crate::mem_store::rows::State;
+use crate::mem_store::tx::{ChangeResult, Tx, refuse};
+
+impl Tx<'_> {
+    /// Applies a change of a key that belongs to an append to the journal of this run.
+    pub(crate) fn update_key(&mut self, run: RunId, change: KeyChange) -> ChangeResult {
+        match change {
+            KeyChange::Claim(claim) => return self.claim_key(run, claim),
+            KeyChange::Wait { key, holder } => {
+                let held = TakenKey { key, holder, state: KeyState::Held };
+                if self.tables.effect_keys.get(&key) != Some(&held) {
+                    return refuse(AppendRefusalReason::KeyNotHeld);
+                }
+                self.tables.effect_key_waits.insert((key, run), ());
+            }
+            KeyChange::Settle { claim, state } => self.settle_key(run, claim, state),
+        }
+        Ok(())
+    }
+
+    fn claim_key(&mut self, run: RunId, claim: KeyClaim) -> ChangeResult {
+        let KeyClaim { key, holder, .. } = claim;
+        match self.tables.effect_keys.get(&key) {
+            Some(taken) if !claim.may_change(taken) => {
+                refuse(AppendRefusalReason::KeyTaken(*taken))
+            }
+            Some(_) | None => {
+                let taken = TakenKey { key, holder, state: KeyState::Held };
+                self.tables.effect_keys.insert(key, taken);
+                self.tables.effect_key_waits.remove(&(key, run));
+                Ok(())
+            }
+        }
+    }
+
+    fn settle_key(&mut self, run: RunId, claim: KeyClaim, state: Option<KeyState>) {
+        let KeyClaim { key, holder, .. } = claim;
+        if !self.tables.effect_keys.get(&key).is_some_and(|taken| claim.may_change(taken)) {
+            return;
+        }
+        match state {
+            None => _ = self.tables.effect_keys.remove(&key),
+            Some(state) => {
+                let run = if state == KeyState::Done { run } else { holder.run };
+                let holder = KeyHolder { run, ..holder };
+                self.tables.effect_keys.insert(key, TakenKey { key, holder, state });
+            }
+        }
+        let waits =
+            self.tables.effect_key_waits.iter().filter(|((waits_for, _), ())| *waits_for == key);
+        let waiting: Vec<RunId> = waits.map(|((_, run), ())| *run).collect();
+        self.tables.effect_key_waits.remove_where(|(waits_for, _), ()| *waits_for == key);
+        for run in waiting {
+            let head = self.tables.heads.get(&run);
+            if head.is_some_and(|head| matches!(head.state, State::Parked { .. })) {
+                self.wake(run);
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! I10: of all calls with the same effect key, at most one was started without a person's decision and
+//! has not certainly failed, and at most one has completed.
+
+use std::collections::BTreeMap;
+
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::id::{CallId, RunId};
+use longhaul_core::policy::effect_key::KeyState;
+use longhaul_core::raw::Hash;
+
+/// What the journals say about one call with a key.
+#[derive(Debug, Default, Clone, Copy)]
+struct KeyedCall {
+    is_started: bool,
+    /// Whether a person let the call replace another one whose outcome is unknown.
+    is_replacement: bool,
+    /// Whether nobody has decided about an unknown outcome.
+    is_in_doubt: bool,
+    is_freed: bool,
+    is_completed: bool,
+}
+
+/// A call, by the run whose model made it.
+type CallKey = (RunId, CallId);
+
+pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
+    let mut keys: BTreeMap<Hash, BTreeMap<CallKey, KeyedCall>> = BTreeMap::new();
+    for (run, entries) in journals {
+        for (call, hash, state) in keyed_calls(entries) {
+            let origin = original_run(journals, *run, call);
+            let known = keys.entry(hash).or_default().entry((origin, call)).or_default();
+            known.is_started |= state.is_started;
+            known.is_replacement |= state.is_replacement;
+            known.is_freed |= state.is_freed;
+            known.is_completed |= state.is_completed && state.is_started;
+        }
+    }
+    for (key, calls) in keys {
+        let counts = |predicate: fn(&KeyedCall) -> bool| {
+            calls.values().filter(|call| predicate(call)).count()
+        };
+        let started = counts(|call| call.is_started && !call.is_replacement && !call.is_freed);
+        if started > 1 || counts(|call| call.is_completed) > 1 {
+            return Err(format!("I10: the key {key} was used more than once: {calls:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the calls of a journal that have a key.
+fn keyed_calls(entries: &[Entry]) -> Vec<(CallId, Hash, KeyedCall)> {
+    let mut calls: BTreeMap<CallId, (Hash, KeyedCall)> = BTreeMap::new();
+    for entry in entries {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only calls matter here")]
+        let (id, change): (CallId, fn(&mut KeyedCall)) = match &entry.event {
+            Event::TurnCompleted(data) => {
+                for (index, call) in (1..).zip(&data.calls) {
+                    let id = CallId { turn: data.turn, index };
+                    let key = call.key.as_ref().map(|key| (id, (key.hash, KeyedCall::default())));
+                    calls.extend(key);
+                }
+                continue;
+            }
+            Event::ToolStarted(data) => (data.call, |call| call.is_started = true),
+            Event::ToolKeyTaken(data) if data.state == KeyState::Unknown => {
+                (data.call, |call| call.is_replacement = true)
+            }
+            Event::ToolInDoubt(data) => (data.call, |call| call.is_in_doubt = true),
+            Event::ToolVerified(data) => (data.call, |call| call.is_in_doubt = false),
+            Event::ToolSurfaced(data) => (data.call, |call| call.is_in_doubt = false),
+            Event::GateRaised(data) => match data.gate.call {
+                Some(call) => (call, |call| call.is_in_doubt = false),
+                None => continue,
+            },
+            Event::ToolFailed(data) => (data.call, |call| call.is_freed = !call.is_in_doubt),
+            Event::ToolCompleted(data) => (data.call, |call| call.is_completed = true),
+            _ => continue,
+        };
+        if let Some((_, call)) = calls.get_mut(&id) {
+            change(call);
+        }
+    }
+    calls.into_iter().map(|(id, (hash, call))| (id, hash, call)).collect()
+}
+
+/// Returns the run whose model made a call. A retry has copied the calls of the failed run.
+fn original_run(journals: &[(RunId, Vec<Entry>)], run: RunId, call: CallId) -> RunId {
+    let entries = journals.iter().find(|(id, _)| *id == run).map(|(_, entries)| entries);
+    let mut is_copied = false;
+    for entry in entries.into_iter().flatten() {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these events matter here")]
+        match &entry.event {
+            Event::TurnCompleted(data) => is_copied |= data.turn == call.turn,
+            Event::RunForked(data) if is_copied => {
+                return original_run(journals, data.from, call);
+            }
+            _ => {}
+        }
+    }
+    run
+}
