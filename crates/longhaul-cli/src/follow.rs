@@ -15,7 +15,7 @@ use longhaul_core::status::{Status, WaitReason};
 
 use crate::client::{EventStream, RunClient};
 use crate::event_printer::EventPrinter;
-use crate::gate_card::approves_itself;
+use crate::gate_card::is_approved_by_chain;
 use crate::output;
 use crate::prompt::{PromptInput, TerminalPrompt};
 use crate::status_label::status_label;
@@ -210,7 +210,8 @@ impl<'a> RunFollower<'a> {
         let is_session = is_open_for_messages(view);
         let stops = self.options.stop_at_person || self.is_wait_unanswerable(&gates);
         // A result that its chain approves needs no person.
-        let stops = stops && !(view.status == Status::Waiting && gates.iter().any(approves_itself));
+        let stops =
+            stops && !(view.status == Status::Waiting && gates.iter().any(is_approved_by_chain));
         if stops && !self.has_other_work(view.id).await? {
             return Ok(Some(match is_session {
                 true => FollowOutcome::OpenForMessages,
@@ -233,21 +234,26 @@ impl<'a> RunFollower<'a> {
         if waiting == self.run {
             return Ok(false);
         }
-        // A parent goes on when it learns of the end of another child.
-        if !self.unreported_ends.is_empty() {
-            return Ok(true);
-        }
-        for stream in self.streams.iter().filter(|stream| stream.run != waiting) {
-            if self.client.get_run(stream.run).await?.status.is_terminal() {
-                return Ok(true);
-            }
-        }
         let root = self.client.get_run(self.run).await?.root;
         let statuses = vec![Status::Pending, Status::Running, Status::Waiting];
         let limit = OPEN_RUNS_MAX;
         let filter = RunFilter { root: Some(root), statuses, limit, ..RunFilter::default() };
         let open = self.client.list_runs(filter).await?;
-        Ok(open.iter().any(|run| !run.reason.as_deref().is_some_and(needs_other)))
+        if open.iter().any(|run| !run.reason.as_deref().is_some_and(needs_other)) {
+            return Ok(true);
+        }
+        // A parent goes on when it learns of the end of another child. That child may have ended
+        // before the open runs were listed, so this is checked after the list.
+        if !self.unreported_ends.is_empty() {
+            return Ok(true);
+        }
+        for stream in self.streams.iter().filter(|stream| stream.run != waiting) {
+            let has_ended = self.client.get_run(stream.run).await?.status.is_terminal();
+            if has_ended || !is_last_event(self.client, stream.run, stream.last_seq).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Prints the result of a run that is open for messages, once, and asks for a message.

@@ -135,7 +135,7 @@ impl FollowedRun<'_> {
         }
     }
 
-    /// Returns whether this process drives the store.
+    /// Returns whether this process is the one that executes the runs of the store.
     fn is_driver(&self) -> bool {
         self.runtime.is_some_and(|runtime| runtime.store.is_driver())
     }

@@ -84,7 +84,7 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     if !gate.tags.is_empty() {
         foot.push(format!("tags {}", sanitize::sanitize_line(&gate.tags.join(", "))));
     }
-    if let Some(at) = gate.auto_approves_at.filter(|_| approves_itself(gate)) {
+    if let Some(at) = gate.auto_approves_at.filter(|_| is_approved_by_chain(gate)) {
         let (at, run) = (format_date_time(at), gate.run);
         lines.push(format!("  The chain approves this at {at}; stop it: longhaul pause {run}"));
     }
@@ -162,7 +162,7 @@ fn wrap_line(line: &str) -> Vec<String> {
 
 /// Returns whether the chain of the run will approve the gate. A gate that is still open long after
 /// that time waits for a person, because a pause of the run has stopped the approval.
-pub(crate) fn approves_itself(gate: &GateView) -> bool {
+pub(crate) fn is_approved_by_chain(gate: &GateView) -> bool {
     let is_recent = |at: Timestamp| at.plus(AUTO_APPROVAL_DELAY_MAX) > SystemClock.now();
     gate.auto_approves_at.is_some_and(is_recent)
 }

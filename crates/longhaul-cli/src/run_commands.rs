@@ -188,7 +188,9 @@ impl RunAction<'_> {
             1 => "1 open child run".to_owned(),
             count => format!("{count} open child runs"),
         };
-        Ok(format!(" A worker cancels its {what} next, unless its agent says `on_cancel: keep`."))
+        Ok(format!(
+            " A worker cancels the {what} of this run next, unless the agent of this run says `on_cancel: keep`."
+        ))
     }
 
     /// Describes the outcome of the command for one run, and what happens next. `before` is the

@@ -284,8 +284,8 @@ fn insert_budget_checks<'a>(mut instructions: Instructions<'a>) -> Result<Instru
     Ok(made)
 }
 
-/// Rejects instructions that push any number of values at once, and an instruction that would
-/// panic.
+/// Rejects spreading a list into arguments, which would push an unlimited number of values in one
+/// step, and `cycle` without arguments, which panics in the template engine.
 fn check_instruction_allowed(instruction: &Instruction<'_>) -> Result<(), Error> {
     if matches!(instruction, Instruction::UnpackLists(_)) {
         return Err(invalid_operation_error("a list can't be spread into arguments"));

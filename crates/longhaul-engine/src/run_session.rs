@@ -484,7 +484,7 @@ enum AppendAttemptOutcome {
     Conflict,
     /// The budget does not cover the append, or a warning comes first. The value is the account.
     OverBudget(BudgetAccount),
-    /// The tree of runs is too full for a child run of the append.
+    /// The append would start a child run, but the tree has the maximum number of open runs.
     TreeFull,
     /// A spend cap does not cover the append.
     OverCap(Box<CapRefusal>),

@@ -11,7 +11,7 @@ use longhaul_core::message::{Block, Message, Part, Reply, ToolResult};
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::raw::StoredText;
 
-use crate::identifiers::{SearchedTextKind, find_identifiers, truncate_str};
+use crate::identifiers::{TextKind, find_identifiers, truncate_str};
 use crate::prompt::WORLD_UPDATE_HEADING;
 
 /// Number of the newest messages that are not summarized.
@@ -310,7 +310,7 @@ fn message_identifiers(message: &Message, source: IdentifierSource) -> Vec<Strin
     match (message, source) {
         (Message::User(parts), IdentifierSource::Conversation) => {
             let texts = part_texts(parts);
-            texts.flat_map(|text| find_identifiers(text, SearchedTextKind::Prose)).collect()
+            texts.flat_map(|text| find_identifiers(text, TextKind::Prose)).collect()
         }
         (Message::Assistant(reply), IdentifierSource::Conversation) => {
             let blocks = reply.blocks.iter();
@@ -318,7 +318,7 @@ fn message_identifiers(message: &Message, source: IdentifierSource) -> Vec<Strin
         }
         (Message::Results(results), IdentifierSource::Results) => {
             let texts = results.iter().flat_map(|result| part_texts(&result.content));
-            texts.flat_map(|text| find_identifiers(text, SearchedTextKind::Data)).collect()
+            texts.flat_map(|text| find_identifiers(text, TextKind::Data)).collect()
         }
         (Message::Results(_), IdentifierSource::Conversation)
         | (Message::User(_) | Message::Assistant(_), IdentifierSource::Results) => Vec::new(),
@@ -327,8 +327,8 @@ fn message_identifiers(message: &Message, source: IdentifierSource) -> Vec<Strin
 
 fn block_identifiers(block: &Block) -> Vec<String> {
     match block {
-        Block::Text(text_block) => find_identifiers(&text_block.text, SearchedTextKind::Prose),
-        Block::ToolCall(call) => find_identifiers(call.input.as_str(), SearchedTextKind::Data),
+        Block::Text(text_block) => find_identifiers(&text_block.text, TextKind::Prose),
+        Block::ToolCall(call) => find_identifiers(call.input.as_str(), TextKind::Data),
         Block::Thinking(_) | Block::Other(_) => Vec::new(),
     }
 }

@@ -76,8 +76,9 @@ impl ObservedConnectionState {
         let text = match many {
             0 | 1 => text,
             _ => {
-                briefly =
-                    format!("declined a question that the server asked in one of {many} calls");
+                briefly = format!(
+                    "declined a question of the server during one of {many} parallel calls"
+                );
                 &briefly
             }
         };

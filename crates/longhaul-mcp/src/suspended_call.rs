@@ -210,7 +210,8 @@ impl CallState {
         Ok(())
     }
 
-    /// Turns the call into one that waits for a task, as the server has answered.
+    /// Records that the server has answered with a task instead of a result, so that the call waits
+    /// for that task.
     pub(super) fn record_task(&mut self, answer: &Value) -> Result<(), String> {
         let id = answer["taskId"].as_str().unwrap_or_default();
         if id.is_empty() || id.len() > ID_BYTES_MAX {

@@ -276,7 +276,8 @@ impl Run {
         calls.find(|tracked| tracked.id == call)?.origin
     }
 
-    /// Returns the effect key of a call of the current reply.
+    /// Returns the effect key of a tool call of the model's last reply. `None` means that the call has
+    /// no effect key, or is not part of that reply.
     pub fn call_key(&self, call: Option<CallId>) -> Option<&EffectKey> {
         let mut calls = self.control.calls().iter();
         calls.find(|tracked| Some(tracked.id) == call)?.classification.key.as_ref()

@@ -134,7 +134,7 @@ impl Tool for Shell {
         let arguments =
             command.split(|c: char| c.is_whitespace() || "\"'`=;|&<>(){}$,:".contains(c));
         let paths: BTreeSet<&str> =
-            arguments.filter(|part| self.workspace.is_protected_argument(part)).collect();
+            arguments.filter(|part| self.workspace.is_protected_path_argument(part)).collect();
         PredictedEffects {
             network: Some(vec![ANY_HOST.to_owned()]),
             protected_paths: paths.into_iter().map(str::to_owned).collect(),

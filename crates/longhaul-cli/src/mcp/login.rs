@@ -239,13 +239,13 @@ pub(crate) fn describe_login(status: &LoginStatus) -> String {
         [] => String::new(),
         scopes => format!("; scopes: {}", scopes.join(" ")),
     };
-    let lasts = match (status.is_expired, status.is_renewable, status.expires_at) {
+    let validity = match (status.is_expired, status.is_renewable, status.expires_at) {
         (true, _, _) => "but it has expired".to_owned(),
         (false, true, _) => "refreshed automatically".to_owned(),
         (false, false, Some(until)) => format!("until {}", event_printer::format_date_time(until)),
         (false, false, None) => "until it is revoked".to_owned(),
     };
-    format!("{lasts}{scopes}")
+    format!("{validity}{scopes}")
 }
 
 /// Returns a stored login as JSON, without its tokens.

@@ -87,6 +87,34 @@ fn a_run_stops_at_the_gate_of_a_child_when_another_child_has_ended() {
 }
 
 #[test]
+fn a_run_goes_on_beside_the_gate_of_a_child_while_a_wait_ends_by_itself() {
+    let project = project_with_children();
+    let wait = "{ name: wait, input: { for: 1s } }";
+    let start = |agent: &str| {
+        format!("{{ name: run_agent, input: {{ agent: {agent}, input: x, background: true }} }}")
+    };
+    let agent = |more: &str| format!("---\nmodel: scripted/{more}\n---\nWork.\n");
+    let lead = "lead\ntools: [run_agent, wait]\nchildren: { agents: [asker, plain] }";
+    project.write("agents/lead.md", &agent(lead));
+    project.write("agents/plain.md", &agent("plain\ntools: [wait]"));
+    project.write("scripts/plain.yaml", &format!("replies:\n  - tools: [{wait}]\n  - text: ok\n"));
+    let asker = start("asker");
+    project.write(
+        "scripts/lead.yaml",
+        &format!("replies:\n  - tools: [{asker}]\n  - tools: [{wait}]\n  - text: end\n"),
+    );
+    // The run ends only after its child, which needs a person.
+    let stopped = project.run(&["run", "lead", "go", "--no-input"], 3);
+    assert!(stopped.err.contains("wait: the wait is over"), "{stopped:?}");
+    assert!(!stopped.err.contains("--no-input would exit"), "{stopped:?}");
+    let calls = [asker, start("plain")].join(", ").replace(", background: true", "");
+    project.write("scripts/lead.yaml", &format!("replies:\n  - tools: [{calls}]\n  - text: end\n"));
+    let stopped = project.run(&["run", "lead", "go", "--no-input", "--json"], 3);
+    let events = project.events(stopped.json()["id"].as_str().unwrap());
+    assert_eq!(events.iter().filter(|event| event["type"] == "child.ended").count(), 1);
+}
+
+#[test]
 fn agents_show_and_check_know_child_runs() {
     let project = project_with_children();
     let shown = project.run(&["agents", "show", "lead"], 0).out;

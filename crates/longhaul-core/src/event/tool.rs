@@ -87,7 +87,7 @@ impl ToolOutput {
 pub struct ToolKeyTaken {
     /// Id of the tool call that was not started.
     pub call: CallId,
-    /// Call that has claimed the key.
+    /// Call that has claimed the effect key.
     pub holder: KeyHolder,
     /// State of the key: the tool call waits, gets the result of the other call, or is in doubt like
     /// the other call.

@@ -61,7 +61,8 @@ pub enum KeyChange {
     /// Claims the key for a call that starts. Refused if another call has claimed it, except for the
     /// call `replaces` whose outcome is unknown.
     Claim(KeyClaim),
-    /// Queues the run until the key is settled. Refused if this call does not hold the key any more.
+    /// Queues the run until the outcome of the call `holder` is known. Refused if `holder` does not
+    /// hold the key any more.
     Wait {
         /// Hash of the key.
         key: Hash,

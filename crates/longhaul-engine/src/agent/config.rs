@@ -76,8 +76,8 @@ pub struct SandboxVolume {
 pub struct LoopGuardConfig {
     /// Number of consecutive identical tool calls with identical results. `None` means no limit.
     pub identical_calls: Option<u32>,
-    /// Number of consecutive turns without a call or result that differs from the recent ones, such
-    /// as two calls in turn. `None` means no limit.
+    /// Number of consecutive turns that only repeat recent calls with the same results, such as two
+    /// calls that alternate. `None` means no limit.
     pub no_progress: Option<u32>,
     /// Number of consecutive replies with the same text. `None` means no limit.
     pub repeated_text: Option<u32>,

@@ -160,7 +160,7 @@ impl DriveContext {
                 Ok(_) => {}
                 Err(error) => {
                     let run = self.session.run().id();
-                    tracing::warn!(%run, %error, "could not record the release of the run");
+                    tracing::warn!(%run, %error, "could not record that this worker has stopped driving the run");
                 }
             }
         }

@@ -50,8 +50,8 @@ struct ThrottleInner {
 struct ThrottleState {
     /// Progress of each running call.
     calls: Vec<CallProgress>,
-    /// Time at which the last update of any call was taken to be journaled, in nanoseconds of the
-    /// monotonic clock.
+    /// Time at which the last progress update of any call was sent to the journal, in nanoseconds of
+    /// the monotonic clock.
     last_sent: Option<u64>,
     /// Durable reports that are not journaled yet. They are kept when their call ends.
     durable: VecDeque<RunInput>,

@@ -272,7 +272,10 @@ impl Longhaul {
         let gates = self.list_gates(filter).await?;
         let overdue = gates.iter().find(|gate| gate.status == GateStatus::Expired);
         Ok(overdue.map(|gate| StateExplanation {
-            message: format!("{} has expired; a worker closes it and continues.", gate.spec.id),
+            message: format!(
+                "gate {} has expired; a worker closes the gate and continues the run.",
+                gate.spec.id
+            ),
             command: format!("longhaul watch {}", row.id),
         }))
     }

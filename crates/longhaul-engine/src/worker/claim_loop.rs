@@ -76,7 +76,7 @@ impl ClaimLoop<'_> {
             if !permits.is_empty() {
                 match self.claim_runs(permits).await {
                     Ok(ClaimOutcome::Full) => continue,
-                    Ok(ClaimOutcome::Some | ClaimOutcome::Empty) if self.has_unread_runs() => {
+                    Ok(ClaimOutcome::Some | ClaimOutcome::Empty) if self.has_unfiltered_runs() => {
                         continue;
                     }
                     Ok(ClaimOutcome::Empty) if self.is_empty_hook_due() => {
@@ -216,8 +216,8 @@ impl ClaimLoop<'_> {
         Ok(false)
     }
 
-    /// Returns whether there are queued runs that the filter has not seen.
-    fn has_unread_runs(&self) -> bool {
+    /// Returns whether the queue has runs that the worker's filter has not been applied to yet.
+    fn has_unfiltered_runs(&self) -> bool {
         self.filtered.as_ref().is_some_and(|filtered| !filtered.is_at_end())
     }
 

@@ -40,7 +40,7 @@ pub(super) fn handle_taken_key(
         return Ok(false);
     };
     if let Some((holder, output)) = completed_in_same_reply(decision, call, key) {
-        record_taken_key(decision, call, (holder, KeyState::Done))?;
+        record_key_held_by_other_call(decision, call, (holder, KeyState::Done))?;
         record_call_result(decision, call.id, duplicate_output(key, holder, &output), false)?;
         return Ok(true);
     }
@@ -57,7 +57,7 @@ pub(super) fn handle_taken_key(
     if state == KeyState::Unknown && is_replaced {
         return Ok(false);
     }
-    record_taken_key(decision, call, (holder, state))?;
+    record_key_held_by_other_call(decision, call, (holder, state))?;
     if state == KeyState::Done {
         let (output, blob) = match result {
             Some((output, blob)) => (output, blob),
@@ -69,7 +69,7 @@ pub(super) fn handle_taken_key(
     Ok(true)
 }
 
-fn record_taken_key(
+fn record_key_held_by_other_call(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
     (holder, state): (KeyHolder, KeyState),

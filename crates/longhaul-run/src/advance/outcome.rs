@@ -49,7 +49,8 @@ pub(crate) fn has_ungraded_result(control: &ControlState) -> bool {
 }
 
 /// Records the start of the prepared grading run, or that it can't start. Nothing is recorded if the
-/// run has to stop or something else comes first.
+/// run is being cancelled, paused or failed, or if a message, an idle wait or an open child run comes
+/// first. The grading run is then prepared again later.
 pub(crate) fn record_prepared_grading(
     decision: &mut DecisionBuilder<'_>,
     prepared: Result<Box<NewChild>, String>,

@@ -18,7 +18,7 @@ use crate::sqlite::head::{is_state_woken_by, wake_run, wake_target_of_events};
 use crate::sqlite::journal::{
     EncodedEvent, JournalAppendPoint, are_events_already_written, encode_events, insert_events,
 };
-use crate::sqlite::lane::restart_collect_window;
+use crate::sqlite::lane::restart_message_collect_window;
 use crate::sqlite::tx::Tx;
 
 /// Updates the head of a run (its scheduling row), but only if the run is still claimed by this
@@ -113,7 +113,7 @@ fn check_and_append_events(
     }
     let last_seq = insert_events(tx, tail, &encoded_append.events)?;
     if matches!(encoded_append.author, JournalAuthor::Closer { .. }) {
-        restart_collect_window(tx, encoded_append.run)?;
+        restart_message_collect_window(tx, encoded_append.run)?;
     }
     Ok(Ok(last_seq))
 }

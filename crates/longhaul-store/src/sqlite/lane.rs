@@ -157,7 +157,7 @@ fn start_after_collect_window(tx: &Tx<'_>, run: RunId, window_ms: i64) -> Result
 
 /// Starts the collect window of a run anew, if the run is parked until its window has passed. Called
 /// when a message was appended to the run.
-pub(crate) fn restart_collect_window(tx: &Tx<'_>, run: RunId) -> Result<()> {
+pub(crate) fn restart_message_collect_window(tx: &Tx<'_>, run: RunId) -> Result<()> {
     let window_ms = tx.query_one(
         "SELECT r.collect_ms FROM run_head h JOIN run r ON r.id = h.run
           WHERE h.run = ?1 AND h.epoch = 0 AND h.state = ?2 AND h.reason = 'collect'

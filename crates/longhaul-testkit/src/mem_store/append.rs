@@ -51,7 +51,7 @@ impl Tx<'_> {
         self.apply_changes(run, batch.changes)?;
         let seq = self.append_events(&JournalAppend { run, epoch, events: &batch.events })?;
         if matches!(author, JournalAuthor::Closer { .. }) {
-            self.restart_collect_window(run);
+            self.restart_message_collect_window(run);
         }
         if let Some(request_key) = request {
             self.mark_request(&request_key, IdempotentRequestEffect::Events { run, seq });

@@ -154,7 +154,7 @@ impl Tx<'_> {
     }
 
     /// Starts the collect window of a run anew, if the run is parked until its window has passed.
-    pub(crate) fn restart_collect_window(&mut self, run: RunId) {
+    pub(crate) fn restart_message_collect_window(&mut self, run: RunId) {
         let state = self.tables.heads.get(&run).map(|head| &head.state);
         if matches!(state, Some(State::Parked { reason: "collect", .. })) {
             self.start_after_window(run);

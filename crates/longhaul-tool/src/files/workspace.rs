@@ -136,7 +136,7 @@ impl Workspace {
 
     /// Returns whether an argument of a shell command is a protected path, from whatever folder of
     /// the workspace. The disk is not accessed, so symbolic links are not followed.
-    pub(crate) fn is_protected_argument(&self, argument: &str) -> bool {
+    pub(crate) fn is_protected_path_argument(&self, argument: &str) -> bool {
         let below = self.roots.iter().find_map(|root| path::strip_root_prefix(root, argument));
         let mut names: Vec<String> = Vec::new();
         for name in below.unwrap_or(argument).split('/') {

@@ -19,7 +19,7 @@ use crate::config::settings::Config;
 /// Providers that can be selected because their API key is set, in order of precedence.
 const PROVIDER_ORDER: &[&str] = &["anthropic", "openai", "moonshot", "openrouter"];
 
-/// The provider whose models can be set by environment variables, which override the price table.
+/// The provider whose default models can be set by environment variables.
 const MOONSHOT_PROVIDER: &str = "moonshot";
 const CONVERSATION_MODEL_VAR: &str = "KIMI_CONVERSATION_MODEL";
 const IDLE_MODEL_VAR: &str = "KIMI_IDLE_MODEL";

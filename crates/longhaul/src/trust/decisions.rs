@@ -195,7 +195,7 @@ impl TrustDecisions {
             Err(error) => return TrustStatus::Unknown(error.to_string()),
         };
         let about: Vec<&TrustDecision> =
-            decisions.iter().filter(|one| self.is_about_item(one, item)).collect();
+            decisions.iter().filter(|one| self.is_for_same_item(one, item)).collect();
         match about.last() {
             None => TrustStatus::Undecided,
             Some(_) if about.iter().any(|one| one.covers_item(item)) => TrustStatus::Trusted,
@@ -215,16 +215,16 @@ impl TrustDecisions {
         self.update_decision_file(|decisions| {
             for item in items {
                 let Ok(files) = &item.files else { continue };
-                decisions.retain(|one| !self.is_about_item(one, item) || !one.covers_item(item));
+                decisions.retain(|one| !self.is_for_same_item(one, item) || !one.covers_item(item));
                 let keep_count = match item.kind {
                     TrustKind::Shell => SHELL_VERSIONS_MAX,
                     TrustKind::Run | TrustKind::Send | TrustKind::Open => 1,
                 };
-                let related = decisions.iter().filter(|one| self.is_about_item(one, item));
+                let related = decisions.iter().filter(|one| self.is_for_same_item(one, item));
                 // The oldest decisions come first.
                 let mut surplus = (related.count() + 1).saturating_sub(keep_count);
                 decisions.retain(|one| {
-                    let goes = surplus > 0 && self.is_about_item(one, item);
+                    let goes = surplus > 0 && self.is_for_same_item(one, item);
                     surplus -= usize::from(goes);
                     !goes
                 });
@@ -281,7 +281,7 @@ impl TrustDecisions {
         private_file::write_private_file(file, &text.map_err(|_| malformed_file_error(file))?)
     }
 
-    fn is_about_item(&self, decision: &TrustDecision, item: &TrustItem) -> bool {
+    fn is_for_same_item(&self, decision: &TrustDecision, item: &TrustItem) -> bool {
         decision.project == self.project && decision.name == item.title
     }
 }
