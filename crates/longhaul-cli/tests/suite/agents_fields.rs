@@ -422,7 +422,9 @@ fn hostile_files_are_refused_without_hanging() {
 
 #[test]
 fn an_effect_key_is_a_template_for_a_tool_of_the_agent() {
-    let found = agent("tools: [shell]\neffects: [{ tool: shell, key: 'run:{{ input.command }}' }]");
+    let found = agent(
+        "sandbox: { isolation: none }\ntools: [shell]\neffects: [{ tool: shell, key: 'run:{{ input.command }}' }]",
+    );
     assert_eq!(found.effects[0].key.as_deref(), Some("run:{{ input.command }}"));
     assert_eq!(found.effects[0].class, None);
     let problem = |effect: &str| problems(&format!("---\neffects: [{effect}]\n---\n\nHi.\n"));

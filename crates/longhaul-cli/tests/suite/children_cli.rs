@@ -136,7 +136,7 @@ fn a_cancel_of_the_root_ends_the_tree() {
     let stopped = project.run(&["run", "lead", "go", "--no-input", "--json"], 3);
     let root = stopped.json()["id"].as_str().unwrap().to_owned();
     let cancelled = project.run(&["cancel", &root], 0);
-    assert!(cancelled.out.contains("its 2 open child runs next"), "{cancelled:?}");
+    assert!(cancelled.out.contains("the 2 open child runs of this run next"), "{cancelled:?}");
     let _worker = project.start_worker();
     let list = project.json(&["ls", "--parent", &root, "--json"]);
     for child in list["data"].as_array().unwrap() {

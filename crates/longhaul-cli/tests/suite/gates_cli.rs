@@ -28,6 +28,7 @@ const GATE_FIELDS: &[&str] = &[
     "tags",
     "answers",
     "options",
+    "outputs",
     "schema",
     "approvers",
     "edited_by",
