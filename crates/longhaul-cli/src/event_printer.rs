@@ -8,7 +8,7 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::environment::{ChildStarted, OutcomeVerdict};
 use longhaul_core::event::gate::GateAnswer;
 use longhaul_core::event::tool::{ToolEnded, ToolKeyTaken};
-use longhaul_core::event::turn::TurnCompleted;
+use longhaul_core::event::turn::{TurnCompleted, TurnFailed};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::CallId;
 use longhaul_core::message::Part;
@@ -55,22 +55,7 @@ impl EventPrinter {
         match &entry.event {
             Event::TurnCompleted(done) => Some(self.turn_label_and_text(done)),
             Event::TurnFailed(failed) => {
-                let class = failed.failure.class;
-                let text = match class {
-                    FailureClass::Lost => {
-                        "the worker died during the model call; retrying".to_owned()
-                    }
-                    FailureClass::Stopped => return None,
-                    _ => {
-                        let why =
-                            format!("{}: {}", class.as_str(), first_line(&failed.failure.message));
-                        match &failed.fallback_model {
-                            Some(other) => format!("{why}; falling back to {other}"),
-                            None => why,
-                        }
-                    }
-                };
-                Some((format!("turn {}", failed.turn), text))
+                Some((format!("turn {}", failed.turn), turn_failure_text(failed)?))
             }
             Event::TurnInterrupted(interrupted) => {
                 Some((format!("turn {}", interrupted.turn), "interrupted by a message".into()))
@@ -215,6 +200,23 @@ fn run_event_label_and_text(entry: &Entry) -> Option<(String, String)> {
         }
         Event::RunCancelled(cancelled) => labeled("cancelled", first_line(&cancelled.reason)),
         _ => None,
+    }
+}
+
+/// Describes why a turn failed. `None` means that the turn was stopped on request.
+#[expect(clippy::wildcard_enum_match_arm, reason = "most failures are described by their message")]
+fn turn_failure_text(failed: &TurnFailed) -> Option<String> {
+    let class = failed.failure.class;
+    match class {
+        FailureClass::Lost => Some("the worker died during the model call; retrying".to_owned()),
+        FailureClass::Stopped => None,
+        _ => {
+            let why = format!("{}: {}", class.as_str(), first_line(&failed.failure.message));
+            Some(match &failed.fallback_model {
+                Some(other) => format!("{why}; falling back to {other}"),
+                None => why,
+            })
+        }
     }
 }
 

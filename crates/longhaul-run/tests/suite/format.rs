@@ -29,6 +29,7 @@ const SCRIPTS: &[&str] = &[
      steer follow_up; err refused",
     "claim; see; raise money 40000; claim; go; call shell/once; yes by cli:anna; \
      cancel; claim; go",
+    "claim; see; key held k; call send/once {\"key\": \"k\"}",
 ];
 
 /// Kinds of events that are not written by the state machine.
@@ -77,7 +78,7 @@ fn policies() -> Vec<RunPolicy> {
             .result_gate,
         ..keep_open()
     };
-    vec![keep_open(), with_rule(rule), RunPolicy::default(), open, poor]
+    vec![keep_open(), with_rule(rule), RunPolicy::default(), open, poor, RunPolicy::default()]
 }
 
 #[test]

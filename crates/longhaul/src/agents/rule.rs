@@ -306,7 +306,6 @@ pub(crate) fn parse_effect_rule(
              a template such as \"invoice:{{{{ input.id }}}}\" as the key"
         );
         fields.diagnostics.report_invalid(entry.position, message);
-        return None;
     }
     if let Some(tool) = tool.as_deref().filter(|tool| key.is_some() && is_control_tool(tool)) {
         let message = format!(

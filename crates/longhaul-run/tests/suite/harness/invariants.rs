@@ -34,6 +34,7 @@ fn heads_agree(test_run: &TestRun) {
         _ if ended => Head::Ended,
         Some(IdleReason::Paused) => Head::Paused,
         Some(IdleReason::Parked { wait: WaitReason::Worker, .. }) => Head::Ready,
+        Some(IdleReason::Parked { .. }) if test_run.rows.is_woken_by_key => Head::Ready,
         Some(IdleReason::Parked { .. }) => Head::Parked,
         None => match test_run.rows.head {
             Head::Leased => Head::Leased,

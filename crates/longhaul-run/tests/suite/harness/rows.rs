@@ -91,6 +91,10 @@ pub(crate) struct Rows {
     pub(crate) remembered: usize,
     /// Effect keys, by their hashes.
     pub(crate) keys: BTreeMap<Hash, TakenKey>,
+    /// True if the run waits for a key that another run holds.
+    waits_for_key: bool,
+    /// True if another run has woken this run, which no event says.
+    pub(crate) is_woken_by_key: bool,
     /// Child runs that were created.
     pub(crate) children: Vec<RunId>,
     /// Timers that were set for other runs.
@@ -121,6 +125,8 @@ impl Rows {
             used: RunUsage::default(),
             remembered: 0,
             keys: BTreeMap::new(),
+            waits_for_key: false,
+            is_woken_by_key: false,
             children: Vec::new(),
             sent: Vec::new(),
             waits_for: None,
@@ -152,7 +158,10 @@ impl Rows {
 
     pub(crate) fn change(&mut self, change: Change, now: Timestamp) -> Result<(), RowConflict> {
         match change {
-            Change::UpdateScheduling(to) => self.head = head_after(&to),
+            Change::UpdateScheduling(to) => {
+                self.head = head_after(&to);
+                self.is_woken_by_key = false;
+            }
             Change::RaiseGate(spec) => {
                 assert!(self.gate_index(spec.id).is_none(), "a gate is raised only once");
                 self.gates.push(GateRow {
@@ -237,6 +246,7 @@ impl Rows {
                 if self.keys.get(&key) != Some(&held) {
                     return Err(RowConflict::KeyNotHeld);
                 }
+                self.waits_for_key = true;
             }
             KeyChange::Settle { claim, state } => {
                 let key = claim.key;
@@ -255,7 +265,7 @@ impl Rows {
     }
 
     /// Lets another run claim, settle or free a key. A key that this run holds, or that is done, stays
-    /// as it is. The run is woken if it is parked.
+    /// as it is. The run is woken if it waits for a key.
     pub(crate) fn change_key_of_other_run(&mut self, state: &str, key: &str) {
         let holder = KeyHolder { run: RunId::from_bits(99), call: CallId { turn: 1, index: 1 } };
         let key = Hash::digest(key.as_bytes());
@@ -271,8 +281,8 @@ impl Rows {
         };
         self.keys.remove(&key);
         self.keys.extend(state.map(|state| (key, TakenKey { key, holder, state })));
-        if state != Some(KeyState::Held) && self.head == Head::Parked {
-            self.head = Head::Ready;
+        if state != Some(KeyState::Held) {
+            self.wake_after_key_change();
         }
     }
 
@@ -280,7 +290,13 @@ impl Rows {
     pub(crate) fn free_keys_of_other_run(&mut self) {
         let run = self.run;
         self.keys.retain(|_, taken| taken.holder.run == run || taken.state == KeyState::Done);
-        self.head = Head::Ready;
+        self.wake_after_key_change();
+    }
+
+    fn wake_after_key_change(&mut self) {
+        if std::mem::take(&mut self.waits_for_key) && self.head == Head::Parked {
+            (self.head, self.is_woken_by_key) = (Head::Ready, true);
+        }
     }
 
     fn add_child(&mut self, child: RunId) {

@@ -5,16 +5,19 @@ use std::collections::BTreeMap;
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::id::{CallId, RunId};
-use longhaul_core::policy::effect_key::KeyState;
+use longhaul_core::id::{CallId, GateId, RunId};
+use longhaul_core::policy::effect_key::{KeyHolder, KeyState};
+use longhaul_core::policy::gate::GateDecision;
 use longhaul_core::raw::Hash;
 
 /// What the journals say about one call with a key.
 #[derive(Debug, Default, Clone, Copy)]
 struct KeyedCall {
     is_started: bool,
-    /// Whether a person let the call replace another one whose outcome is unknown.
-    is_replacement: bool,
+    /// Other call with the key whose outcome is unknown, if a person had to decide about it here.
+    replaces: Option<KeyHolder>,
+    /// Whether a person has said that the replaced call had no effect.
+    is_rejected: bool,
     /// Whether nobody has decided about an unknown outcome.
     is_in_doubt: bool,
     is_freed: bool,
@@ -31,16 +34,21 @@ pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
             let origin = original_run(journals, *run, call);
             let known = keys.entry(hash).or_default().entry((origin, call)).or_default();
             known.is_started |= state.is_started;
-            known.is_replacement |= state.is_replacement;
+            known.replaces = state.replaces.or(known.replaces);
             known.is_freed |= state.is_freed;
             known.is_completed |= state.is_completed && state.is_started;
+            if let Some(replaced) = state.replaces.filter(|_| state.is_freed && state.is_rejected) {
+                let origin = original_run(journals, replaced.run, replaced.call);
+                let calls = keys.entry(hash).or_default();
+                calls.entry((origin, replaced.call)).or_default().is_freed = true;
+            }
         }
     }
     for (key, calls) in keys {
         let counts = |predicate: fn(&KeyedCall) -> bool| {
             calls.values().filter(|call| predicate(call)).count()
         };
-        let started = counts(|call| call.is_started && !call.is_replacement && !call.is_freed);
+        let started = counts(|call| call.is_started && call.replaces.is_none() && !call.is_freed);
         if started > 1 || counts(|call| call.is_completed) > 1 {
             return Err(format!("I10: the key {key} was used more than once: {calls:?}"));
         }
@@ -51,6 +59,7 @@ pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
 /// Returns the calls of a journal that have a key.
 fn keyed_calls(entries: &[Entry]) -> Vec<(CallId, Hash, KeyedCall)> {
     let mut calls: BTreeMap<CallId, (Hash, KeyedCall)> = BTreeMap::new();
+    let mut gates: BTreeMap<GateId, CallId> = BTreeMap::new();
     for entry in entries {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only calls matter here")]
         let (id, change): (CallId, fn(&mut KeyedCall)) = match &entry.event {
@@ -64,14 +73,26 @@ fn keyed_calls(entries: &[Entry]) -> Vec<(CallId, Hash, KeyedCall)> {
             }
             Event::ToolStarted(data) => (data.call, |call| call.is_started = true),
             Event::ToolKeyTaken(data) if data.state == KeyState::Unknown => {
-                (data.call, |call| call.is_replacement = true)
+                if let Some((_, call)) = calls.get_mut(&data.call) {
+                    call.replaces = Some(data.holder);
+                }
+                continue;
             }
             Event::ToolInDoubt(data) => (data.call, |call| call.is_in_doubt = true),
             Event::ToolVerified(data) => (data.call, |call| call.is_in_doubt = false),
             Event::ToolSurfaced(data) => (data.call, |call| call.is_in_doubt = false),
             Event::GateRaised(data) => match data.gate.call {
-                Some(call) => (call, |call| call.is_in_doubt = false),
+                Some(call) => {
+                    gates.insert(data.gate.id, call);
+                    (call, |call| call.is_in_doubt = false)
+                }
                 None => continue,
+            },
+            Event::GateAnswered(data) => match gates.get(&data.gate) {
+                Some(call) if data.answer.decision == GateDecision::Reject => {
+                    (*call, |call| call.is_rejected = true)
+                }
+                _ => continue,
             },
             Event::ToolFailed(data) => (data.call, |call| call.is_freed = !call.is_in_doubt),
             Event::ToolCompleted(data) => (data.call, |call| call.is_completed = true),
