@@ -26,12 +26,14 @@ pub struct ChainStepView {
     pub name: String,
     /// Name of the agent that executes the step.
     pub agent: String,
-    /// Whether the step approves its own result after three seconds.
+    /// Whether the result of the step is approved automatically after three seconds, unless a
+    /// person answers before.
     pub auto_approve: bool,
     /// Condition under which the step runs: `always`, `on_success` or `on_issues_found`.
     #[schema(value_type = String)]
     pub condition: ChainStepCondition,
-    /// Step to which the chain goes back after this step, until when, and how often at most.
+    /// Loop after this step: the step to go back to, the condition that ends the loop, and the
+    /// maximum number of repetitions. `None` means no loop.
     #[schema(schema_with = schema::any_json_schema)]
     pub repeat: Option<ChainRepeatSpec>,
 }

@@ -47,7 +47,7 @@ use crate::why::RunExplanation;
 pub use connection::is_server_alive;
 pub use reqwest::Url;
 
-/// Maximum number of runs, brief runs, gates, lanes, rules, events or inboxes that are requested at once.
+/// Maximum number of runs in full form per request. The next constants limit other items.
 const RUNS_MAX: usize = 100;
 const BRIEF_MAX: usize = 1_000;
 const GATES_MAX: usize = 1_000;
@@ -72,7 +72,7 @@ struct EventPage {
     data: Vec<EntryEnvelope>,
 }
 
-/// Part of a list that is requested, and the number of items per page.
+/// Range of a list that is requested: at most `limit` items after the item `after`, in pages.
 struct ListRange {
     limit: usize,
     page_size: usize,
@@ -261,7 +261,7 @@ impl Client {
         self.post_and_parse(&path, &ResumeBody { budget }).await
     }
 
-    /// Returns the spend caps, each with what it has counted in its current window.
+    /// Returns the spend caps, each with its usage in the current window.
     pub async fn spend(&self) -> Result<Vec<SpendCapView>, Problem> {
         let list: List<SpendCapView> = self.get_and_parse(&["v1", "spend"]).await?;
         Ok(list.data)

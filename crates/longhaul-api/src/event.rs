@@ -13,7 +13,7 @@ use crate::schema;
 pub struct NewEventBody {
     /// Name of the agent that reads the event.
     pub agent: String,
-    /// Kind of the event. The agent's file may have a text for it.
+    /// Kind of the event. The agent's file may define the text that the agent reads for this kind.
     #[schema(min_length = 1, max_length = 256)]
     pub kind: String,
     /// Person or system that caused the event, such as `{"name": "Ada"}`.

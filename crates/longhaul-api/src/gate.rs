@@ -45,18 +45,20 @@ pub struct GateView {
     /// runtime injected and the model did not write.
     #[serde(default)]
     pub injected_subjects: Vec<String>,
-    /// References in the original input to outputs of earlier calls, which the tool gets instead of
-    /// the references. The digest covers the hashes of these values.
+    /// References in the original input to outputs of earlier calls. The tool receives the
+    /// referenced values instead, and the digest covers the hashes of these values.
     #[serde(default)]
     #[schema(value_type = Vec<OutputReferenceView>)]
     pub outputs: Vec<OutputReference>,
-    /// What the call would change, from when the model made the call. The server has computed it.
-    /// `None` means not known, or no call. An edit of the input does not change it.
+    /// What the call would change, computed by the server when the model made the call. `None`
+    /// means that it is not known, or that the gate is not about a call. An edit of the input does
+    /// not change it.
     #[schema(value_type = Option<EffectFactsView>)]
     pub facts: Option<EffectFacts>,
-    /// Changes of files that the call would make, as a unified diff. An edit does not change it.
+    /// Changes of files that the call would make, as a unified diff. An edit of the input does not
+    /// change the diff.
     pub diff: Option<String>,
-    /// Digest of the input and the facts. An approval must repeat it, to show what was approved.
+    /// Digest of `input` and `facts`. An approval must contain it, to show what was approved.
     #[schema(value_type = Option<String>)]
     pub digest: Option<Hash>,
     /// Decisions that an answer to the gate may contain.
@@ -75,8 +77,8 @@ pub struct GateView {
     /// What happens to the gate when the deadline passes.
     #[schema(schema_with = schema::timeout_action_schema)]
     pub on_timeout: GateTimeoutAction,
-    /// Time at which the chain of the run approves the result, unless a person answers or pauses the
-    /// run before. `None` means that a person must answer.
+    /// Time at which the result of a step of a chain is approved automatically, unless a person
+    /// answers the gate or pauses the run before. `None` means that a person must answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub auto_approves_at: Option<Timestamp>,
@@ -324,7 +326,7 @@ pub enum AnswerOutcome {
     Voted,
 }
 
-/// Body of a request to raise a gate for an event that a program will report.
+/// Body of a request to raise a gate: the run can't end before a program reports an event.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewGate)]
@@ -339,7 +341,7 @@ pub struct SignalGateBody {
     #[serde(default)]
     #[schema(max_items = 20)]
     pub tags: Vec<String>,
-    /// Key that identifies the gate within its run: it is raised only once.
+    /// Idempotency key within the run: a second request with the same key raises no second gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255)]
     pub idempotency_key: Option<String>,

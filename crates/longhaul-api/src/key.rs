@@ -32,7 +32,7 @@ pub struct KeyView {
     /// Time at which the key was revoked. `None` means that it was not revoked.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub revoked_at: Option<Timestamp>,
-    /// Time at which the key was last used, accurate to a few minutes.
+    /// Time at which the key was last used, accurate to a few minutes. `None` means never.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Timestamp>,
 }

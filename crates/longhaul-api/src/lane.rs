@@ -1,5 +1,5 @@
-//! A lane (queue of runs that are driven one at a time) in responses. The runs of a lane are listed
-//! with the `lane` filter.
+//! A lane (queue of runs that are driven one at a time) in responses. `GET /v1/runs?lane=NAME`
+//! lists the runs of a lane.
 
 use longhaul_core::id::RunId;
 use longhaul_core::port::records::LaneRow;
@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 pub struct LaneView {
     /// Name of the lane.
     pub lane: String,
-    /// Id of the run that currently holds the lane.
+    /// Id of the run that currently holds the lane. `None` means that no run holds it.
     #[schema(value_type = Option<String>)]
     pub head: Option<RunId>,
     /// Whether a run holds the lane.

@@ -1,4 +1,5 @@
-//! Remembered approvals (rules that people add with the scope of an answer) in responses.
+//! Remembered approvals in responses. A person adds one by approving a call for a whole run, agent
+//! or project.
 
 use longhaul_core::id::{GateId, RuleId, RunId};
 use longhaul_core::policy::gate::{AnswerScope, RulePattern};
@@ -21,7 +22,8 @@ pub struct RuleView {
     pub scope: AnswerScope,
     /// Agent to whose runs the rule applies. `None` if the scope is not `agent`.
     pub agent: Option<String>,
-    /// Pattern of the calls that the rule allows. It equals that of the agent's rule that asked.
+    /// Pattern of the calls that the rule allows, copied from the agent's rule that required the
+    /// approval.
     #[schema(value_type = RulePatternView)]
     pub pattern: RulePattern,
     /// Name of the person who gave the approval.
@@ -29,7 +31,7 @@ pub struct RuleView {
     /// Time at which the approval was given.
     #[schema(schema_with = schema::timestamp_schema)]
     pub at: Timestamp,
-    /// Run in which the approval was given. With the scope `run`, the rule applies to it.
+    /// Run in which the approval was given. A rule with the scope `run` applies to this run only.
     #[schema(schema_with = schema::run_id_schema)]
     pub run: RunId,
     /// Gate that was approved.

@@ -75,7 +75,8 @@ pub struct RunView {
     pub active_ms: u64,
     /// Total time since the first claim in which no worker drove the run, in milliseconds.
     pub waiting_ms: u64,
-    /// Number of the current attempt of the task, from 1. Attempts of retried runs are counted.
+    /// Number of the current attempt of the task, from 1, including the attempts of the failed runs
+    /// that this run retries.
     pub attempt: u32,
     /// Numbers of retries and takeovers, which are independent of the attempts of the run.
     pub retries: RetriesView,
@@ -104,21 +105,21 @@ pub struct RunView {
     pub links: Option<RawJson>,
     /// Tags of the run, for searching.
     pub tags: Vec<String>,
-    /// Id of the run that started this run.
+    /// Id of the run that started this run. `None` for a root run.
     #[schema(value_type = Option<String>)]
     pub parent: Option<RunId>,
-    /// Id of the run at the root of the tree of runs that started each other.
+    /// Id of the root of the tree of runs that this run belongs to. A root run has its own id here.
     #[schema(schema_with = schema::run_id_schema)]
     pub root: RunId,
-    /// Id of the batch with which the run was submitted.
+    /// Id of the batch with which the run was submitted. `None` if it was not part of a batch.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub batch: Option<BatchId>,
-    /// Id of the failed run that this run retries.
+    /// Id of the failed run that this run retries. `None` if the run is not a retry.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub retry_of: Option<RunId>,
-    /// Chain that this run is a step of.
+    /// Chain that this run is a step of. `None` if the run belongs to no chain.
     #[serde(default)]
     pub chain: Option<RunChainView>,
     /// Sandbox in which the run's commands are executed.
@@ -133,14 +134,15 @@ pub struct RunView {
     /// Time at which the run was submitted.
     #[schema(schema_with = schema::timestamp_schema)]
     pub created_at: Timestamp,
-    /// Time at which a worker first claimed the run.
+    /// Time at which a worker first claimed the run. `None` means that no worker has claimed it
+    /// yet.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
     /// Time at which the run ended. `None` means that it has not ended.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
-    /// Whether a submitted task was added to this run as a message, because its lane is busy. Only
-    /// in the response to the submit.
+    /// Whether the submitted task was added to this run as a message instead of starting a new run,
+    /// because the lane is busy. Only set in the response to a submit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub added: bool,
 }
@@ -149,14 +151,14 @@ pub struct RunView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Verdict)]
 pub struct VerdictView {
-    /// Number of the round, from 1.
+    /// Number of the grading round, from 1.
     pub round: u32,
     /// Verdict: `satisfied`, `not_satisfied` or `grader_failed`.
     #[schema(value_type = String)]
     pub verdict: OutcomeVerdict,
     /// What is missing in the result, or why there is no verdict.
     pub note: String,
-    /// Run that graded the result.
+    /// Run that graded the result. `None` means that no such run could be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub run: Option<RunId>,
@@ -267,7 +269,7 @@ pub struct RunBriefView {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub parent: Option<RunId>,
-    /// Chain that this run is a step of.
+    /// Chain that this run is a step of. `None` if the run belongs to no chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<RunChainView>,
     /// Lane of the run. Runs of one lane execute one at a time.
@@ -317,13 +319,14 @@ pub struct OutputView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = schema::any_json_schema)]
     pub data: Option<RawJson>,
-    /// Confidence of the agent in its result, in percent.
+    /// Confidence of the agent in its result, in percent. `None` means that the agent stated none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<u8>,
     /// Artifacts that the run created, such as files.
     #[schema(value_type = Vec<serde_json::Value>)]
     pub artifacts: Vec<RawJson>,
-    /// Answer with which a person approved the result, if it has a note or a payload.
+    /// Answer with which a person approved the result. `None` unless that answer has a note or a
+    /// payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<ResultAnswerView>)]
     pub answer: Option<ResultAnswer>,
@@ -389,7 +392,7 @@ pub fn micro_usd_to_usd(micros: MicroUsd) -> f64 {
     micros.0 as f64 / 1_000_000.0
 }
 
-/// Budget of a run in a request.
+/// Budget of a run in a request. A limit that is `None` is not changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BudgetBody {
@@ -439,7 +442,8 @@ pub struct CancelBody {
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResumeBody {
-    /// New budget limits, which replace the current limits. They require the role approver.
+    /// New budget limits, which replace the current limits. They require the role approver. `None`
+    /// keeps all limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetBody>,
 }

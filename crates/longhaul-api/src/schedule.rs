@@ -36,7 +36,8 @@ pub struct NewScheduleBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = schema::any_json_schema)]
     pub input: Option<RawJson>,
-    /// Kind of the event that each firing is for the agent, such as `idle_tick`.
+    /// Kind of the event that the agent receives at each firing, such as `idle_tick`. `None` means
+    /// an ordinary task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
     /// Lane of the runs. Default: the lane of the agent.
@@ -97,13 +98,13 @@ pub struct ScheduleView {
     pub every_ms: Option<u64>,
     /// Name of the agent that the schedule starts, or of the first agent of its chain.
     pub agent: String,
-    /// Name of the chain that the schedule starts. `None` means the agent.
+    /// Name of the chain that the schedule starts. `None` means that it starts the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
     /// Input of the runs.
     #[schema(schema_with = schema::any_json_schema)]
     pub input: RawJson,
-    /// Kind of the event that each firing is for the agent.
+    /// Kind of the event that the agent receives at each firing. `None` means an ordinary task.
     pub event: Option<String>,
     /// Lane of the runs. `None` means the lane of the agent.
     pub lane: Option<String>,
@@ -120,13 +121,13 @@ pub struct ScheduleView {
     /// Time of the next firing. `None` means that the schedule never fires again.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub next_at: Option<Timestamp>,
-    /// Id of the run that the last firing started.
+    /// Id of the run that the last firing started. `None` means that no firing has started a run.
     #[schema(value_type = Option<String>)]
     pub last_run: Option<RunId>,
-    /// Status of that run. `None` if there was no run yet, or if it was deleted.
+    /// Status of the run in `last_run`. `None` if there was no run yet, or if it was deleted.
     #[schema(value_type = Option<String>)]
     pub last_status: Option<Status>,
-    /// Time at which the last firing started a run.
+    /// Time at which a firing last started a run. `None` means that no firing has started a run.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_fired_at: Option<Timestamp>,
     /// Reason why the last firing started no run. `None` if it started one.

@@ -26,14 +26,16 @@ pub struct SpendCapView {
     pub window: String,
     /// Time zone in which windows begin.
     pub tz: String,
-    /// Whose usage is counted together: `all`, `key`, `actor`, `agent` or `model`.
+    /// Subject per which usage is counted: each `key`, `actor`, `agent` or `model`, or `all`
+    /// together.
     pub per: String,
-    /// Pattern of the subjects that the cap applies to.
+    /// Pattern of the names of subjects (keys, actors, agents or models) that the cap applies to.
+    /// `None` means all subjects.
     #[serde(rename = "match", default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
     /// What is counted: `usd`, `tokens` or `runs`.
     pub unit: String,
-    /// Limit of the configuration per subject.
+    /// Configured limit for each subject.
     #[schema(value_type = f64)]
     pub limit: CapAmount,
     /// What happens at the cap: `wait` or `refuse`.
@@ -41,7 +43,8 @@ pub struct SpendCapView {
     /// Time at which the next window begins.
     #[schema(value_type = String, format = DateTime)]
     pub resets_at: Timestamp,
-    /// What the cap has counted, those with waiting runs and with the highest usage first.
+    /// Usage of each subject in the current window. Subjects with waiting runs and with the highest
+    /// usage come first.
     pub counts: Vec<SpendCountView>,
 }
 
@@ -61,7 +64,7 @@ pub struct SpendCountView {
     /// Amount held (reserved) for model calls in progress.
     #[schema(value_type = f64)]
     pub held: CapAmount,
-    /// Amount that is left.
+    /// Amount that can still be used in the window: the limit less `used` and `held`.
     #[schema(value_type = f64)]
     pub left: CapAmount,
     /// Number of runs that wait at the cap.
@@ -79,7 +82,7 @@ pub enum CapAmount {
 }
 
 impl CapAmount {
-    /// Creates an amount from the number that a store counts. Money is counted in micro-dollars.
+    /// Converts an amount from the unit of the store: micro-dollars, tokens or runs.
     pub fn new(unit: CapUnit, amount: u64) -> Self {
         match unit {
             CapUnit::Usd => Self::Usd(micro_usd_to_usd(MicroUsd(amount))),
@@ -127,7 +130,8 @@ pub struct RaiseCapBody {
 }
 
 impl RaiseCapBody {
-    /// Returns the new limit as a store counts it. The error says what is wrong.
+    /// Returns the new limit in the unit of the store: micro-dollars, tokens or runs. The error
+    /// says what is wrong.
     pub fn limit(&self, unit: CapUnit) -> Result<u64, String> {
         let unit_name = unit.as_str();
         let (limit, max) = match (unit, self.usd, self.tokens, self.runs) {
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_amount_is_not_shown_as_none() {
+    fn a_small_amount_is_not_shown_as_zero() {
         for (micros, text) in [
             (0, "$0.00"),
             (1, "$0.000001"),

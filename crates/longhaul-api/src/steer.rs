@@ -27,9 +27,11 @@ pub struct SteerView {
     pub delivery: SteerDelivery,
     /// Status of the message: queued, delivered, dropped or withdrawn.
     pub status: SteerState,
-    /// Numbers of the turns between which the run read the message.
+    /// Numbers of the turns between which the run read the message. `None` if the run has not read
+    /// it.
     pub between: Option<[u32; 2]>,
-    /// Seconds from sending until the message was read, dropped or withdrawn.
+    /// Seconds from sending until the message was read, dropped or withdrawn. `None` if that has
+    /// not happened.
     pub after_s: Option<f64>,
     /// Reason why the message was dropped. `None` if it was not dropped.
     pub why: Option<String>,

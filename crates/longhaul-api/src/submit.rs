@@ -53,8 +53,8 @@ pub struct NewRunBody {
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 256)]
     pub kind: Option<String>,
-    /// Kind of the event that the task is, instead of `type`. The agent reads the event's kind and
-    /// input as a text.
+    /// Kind of the event, if the task is an event for the agent. Replaces `type`. The agent reads a
+    /// text that is made from the kind and the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
     /// Priority of the run; runs with higher values are driven first.
@@ -77,8 +77,8 @@ pub struct NewRunBody {
     /// Tags of the run, by which lists can filter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Any data of the caller, returned with the run. `threadId` and `resourceId` in it name the
-    /// thread and the resource, unless the run has fields for them.
+    /// Any data of the caller, returned with the run. `threadId` and `resourceId` in it set the
+    /// thread and the resource if the fields `thread` and `resource` are missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = schema::any_json_schema)]
     pub metadata: Option<RawJson>,
@@ -100,10 +100,11 @@ pub struct NewRunBody {
     )]
     #[schema(schema_with = schema::any_json_schema)]
     pub chain: Option<RawJson>,
-    /// Name of the only step of the chain to run.
+    /// Name of one step of the chain. Only this step is run. `None` runs the whole chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Whether all steps of the chain approve their own results. Requires the role approver.
+    /// Whether the results of all steps of the chain are approved automatically. Requires the role
+    /// approver. `None` leaves this to the chain.
     #[serde(default, alias = "autoApprove", skip_serializing_if = "Option::is_none")]
     pub auto_approve: Option<bool>,
     // A field that this build does not support is parsed, so that it can be rejected by name
@@ -122,8 +123,8 @@ fn is_default_budget(budget: &BudgetBody) -> bool {
     *budget == BudgetBody::default()
 }
 
-/// Parses a time in RFC 3339 format. The journal also has a format for times without a date, which
-/// is not accepted here.
+/// Parses a time in RFC 3339 format. Times without a date (such as `5us`), which the journal format
+/// allows, are rejected.
 pub(crate) fn deserialize_timestamp<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Timestamp>, D::Error> {

@@ -24,8 +24,9 @@ pub struct TranscriptView {
     /// Messages of the conversation, in order.
     #[schema(value_type = Vec<Object>)]
     pub messages: Vec<Arc<Message>>,
-    /// Compactions of the conversation, oldest first. The first message then has the task and the
-    /// newest summary, in place of the older messages. The journal keeps all of them.
+    /// Compactions of the conversation, oldest first. After a compaction, the first message
+    /// contains the task and the newest summary instead of the older messages, which only the
+    /// journal keeps.
     #[serde(default)]
     pub compactions: Vec<CompactionView>,
 }

@@ -22,7 +22,7 @@ const EXAMPLES: &str = "Examples:
   longhaul agents check            every problem of every file as file:line:column
   longhaul agents check implement  the problems and notes of one agent
   longhaul agents show implement   the fields of one agent, and its version
-  longhaul agents stats --since 24h  how the runs of each agent ended, and what they took";
+  longhaul agents stats --since 24h  how the runs of each agent ended, and their cost and time";
 
 /// Arguments of `longhaul agents`.
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ enum AgentsSubcommand {
     Show(ShowAgentCommand),
     /// Creates the file of a new agent
     New(NewAgentCommand),
-    /// Shows how the runs of agents ended, and what they took
+    /// Shows how the runs of agents ended, and their turns, cost and time
     #[command(after_help = EXAMPLES)]
     Stats(AgentStatsCommand),
 }

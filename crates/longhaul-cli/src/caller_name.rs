@@ -1,5 +1,5 @@
-//! Name of the person who runs this command, as shown in journals. The name proves nothing: every
-//! user who can write the store can use any name.
+//! Name of the person who runs this command, as shown in journals. The name is not authenticated:
+//! every user who can write the store can use any name.
 
 /// Returns the caller's name, such as `cli:anna`.
 pub(crate) fn caller_name() -> String {

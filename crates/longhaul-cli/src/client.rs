@@ -46,7 +46,7 @@ use crate::output;
 /// Maximum number of open gates that are read for one run.
 const OPEN_GATES_MAX: usize = 100;
 
-fn print_added_note(run: &RunView) {
+fn print_task_added_note(run: &RunView) {
     if run.added {
         let note = format!("note: the task was added to {}, because its lane is busy", run.id);
         output::eprint_line(&note);
@@ -99,8 +99,8 @@ impl RunClient {
         Self::Local(Box::new(longhaul.clone()))
     }
 
-    /// Submits a task. The task is on disk when this function returns. If the task was added to an
-    /// existing run, because its lane is busy, a note says so.
+    /// Submits a task. The task is on disk when this function returns. Prints a note if the task
+    /// was added to an existing run because the lane is busy.
     pub(crate) async fn submit_task(&self, mut task: Task) -> anyhow::Result<RunId> {
         let agent = task.agent.clone();
         let submitted: anyhow::Result<RunView> = match self {
@@ -111,7 +111,7 @@ impl RunClient {
             }
         };
         let run = submitted.fill_hint_placeholder("AGENT", agent)?;
-        print_added_note(&run);
+        print_task_added_note(&run);
         Ok(run.id)
     }
 
@@ -432,8 +432,8 @@ impl RunClient {
         })
     }
 
-    /// Submits a task to an inbox and returns its run. If the task was added to an existing run,
-    /// because its lane is busy, a note says so.
+    /// Submits a task to an inbox and returns its run. Prints a note if the task was added to an
+    /// existing run because the lane is busy.
     pub(crate) async fn post_task(
         &self,
         inbox: InboxName,
@@ -448,7 +448,7 @@ impl RunClient {
             }
             Self::Remote(client) => client.post_task(&inbox, &task).await?,
         };
-        print_added_note(&run);
+        print_task_added_note(&run);
         Ok(run)
     }
 

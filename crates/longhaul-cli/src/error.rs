@@ -186,7 +186,7 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
     }
 }
 
-/// Adds the ways out to the error that another process drives the store.
+/// Adds hints to the error that another process drives the store. `holder` describes that process.
 fn already_driven_error(failure: CliError, holder: &str) -> CliError {
     let status = ("see what it does", "longhaul ls");
     let is_own_run_only = holder.ends_with("longhaul run") || holder.ends_with("longhaul watch");

@@ -98,7 +98,7 @@ impl EventPrinter {
                     in_doubt_reason_suffix(doubt.reason.as_deref())
                 ),
             ),
-            Event::ToolKeyTaken(taken) => labeled("", self.taken_key_text(taken)),
+            Event::ToolKeyTaken(taken) => labeled("", self.duplicate_key_text(taken)),
             Event::ToolSurfaced(surfaced) => labeled(
                 "",
                 format!("  the result of {} arrived late", self.tool_name(surfaced.call)),
@@ -128,7 +128,7 @@ impl EventPrinter {
         (format!("turn {}", completed.turn), format!("{text}{calls}"))
     }
 
-    fn taken_key_text(&self, taken: &ToolKeyTaken) -> String {
+    fn duplicate_key_text(&self, taken: &ToolKeyTaken) -> String {
         let KeyHolder { run, call } = taken.holder;
         let tool = self.tool_name(taken.call);
         format!("  {tool} was not started: the call {call} of {run} has the same key")
@@ -139,7 +139,8 @@ impl EventPrinter {
     }
 }
 
-/// Returns the label and the text for an event about neither a turn nor a tool call.
+/// Returns the label and the text for an event about neither a turn nor a tool call. `None` means
+/// that the event is not relevant for people.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events are not relevant for people")]
 fn run_event_label_and_text(entry: &Entry) -> Option<(String, String)> {
     let labeled = |what: &str, text: String| Some((what.to_owned(), text));
@@ -220,7 +221,8 @@ fn turn_failure_text(failed: &TurnFailed) -> Option<String> {
     }
 }
 
-/// Returns the label and the text for an event about a child run or a verdict.
+/// Returns the label and the text for an event about a child run or a verdict. `None` for every
+/// other event.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events are described elsewhere")]
 fn child_event_label_and_text(event: &Event) -> Option<(String, String)> {
     let labeled = |what: &str, text: String| Some((what.to_owned(), text));
@@ -249,7 +251,7 @@ fn child_event_label_and_text(event: &Event) -> Option<(String, String)> {
     }
 }
 
-/// Returns the words for a verdict about a result.
+/// Returns the display text of a verdict about a result.
 pub(crate) const fn verdict_text(verdict: OutcomeVerdict) -> &'static str {
     match verdict {
         OutcomeVerdict::Satisfied => "satisfied",
@@ -258,7 +260,7 @@ pub(crate) const fn verdict_text(verdict: OutcomeVerdict) -> &'static str {
     }
 }
 
-/// Describes what the run waits for since `now`.
+/// Describes a wait that began at `now`. `None` means that the wait is not printed.
 fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
     let time = |at: &Timestamp| format_time_after(*at, now);
     Some(match wait {
@@ -274,7 +276,7 @@ fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
         ),
         WaitReason::Budget(_) => "for more budget".to_owned(),
         WaitReason::BudgetHeld => "for the calls of other runs of its tree".to_owned(),
-        WaitReason::Cap(wait) => format!("at the cap {} until {}", wait.cap, wait.until),
+        WaitReason::Cap(wait) => format!("at the spend cap {} until {}", wait.cap, wait.until),
         WaitReason::Key(holder) => {
             format!("for the call {} of {}, which has the same key", holder.call, holder.run)
         }
@@ -282,7 +284,7 @@ fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
         WaitReason::Signal(_) => "for a signal".to_owned(),
         WaitReason::Child(child) => format!("for {child}"),
         WaitReason::Tool(until) => {
-            format!("for the result of a tool call; asked for again at {}", time(until))
+            format!("for the result of a tool call; the tool is asked again at {}", time(until))
         }
         WaitReason::SandboxSlot => "for a free sandbox".to_owned(),
         WaitReason::StartAt(at) => format!("until its start at {}", time(at)),

@@ -33,7 +33,7 @@ pub(crate) enum Exit {
     Interrupted,
 }
 
-/// A command that returns nothing has succeeded.
+/// Converts the empty result of a command to success.
 impl From<()> for Exit {
     fn from((): ()) -> Self {
         Self::Done

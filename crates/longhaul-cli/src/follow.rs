@@ -24,7 +24,7 @@ use crate::style::Tone;
 /// Number of characters of a child run's id that are printed before its events.
 const SHORT_ID_CHARS: usize = 6;
 
-/// Maximum number of open runs of a tree that are searched for one that goes on by itself.
+/// Maximum number of open runs of a tree that are checked for one that continues without a person.
 const OPEN_RUNS_MAX: usize = 1_000;
 
 /// Options for following a run: what to print, and when to stop.
@@ -72,27 +72,29 @@ pub(crate) struct RunFollower<'a> {
     client: &'a RunClient,
     /// The followed run, or the newest run of its chain that was reached.
     pub(crate) run: RunId,
-    /// The run, if it has not ended, and then its open descendants.
+    /// Event streams of the run, if it has not ended, and then of its open descendants.
     streams: Vec<FollowedStream>,
-    /// Parents and children whose end the parent has not recorded yet.
+    /// Pairs of parent and child run: the child has ended, and the parent's journal does not say so
+    /// yet.
     unreported_ends: Vec<(RunId, RunId)>,
     pub(crate) options: FollowOptions,
     prompt: TerminalPrompt,
-    /// Run of the next step of the chain, if the run has opened one.
+    /// Run of the next step of the chain. `None` unless the followed run has started that step.
     next_step: Option<RunId>,
     /// Run that the person at the terminal was asked about last.
     asked: RunId,
     /// The explanation of the run's status that was printed last.
     last_reason: Option<RunExplanation>,
-    /// The result that was printed last, of a run that is open for messages, and the last event
-    /// before it.
+    /// Last printed result of a run that is open for messages, and the sequence number of the last
+    /// event before it.
     printed_result: Option<(Seq, String)>,
 }
 
 /// Events of one of the followed runs.
 struct FollowedStream {
     run: RunId,
-    /// Run whose journal gets the end of this run. `None` if there is none, or if it has ended.
+    /// Parent run that has not recorded the end of this run yet. `None` if there is no such parent,
+    /// or if it has ended.
     parent: Option<RunId>,
     entries: EventStream,
     printer: EventPrinter,
@@ -177,7 +179,7 @@ impl<'a> RunFollower<'a> {
         }
     }
 
-    /// Goes on with the run of the next step of the chain, in place of the stream at this index.
+    /// Replaces the stream at this index with that of `step`, the run of the chain's next step.
     async fn follow_step(&mut self, index: usize, step: RunId) -> anyhow::Result<()> {
         self.streams[index] = FollowedStream::open(self.client, step, Seq::START).await?;
         (self.run, self.asked) = (step, step);
@@ -189,7 +191,8 @@ impl<'a> RunFollower<'a> {
         Ok(())
     }
 
-    /// Removes the stream of a run that has ended. Nothing is reported to it.
+    /// Removes the stream of a run that has ended. The ended run records no ends of its children
+    /// any more.
     fn remove_ended_stream(&mut self, index: usize) {
         let FollowedStream { run: ended, parent, .. } = self.streams.remove(index);
         self.unreported_ends.retain(|(parent, _)| *parent != ended);
@@ -199,7 +202,8 @@ impl<'a> RunFollower<'a> {
         }
     }
 
-    /// Prints what the run needs from a person. Returns an outcome if following stops here.
+    /// Prints what the run needs from a person. Returns why following stops, or `None` if it
+    /// continues.
     async fn ask_person(&mut self, view: &RunView) -> anyhow::Result<Option<FollowOutcome>> {
         self.asked = view.id;
         let gates = self.client.list_open_gates(view.id).await?;
@@ -229,7 +233,8 @@ impl<'a> RunFollower<'a> {
         Ok(None)
     }
 
-    /// Returns whether other runs go on while this child run waits for a person.
+    /// Returns whether other runs of the tree continue while this child run waits for a person.
+    /// Always false for the followed run itself.
     async fn has_other_work(&self, waiting: RunId) -> anyhow::Result<bool> {
         if waiting == self.run {
             return Ok(false);
@@ -239,7 +244,7 @@ impl<'a> RunFollower<'a> {
         let limit = OPEN_RUNS_MAX;
         let filter = RunFilter { root: Some(root), statuses, limit, ..RunFilter::default() };
         let open = self.client.list_runs(filter).await?;
-        if open.iter().any(|run| !run.reason.as_deref().is_some_and(needs_other)) {
+        if open.iter().any(|run| !run.reason.as_deref().is_some_and(needs_outside_event)) {
             return Ok(true);
         }
         // A parent goes on when it learns of the end of another child. That child may have ended
@@ -356,7 +361,8 @@ impl<'a> RunFollower<'a> {
         !self.prompt.is_interactive() && (self.options.is_only_client || all_unanswerable)
     }
 
-    /// Returns the first run that waits for a person after the last event that was read.
+    /// Returns the first followed run that waits for a person and whose last event was already
+    /// read. `None` if there is no such run.
     async fn load_waiting_run(&self) -> anyhow::Result<Option<RunView>> {
         for stream in self.streams.iter().filter(|stream| stream.needs_person) {
             let view = self.client.get_run(stream.run).await?;
@@ -369,7 +375,7 @@ impl<'a> RunFollower<'a> {
     }
 }
 
-/// Returns the next events of one of the runs, with its index. Cancel safe.
+/// Returns the next events of one of the streams, with the index of that stream. Cancel safe.
 async fn next_entries(
     streams: &mut [FollowedStream],
 ) -> (usize, anyhow::Result<Option<Vec<Entry>>>) {
@@ -391,13 +397,13 @@ fn is_open_for_messages(view: &RunView) -> bool {
 
 /// Returns whether a wait for this reason ends only through a person, another client or another run
 /// of the tree.
-fn needs_other(reason: &str) -> bool {
+fn needs_outside_event(reason: &str) -> bool {
     let others = ["approval", "question", "signal", "blocked", "budget", "message", "child"];
     others.contains(&reason)
 }
 
-/// Returns whether the event with this sequence number is the last one in the journal. If this is
-/// checked after the run's status was read, the status was still current.
+/// Returns whether no event follows this sequence number in the journal. Then a run status that was
+/// read before this call is still current.
 async fn is_last_event(client: &RunClient, run: RunId, seq: Seq) -> anyhow::Result<bool> {
     let more = client.read_events(run, seq, 1).await?;
     Ok(more.is_empty())

@@ -26,7 +26,8 @@ pub(crate) struct FollowedRun<'a> {
     /// The project, if this process drives the run whenever no other process does. `None` means
     /// that a server drives the run, or that the run has ended.
     pub(crate) runtime: Option<&'a ProjectRuntime>,
-    /// True if no other process may drive the store in the meantime.
+    /// True if this process holds the driver lock even while the run is parked, so that no other
+    /// process can drive the store.
     pub(crate) keeps_lock: bool,
     pub(crate) timeout: Option<Millis>,
 }
@@ -52,7 +53,8 @@ enum FollowEndReason {
 }
 
 impl FollowEndReason {
-    /// Returns the exit code if this command stopped following a run that continues.
+    /// Returns the exit code if this command stopped following a run that continues. `None` in all
+    /// other cases.
     const fn detached_exit(&self) -> Option<Exit> {
         match self {
             Self::TimedOut => Some(Exit::TimedOut),
@@ -152,7 +154,8 @@ impl FollowedRun<'_> {
         }
     }
 
-    /// Returns the run, or the newest run of its chain if the chain has gone on.
+    /// Returns the run, or the newest run of its chain if the run has ended and the chain has
+    /// continued.
     async fn newest_view(&self, run: RunId) -> anyhow::Result<RunView> {
         let view = self.client.get_run(run).await?;
         match &view.chain {
@@ -250,9 +253,9 @@ impl FollowedRun<'_> {
     }
 
     /// Waits until no worker will start the run, because it is queued behind a run that nobody
-    /// drives, or because the process that drives the store drives other runs only. If `is_known`,
-    /// waits until this process drives the store first.
-    async fn wait_until_not_startable(&self, is_known: bool) -> anyhow::Result<StateExplanation> {
+    /// drives, or because the process that drives the store drives other runs only. If the reason
+    /// `is_shown` already, it is returned only once this process drives the store.
+    async fn wait_until_not_startable(&self, is_shown: bool) -> anyhow::Result<StateExplanation> {
         let Some(runtime) = self.runtime else {
             return std::future::pending().await;
         };
@@ -262,7 +265,7 @@ impl FollowedRun<'_> {
             // A run in the queue is claimed by the worker of this process.
             let is_own = is_driver && row.reason.as_deref() == Some("worker");
             if !is_own
-                && (is_driver || !is_known)
+                && (is_driver || !is_shown)
                 && let Some(why) = runtime.longhaul.explain_unstarted_run(&row).await?
             {
                 return Ok(why);

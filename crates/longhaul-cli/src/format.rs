@@ -58,7 +58,7 @@ pub(crate) fn format_exchanges(count: usize) -> String {
     }
 }
 
-/// Returns the calls that a pattern covers: the tool, and the text that its subject must match.
+/// Describes the calls that a pattern covers: the tool, and the text that its subject must match.
 pub(crate) fn pattern_text(pattern: &RulePattern) -> String {
     let text = match &pattern.subject {
         Some(subject) => format!("{} `{subject}`", pattern.tool),
@@ -67,7 +67,7 @@ pub(crate) fn pattern_text(pattern: &RulePattern) -> String {
     sanitize::sanitize_line(&text)
 }
 
-/// Returns the calls to which an approval with this scope applies, such as `for this run`.
+/// Describes the calls to which an approval with this scope applies, such as `for this run`.
 pub(crate) const fn scope_phrase(scope: AnswerScope) -> &'static str {
     match scope {
         AnswerScope::Once => "once",

@@ -12,13 +12,13 @@ use crate::form_prompt::form_lines;
 use crate::format::pattern_text;
 use crate::sanitize;
 
-/// Maximum number of lines of the diff and of the call's input on a short card, of each.
+/// Maximum number of lines of the diff, and of the call's input, on a short card.
 const LINES_MAX: usize = 24;
 
 /// Maximum width of an input line, in characters. Longer lines are wrapped.
 const LINE_WIDTH: usize = 76;
 
-/// How long after its time an automatic approval may come, because a worker has to give it.
+/// Maximum time from when an automatic approval is due until a worker has given it.
 const AUTO_APPROVAL_DELAY_MAX: Millis = Millis::from_secs(30);
 
 /// Returns the lines of a gate's card. A long diff and a long input of the call are truncated.
@@ -31,7 +31,7 @@ pub(crate) fn full_gate_card(gate: &GateView) -> Vec<String> {
     gate_card_lines(gate, usize::MAX)
 }
 
-/// Returns the first lines, and how many are omitted.
+/// Truncates the lines to `lines_max`. If lines are omitted, a last line says how many.
 fn truncate_lines(mut lines: Vec<String>, gate: &GateView, lines_max: usize) -> Vec<String> {
     if lines.len() > lines_max {
         let left = lines.len() - lines_max;
@@ -160,8 +160,8 @@ fn wrap_line(line: &str) -> Vec<String> {
     chars.chunks(LINE_WIDTH).map(|chunk| chunk.iter().collect()).collect()
 }
 
-/// Returns whether the chain of the run will approve the gate. A gate that is still open long after
-/// that time waits for a person, because a pause of the run has stopped the approval.
+/// Returns whether the run's chain will approve the gate automatically. False if the gate is still
+/// open long after that approval was due, because a pause of the run has stopped the approval.
 pub(crate) fn is_approved_by_chain(gate: &GateView) -> bool {
     let is_recent = |at: Timestamp| at.plus(AUTO_APPROVAL_DELAY_MAX) > SystemClock.now();
     gate.auto_approves_at.is_some_and(is_recent)
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn effects_that_are_not_known_are_said_to_be() {
+    fn unknown_effects_are_shown_as_unknown() {
         let lines = full_gate_card(&gate(Value::Null, "", None));
         assert_eq!(lines[2], "  effects: not known before the call");
     }

@@ -13,9 +13,9 @@ const STDIN: &str = "-";
 
 /// Reads an earlier conversation from a file, or from stdin. Fails if the file is `-` but stdin
 /// already provides the task's input.
-pub(crate) fn read_history_file(file: &Path, is_stdin_taken: bool) -> anyhow::Result<Vec<Message>> {
+pub(crate) fn read_history_file(file: &Path, is_stdin_used: bool) -> anyhow::Result<Vec<Message>> {
     let wrong = |why: String| CliError::usage_error(format!("--history {}: {why}", file.display()));
-    if is_stdin_taken && file == Path::new(STDIN) {
+    if is_stdin_used && file == Path::new(STDIN) {
         let why = "stdin is used for the input already: put one of them in a file";
         return Err(wrong(why.to_owned()).into());
     }

@@ -163,7 +163,7 @@ impl ListInboxesCommand {
     }
 }
 
-/// Returns the view of an inbox in a folder without a store.
+/// Returns an inbox without tasks, for a folder that has no store.
 fn unused_inbox(name: String, agent: Option<String>) -> InboxView {
     InboxView { name, agent, served: false, pending: 0, running: 0, waiting: 0, failed: 0 }
 }

@@ -1,5 +1,5 @@
-//! Handles SIGINT, SIGTERM and SIGHUP, from the moment when a command has something to release. A
-//! signal that arrives while nothing waits for it is not lost.
+//! Handles SIGINT, SIGTERM and SIGHUP for commands that must release resources before they exit. A
+//! signal that arrives while `next_signal` is not awaited is not lost.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};

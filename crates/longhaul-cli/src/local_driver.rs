@@ -15,10 +15,11 @@ use crate::interrupts::InterruptListener;
 use crate::local_worker::LocalWorker;
 use crate::output;
 
-/// Interval between checks whether a run of the tree can be driven, and by whom.
+/// Interval between checks whether a run of the tree can be driven and whether another process
+/// drives the store.
 const POLL_INTERVAL: Millis = Millis(500);
 
-/// Time before a timer is due from which on this process drives the store, to fire the timer.
+/// How long before a timer is due this process starts to drive the store, to fire the timer.
 const TIMER_LEAD: Millis = Millis::from_secs(2);
 
 /// The driver of the run that this command follows.
@@ -51,8 +52,8 @@ impl<'a> LocalDriver<'a> {
     }
 
     /// Drives the run whenever its tree has work and no other process drives the store, until an
-    /// error. `keeps_lock` prevents other processes from driving the store in between. Dropping the
-    /// future stops nothing: see [`stop`](Self::stop).
+    /// error. In between, other processes may drive the store unless `keeps_lock` is set. Dropping
+    /// the future does not stop the worker; [`stop`](Self::stop) does.
     pub(crate) async fn drive(&mut self, keeps_lock: bool) -> anyhow::Error {
         loop {
             let step = match &mut self.worker {

@@ -123,7 +123,8 @@ impl ListRunsCommand {
         })
     }
 
-    /// Returns the root of the tree to list: of a child run, the root of its tree.
+    /// Returns the root of the tree that `--root` names by any of its runs. `None` if the option is
+    /// not given.
     async fn resolve_root(&self, client: &RunClient) -> anyhow::Result<Option<RunId>> {
         match resolve_optional_run(client, self.root.as_deref()).await? {
             Some(run) => Ok(Some(client.get_run(run).await?.root)),

@@ -28,14 +28,14 @@ pub(crate) enum PromptInput {
     Why,
     Detach,
     Empty,
-    /// Words that are no command, after which the commands are printed again.
+    /// Input that is no command. The prompt prints the commands again.
     Unknown,
 }
 
 /// What the prompt asks for, which decides the meaning of plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PromptMode {
-    /// A decision about a gate. Plain text means nothing.
+    /// A decision about a gate. Text that is no command is not accepted.
     Decision,
     /// The answer to a question.
     Question,
@@ -55,7 +55,7 @@ pub(crate) struct TerminalPrompt {
     form: Option<FormPrompt>,
     /// Options of the shown gate.
     options: Vec<String>,
-    /// The line about the commands that was printed last.
+    /// The list of commands that was printed last.
     commands: String,
 }
 
@@ -187,7 +187,7 @@ impl TerminalPrompt {
     }
 
     /// Enters a line into the form of the shown gate. Returns the answer when the form is filled
-    /// in.
+    /// in, and `None` before that.
     fn enter_form_line(&mut self, line: &str) -> Option<String> {
         let form = self.form.as_mut()?;
         if let Err(why) = form.enter_line(line) {

@@ -92,7 +92,8 @@ pub(crate) async fn resolve_rule_id(client: &RunClient, id: &str) -> anyhow::Res
     expect_one_id_match(id, RuleId::PREFIX, &fits)
 }
 
-/// Finds the gate with this id or id suffix. The name of a run stands for its only open gate.
+/// Finds the gate with this id or id suffix. The id of a run, or `@last`, stands for the only open
+/// gate of the run.
 pub(crate) async fn resolve_gate_or_run(
     client: &RunClient,
     gate_or_run: &str,

@@ -115,7 +115,7 @@ impl RunTaskCommand {
         options
     }
 
-    /// Checks that no option is given that works for a single run only.
+    /// Fails if `--chain` is combined with an option that works for a single run only.
     fn check_chain_options(&self) -> anyhow::Result<()> {
         let keeps_calls = self.record_replay.is_recording() || self.record_replay.is_replaying();
         if self.task.chain().is_some() && (self.ephemeral.is_enabled() || keeps_calls) {

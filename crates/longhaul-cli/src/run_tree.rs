@@ -63,8 +63,8 @@ fn tree_json(runs: &[RunBriefView], run: &RunBriefView) -> anyhow::Result<Value>
     Ok(value)
 }
 
-/// Adds the lines of a run and of the runs below it. `indent` is printed before the branch of the
-/// run.
+/// Adds the lines of a run and of the runs below it. `branch` is the tree symbol before the run,
+/// and `indent` is the text before that symbol.
 fn add_lines(
     lines: &mut Vec<String>,
     runs: &[RunBriefView],

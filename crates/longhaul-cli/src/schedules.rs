@@ -84,7 +84,7 @@ struct AddScheduleCommand {
     /// Input of the runs; a JSON object or list is passed on as JSON
     #[arg(long, required_unless_present = "event")]
     input: Option<String>,
-    /// Kind of the event that each firing is for the agent, such as idle_tick
+    /// Kind of the event that the agent receives at each firing, such as idle_tick
     #[arg(long, value_name = "KIND")]
     event: Option<String>,
     /// Lane of the runs; the lane of the agent if not given

@@ -135,7 +135,7 @@ impl ServeSession {
         let pid = std::process::id();
         let marker =
             ServerMarkerGuard::create(ServerMarker { url, pid, store }).map_err(|error| {
-                CliError::usage_error(format!("the server marker can't be written: {error}"))
+                CliError::usage_error(format!("the server's marker file can't be written: {error}"))
             })?;
         Ok(Self {
             runtime,
@@ -218,7 +218,7 @@ impl ServeSession {
         }
     }
 
-    /// Returns the worker, and the types of the tasks that it takes.
+    /// Returns the worker, and the types of the tasks that it takes. An empty list means all types.
     fn build_worker(&self, inboxes: &[Arc<dyn Inbox>]) -> anyhow::Result<(Worker, Vec<String>)> {
         let mut options = self.inbox.worker_options(&self.runtime.config)?;
         add_inbox_names(&mut options, inboxes)?;

@@ -62,8 +62,8 @@ pub(crate) struct TaskArgs {
     /// --type`), and agents choose event texts by type
     #[arg(long = "type", value_name = "KIND", conflicts_with = "event")]
     kind: Option<String>,
-    /// Kind of the event that the task is, such as player_action; the agent reads kind and input as
-    /// a text
+    /// Submit the task as an event of this kind, such as player_action; the agent reads a text that
+    /// is made from the kind and the input
     #[arg(long, value_name = "KIND")]
     event: Option<String>,
     /// Person on whose behalf the run acts: a name, or JSON such as {"name": "Ada"}
@@ -105,7 +105,8 @@ impl TaskArgs {
         self.chain.as_deref().unwrap_or_else(|| self.agent_name())
     }
 
-    /// Returns the parts of the input. With a chain, no agent precedes them.
+    /// Returns the arguments that form the input. With `--chain`, the first argument is not an
+    /// agent but part of the input.
     fn input_args(&self) -> Vec<String> {
         let first = self.agent.iter().filter(|_| self.chain.is_some());
         first.chain(&self.input).cloned().collect()
@@ -186,7 +187,7 @@ pub(crate) fn parse_input_json(text: &str) -> anyhow::Result<RawJson> {
 }
 
 /// Parses references to other systems to a JSON object. A name that is repeated has a list of
-/// values.
+/// values. `None` if there are no references.
 pub(crate) fn parse_links(args: &[String]) -> anyhow::Result<Option<RawJson>> {
     let mut links: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for text in args {

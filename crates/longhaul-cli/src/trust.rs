@@ -1,5 +1,5 @@
-//! `longhaul trust`: shows what this project would run, send or open on its own, and records the
-//! user's decision about it.
+//! `longhaul trust`: shows which programs this project would start, where it would send data and
+//! which network access it would open, and records whether the user trusts it.
 //!
 //! Invariant: neither silence nor a missing terminal counts as a yes.
 

@@ -12,13 +12,13 @@ use crate::status::{RunOutput, Status};
 use crate::text_macros::string_enum;
 use crate::time::Millis;
 
-/// Maximum number of steps of a chain, as it is written in a file or a request.
+/// Maximum number of steps in a chain file or in the chain of a request.
 pub const CHAIN_STEPS_MAX: usize = 10;
 
 /// Maximum number of runs of one chain, including those of repeated steps.
 pub const CHAIN_RUNS_MAX: usize = 100;
 
-/// Delay after which a step with `auto_approve` approves its own result.
+/// Delay after which the result of a step with `auto_approve` is approved automatically.
 pub const AUTO_APPROVE_DELAY: Millis = Millis::from_secs(3);
 
 /// A chain as it is written in a file or a request.
@@ -43,13 +43,13 @@ pub struct ChainStepSpec {
     /// Name of the agent that executes the step.
     #[serde(alias = "mode")]
     pub agent: String,
-    /// Whether the step approves its own result after three seconds.
+    /// Whether the result of the step is approved automatically after three seconds.
     #[serde(default, alias = "autoApprove", skip_serializing_if = "std::ops::Not::not")]
     pub auto_approve: bool,
     /// Condition under which the step runs.
     #[serde(default)]
     pub condition: ChainStepCondition,
-    /// Step to which the chain goes back after this step.
+    /// Step to which the chain goes back after this step. `None` means that the chain goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<ChainRepeatSpec>,
 }
@@ -81,16 +81,16 @@ pub struct ChainRepeatSpec {
     /// Condition under which the chain does not go back.
     #[serde(default)]
     pub until: ChainRepeatEnd,
-    /// How often the chain goes back at most.
+    /// Maximum number of times that the chain goes back.
     pub max: u32,
 }
 
-/// A problem of a chain as it is written.
+/// A problem in a chain file or in the chain of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainProblem {
     /// Index of the step with the problem. `None` means that the problem is in the whole chain.
     pub step: Option<usize>,
-    /// Field of the step with the problem.
+    /// Field of the step with the problem. `None` if the problem is in the whole chain.
     pub field: Option<&'static str>,
     /// What is wrong, and what would be right.
     pub message: String,
@@ -141,7 +141,8 @@ impl ChainSpec {
         problems
     }
 
-    /// Returns the index of the step that a repeat of step `index` goes back to.
+    /// Returns the index of the step named `from`, to which the chain goes back after step `index`.
+    /// The error says why `from` is invalid.
     pub fn repeat_start(&self, index: usize, from: &str) -> Result<usize, String> {
         let named = |steps: &[ChainStepSpec]| {
             let found = steps.iter().enumerate().filter(|(_, step)| step.step_name() == from);
@@ -188,7 +189,7 @@ pub struct ChainStep {
     /// Condition under which the step runs.
     #[serde(default)]
     pub condition: ChainStepCondition,
-    /// Step to which the chain goes back after this step.
+    /// Step to which the chain goes back after this step. `None` means that the chain goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<ChainRepeat>,
 }
@@ -200,7 +201,7 @@ pub struct ChainRepeat {
     pub from: usize,
     /// Condition under which the chain does not go back.
     pub until: ChainRepeatEnd,
-    /// How often the chain goes back at most.
+    /// Maximum number of times that the chain goes back.
     pub max: u32,
 }
 
@@ -219,8 +220,8 @@ string_enum! {
 }
 
 string_enum! {
-    /// Condition under which a chain does not go back, read from the newest output of the round that
-    /// has the field.
+    /// Condition on an output field under which a chain does not go back. The newest output of the
+    /// round that has the field counts.
     #[derive(Default)]
     pub enum ChainRepeatEnd {
         /// The field `issues_found` is not `true`.
@@ -231,7 +232,8 @@ string_enum! {
     }
 }
 
-/// What the outputs of steps say about their success. `None` means that no output says it.
+/// Fields of step outputs that decide how a chain continues. `None` means that no output has the
+/// field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepVerdict {
     /// Field `success` of the output's data.
@@ -243,7 +245,7 @@ pub struct StepVerdict {
 }
 
 impl StepVerdict {
-    /// Returns what an output says. Fields that are not booleans say nothing.
+    /// Reads the fields from the data of an output. A field that is not a boolean becomes `None`.
     pub fn from_output(output: &RunOutput) -> Self {
         let data = output.data.as_ref().map(crate::raw::RawJson::to_value).unwrap_or_default();
         let field = |name: &str| data.get(name).and_then(serde_json::Value::as_bool);
@@ -265,7 +267,7 @@ impl StepVerdict {
         }
     }
 
-    /// Returns this newer verdict, with the fields of the older one that it does not have.
+    /// Returns this newer verdict, with its missing fields taken from the older one.
     fn or(self, older: Self) -> Self {
         Self {
             success: self.success.or(older.success),
@@ -290,12 +292,13 @@ pub struct PositionInChain {
     pub chain: Chain,
     /// Index of the step that this run executes, from 0.
     pub step: usize,
-    /// First run of the chain, whose budget all its runs use, including those of retries.
+    /// First run of the chain. All runs of the chain, including retries, share the budget of this
+    /// run.
     pub first_run: RunId,
     /// Completed runs of the chain before this one, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub completed: Vec<CompletedStep>,
-    /// What the outputs of the current round say, newest first.
+    /// Verdict of the current round so far: each field comes from the newest output that has it.
     #[serde(default)]
     pub verdict: StepVerdict,
 }
@@ -307,7 +310,7 @@ impl PositionInChain {
         Self { chain, step: 0, first_run: run, completed: Vec::new(), verdict }
     }
 
-    /// Returns the step that this run executes.
+    /// Returns the step that this run executes. `None` if the chain has no step with this index.
     pub fn current_step(&self) -> Option<&ChainStep> {
         self.chain.steps.get(self.step)
     }
@@ -337,7 +340,8 @@ impl PositionInChain {
         })
     }
 
-    /// Returns the step that the chain goes back to after this step. `None` means that it goes on.
+    /// Returns the index of the step that the chain goes back to after this step. `None` means that
+    /// the chain does not go back.
     fn step_to_repeat(&self, verdict: StepVerdict) -> Option<usize> {
         let repeat = self.current_step()?.repeat?;
         let went_back = self.times_gone_back() < repeat.max && !verdict.ends_repeat(repeat.until);
@@ -368,7 +372,7 @@ pub struct ChainRow {
 }
 
 string_enum! {
-    /// Status of a chain, which is that of its newest run.
+    /// Status of a chain, derived from the status of its newest run.
     pub enum ChainStatus {
         /// The newest run is queued or running.
         Running = "running",

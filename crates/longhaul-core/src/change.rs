@@ -41,7 +41,7 @@ impl Batch {
         self.events.is_empty() && self.changes.is_empty()
     }
 
-    /// Returns whether the batch does nothing but consume timers. Such a batch can be written even if
+    /// Returns whether the batch only marks timers as fired. Such a batch can be written even if
     /// the run of the timers was deleted.
     pub fn only_consumes_timers(&self) -> bool {
         let consumes =
@@ -49,7 +49,7 @@ impl Batch {
         self.events.is_empty() && !self.is_empty() && self.changes.iter().all(consumes)
     }
 
-    /// Returns the highest event format of the events in the batch.
+    /// Returns the highest event format number among the events of the batch, or 0 without events.
     pub fn highest_event_format(&self) -> u32 {
         self.events.iter().map(Event::format).max().unwrap_or(0)
     }
@@ -84,19 +84,20 @@ pub enum Change {
     /// Queues the run until the sandbox provider with this name can run one more sandbox.
     QueueForSlot(String),
     /// Holds (reserves) the worst-case cost of a model request. Refused if the remaining budget
-    /// does not cover the cost, or if the model is to be warned first.
+    /// does not cover the cost, or if the model must first be warned that the budget is almost used
+    /// up.
     Hold(BudgetHold),
-    /// Releases a budget hold and books the part that was spent or lost. Runs that wait for the
-    /// released amount are woken.
+    /// Releases a budget hold (reserved amount) and charges what the request used, or what counts
+    /// as used because the usage is unknown. Wakes runs that wait for the released amount.
     Settle(BudgetHoldSettlement),
     /// Queues the parked run until model requests of other runs have released enough of the budget
-    /// for this amount. Follows the change that parks the run.
+    /// for this amount. In a batch, it comes after the change that parks the run.
     WaitForHolds(BudgetAmount),
     /// Holds (reserves) amounts within spend caps. Refused if one of them does not fit, or if the
     /// window of a cap has ended.
     HoldCaps(Vec<CapReservation>),
-    /// Releases amounts held within spend caps and books what was spent or lost. Runs that wait for
-    /// the released amounts are woken.
+    /// Releases amounts held within spend caps and counts what was used, or what counts as used
+    /// because the usage is unknown. Wakes runs that wait for the released amounts.
     SettleCaps(Vec<CapSettlement>),
     /// Queues the run at a spend cap until the amount that it needs fits.
     WaitAtCap(CapWaitRow),
@@ -113,7 +114,7 @@ pub enum Change {
     /// Stores an agent definition under its hash.
     PutDefinition(Blob),
     /// Adds a remembered approval. Refused if an active one has the same scope and pattern, or if
-    /// there are too many.
+    /// the store has the maximum number of active approvals that apply to more than one run.
     AddRule(Box<ApprovalRuleRow>),
     /// Counts one more call that went ahead because of a remembered approval.
     UseRule(RuleId),
@@ -124,9 +125,10 @@ pub enum Change {
         /// Principal that revokes the approval.
         by: String,
     },
-    /// Claims, settles or waits for an effect key.
+    /// Claims an effect key for a tool call, records the outcome of the call under the key, frees
+    /// the key, or makes the run wait for the key.
     UpdateKey(KeyChange),
-    /// Replaces caps of the run's budget by new caps.
+    /// Replaces those caps of the run's budget for which a new value is given.
     SetCap(BudgetRaise),
     /// Marks the request with this idempotency key as applied by this batch. Refused if the request
     /// has already been applied or is not in progress: when an attempt outlives its lease and
@@ -148,8 +150,8 @@ pub struct NewRun {
     pub task: TaskSpec,
     /// First events of the run's journal. The first one is `run.created`.
     pub events: Vec<Event>,
-    /// Events of another run that follow `run.created`, before the other events. `None` means that
-    /// nothing is copied.
+    /// Events copied from another run, which are placed after `run.created` and before the other
+    /// events. `None` means that nothing is copied.
     pub copied_journal: Option<CopiedJournal>,
     /// Messages that are queued for the run. Their events are among `events`.
     pub steers: Vec<SteerRow>,
@@ -157,8 +159,8 @@ pub struct NewRun {
     pub lane_depth_max: u32,
     /// Condition under which the run enters its lane.
     pub lane_entry: LaneEntryPolicy,
-    /// Spend caps that refuse the run if they are reached, with the amounts that the run counts at
-    /// once.
+    /// Spend caps in which the new run is counted, each with the amount to count. The run is
+    /// refused if one of them is reached.
     pub caps: Vec<CapReservation>,
 }
 
@@ -189,12 +191,14 @@ pub enum LaneEntryPolicy {
     Enqueue,
     /// The run enters only if no run is in the lane.
     IfEmpty,
-    /// The run enters only if the lane is empty or a worker has claimed its last run before.
+    /// The run enters only if the lane is empty, or if a worker has already claimed the run that
+    /// entered the lane last.
     IfNoneWaits {
-        /// How long the run waits for messages after the last one, before it starts.
+        /// How long the run waits for a further message after the latest one, before it starts.
         window: Millis,
     },
-    /// The run enters at the end of the lane, and a timer cancels every other run in the lane.
+    /// The run enters at the end of the lane, and every other run in the lane gets a timer that
+    /// cancels it.
     Interrupt,
 }
 
@@ -248,8 +252,8 @@ pub enum GateTransition {
     Voted(Answer),
     /// The gate was closed by this answer.
     Answered(Answer),
-    /// The run has read a message that answers the gate. The deadline does not matter, because the
-    /// message was accepted before.
+    /// The gate was closed by a person's message that the run has read. This is valid even after
+    /// the deadline, because the message was queued while the gate was open.
     AnsweredByMessage(Answer),
     /// The gate's deadline passed without an answer.
     Expired,
@@ -257,7 +261,7 @@ pub enum GateTransition {
     Withdrawn,
 }
 
-/// Change of a timer: setting it, or marking it as fired.
+/// Change of timers: sets one, marks one as fired, or deletes those that approve gates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimerUpdate {
     /// Sets a timer for this run or for another run.
@@ -273,7 +277,7 @@ pub enum TimerUpdate {
     },
     /// Marks the timer with this id as fired. Refused if the timer was already marked as fired.
     Consume(TimerId),
-    /// Deletes the timers with which open gates of this run approve themselves.
+    /// Deletes the timers that would approve open gates of this run without a person.
     StopAutoApproval(RunId),
 }
 
@@ -317,8 +321,8 @@ pub enum TimerKind {
     ChildEnded(RunId),
     /// This parent run was cancelled or has failed.
     ParentEnded(RunId),
-    /// This parent run needs no verdict of its grading run any more, because it works on another
-    /// result.
+    /// The verdict of the run (a grading run) is no longer needed, because this parent run works on
+    /// another result.
     VerdictUnneeded(RunId),
     /// This newer run of the same lane interrupts the run.
     LaneInterrupted(RunId),

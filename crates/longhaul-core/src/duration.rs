@@ -39,7 +39,7 @@ pub fn parse_duration(text: &str) -> Option<Millis> {
     Some(Millis(total))
 }
 
-/// Formats a duration as a text that `parse` accepts.
+/// Formats a duration as a text that [`parse_duration`] accepts.
 pub fn format_duration(duration: Millis) -> String {
     let mut rest = duration.0;
     let mut parts = Vec::new();

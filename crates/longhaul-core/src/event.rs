@@ -68,7 +68,7 @@ macro_rules! events {
             /// Returns which idle runs become ready if an outsider (a process that does not drive
             /// the run) appends this event. `None` means that an outsider may not append it. Events
             /// of outsiders are accepted until the run has ended.
-            pub fn from_outside(&self) -> Option<WakeTarget> {
+            pub fn outsider_wake_target(&self) -> Option<WakeTarget> {
                 if self.is_signal_gate_without_call() {
                     return Some(WakeTarget::None);
                 }
@@ -227,11 +227,11 @@ events! {
     ProgressReported(ProgressReported) = "progress.reported" v 1 format 1 outside None;
 }
 
-/// Which idle runs become ready because of an event that an outsider appends, i.e. a process that
-/// does not drive the run.
+/// Whether an idle run becomes ready when an outsider, i.e. a process that does not drive the run,
+/// appends an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WakeTarget {
-    /// No run: a parked or paused run stays as it is.
+    /// The event wakes no run: a parked or paused run stays as it is.
     None,
     /// A parked run becomes ready. A paused run stays paused.
     Parked,

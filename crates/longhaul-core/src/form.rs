@@ -25,7 +25,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// Parses the schema of a form. The error says what a form can't contain.
+    /// Parses the schema of a form. The error says why the schema is not a valid form.
     pub fn from_schema(schema: &Value) -> Result<Self, String> {
         let object = schema.as_object().ok_or("the schema of a form must be an object")?;
         if schema.to_string().len() > SCHEMA_BYTES_MAX {

@@ -148,7 +148,7 @@ ids! {
     TimerId = "timer";
     /// Id of a batch of runs that were submitted together.
     BatchId = "batch";
-    /// Id of a remembered approval, i.e. an approval of all similar calls of a run.
+    /// Id of a remembered approval, i.e. one that also covers later similar calls.
     RuleId = "rule";
     /// Id of a note that an agent has stored.
     NoteId = "note";

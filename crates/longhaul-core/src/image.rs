@@ -68,6 +68,7 @@ fn read_big_endian(bytes: &[u8], offset: usize, byte_count: usize) -> Option<u32
     Some(number.fold(0, |number, digit| number << 8 | u32::from(*digit)))
 }
 
+/// Returns width and height of a PNG image.
 fn png_size(bytes: &[u8]) -> Option<(u32, u32)> {
     let first = bytes.get(12..16)?;
     (first == b"IHDR").then_some(())?;
@@ -102,6 +103,7 @@ fn jpeg_size(bytes: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
+/// Returns width and height of a WebP image.
 fn webp_size(bytes: &[u8]) -> Option<(u32, u32)> {
     match bytes.get(12..16)? {
         b"VP8X" => {

@@ -83,7 +83,8 @@ pub struct ImageRef {
     pub blob: BlobRef,
 }
 
-/// Model API of the replies that call a handler (a Rust function that is registered as an agent).
+/// Value of [`Reply::api`] in replies of a handler (a Rust function that is registered as an
+/// agent).
 pub const HANDLER_API: &str = "handler";
 
 /// Complete reply of a model in one turn.

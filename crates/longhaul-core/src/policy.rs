@@ -27,7 +27,7 @@ pub struct RunPolicy {
     pub budget: Budget,
     /// Retries of the run after transient failures.
     pub retry: RetryPolicy,
-    /// Maximum number of turns, regardless of the budget.
+    /// Maximum number of turns, regardless of the budget. `None` means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
     /// Approval rules. The first rule that matches a call applies.
@@ -44,7 +44,8 @@ pub struct RunPolicy {
     /// means that the result is not graded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome_rounds: Option<u32>,
-    /// How long the run stays open for follow-up messages after its answer.
+    /// How long the run stays open for follow-up messages after its answer. `None` means not at
+    /// all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_open: Option<Millis>,
     /// Whether the run keeps its lane while it is parked.

@@ -36,7 +36,8 @@ string_enum! {
         Skip = "skip",
         /// All missed firings together start one run.
         Once = "once",
-        /// Each missed firing starts a run, up to a limit.
+        /// Each missed firing starts a run, up to a maximum number of the newest ones that the
+        /// engine sets.
         All = "all",
     }
 }
@@ -62,13 +63,14 @@ pub struct ScheduleSpec {
     pub timing: ScheduleTiming,
     /// Agent whose newest version executes the runs.
     pub agent: AgentName,
-    /// Chain whose newest version executes the runs, instead of the agent. The agent is then the one
-    /// of its first step when the schedule was created.
+    /// Chain whose newest version executes the runs. `agent` is then the agent of the chain's first
+    /// step when the schedule was created. `None` means that the agent executes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
     /// Input of the runs: a text or any JSON.
     pub input: RawJson,
-    /// Kind of the event that each firing is for the agent. `None` means an ordinary task.
+    /// Kind of the event that each firing sends to the agent. `None` means that it submits an
+    /// ordinary task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
     /// Lane of the runs. `None` means the lane of the agent.
@@ -97,9 +99,9 @@ pub struct ScheduleRow {
     pub spec: ScheduleSpec,
     /// Time of the next firing. `None` means that the schedule never fires again.
     pub due: Option<Timestamp>,
-    /// Run that the last firing started.
+    /// Newest run that a firing started. `None` if no firing has started one.
     pub last_run: Option<RunId>,
-    /// Time at which the last firing started a run.
+    /// Time at which a firing last started a run. `None` if none has.
     pub last_fired_at: Option<Timestamp>,
     /// Reason why the last firing started no run. `None` if it started one.
     pub last_error: Option<String>,

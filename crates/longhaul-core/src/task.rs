@@ -134,12 +134,13 @@ impl RetriedRun {
     }
 }
 
-/// Maximum number of open runs below the root of a tree while a child run starts.
+/// Maximum number of open runs below the root of a tree. While it is reached, no child run can
+/// start.
 pub const OPEN_DESCENDANTS_MAX: usize = 32;
 
 impl TaskSpec {
-    /// Returns whether the run is a child of another run. The step of a chain is not, although the run
-    /// before it is its parent.
+    /// Returns whether the run is a child of another run. The run of a chain step is no child,
+    /// although its parent is the run of the previous step.
     pub const fn is_child(&self) -> bool {
         self.parent.is_some() && self.chain.is_none()
     }
@@ -179,7 +180,7 @@ impl TaskSpec {
     }
 }
 
-/// Returns whether a number has its default, which is not written.
+/// Returns whether a number is 0, its default, which is left out of the JSON.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
 const fn is_zero(number: &u32) -> bool {
     *number == 0

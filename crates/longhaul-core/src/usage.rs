@@ -208,12 +208,12 @@ impl ModelPricing {
     }
 }
 
-/// Amount of money and tokens that is held (reserved) in the budget before a model request is sent.
+/// Amount of money and tokens, such as the amount held (reserved) for a model request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetAmount {
-    /// Amount of money that is held (reserved).
+    /// Amount of money.
     pub micro_usd: MicroUsd,
-    /// Number of input and output tokens that are held (reserved).
+    /// Number of input and output tokens.
     pub tokens: u64,
 }
 
@@ -251,7 +251,7 @@ impl RemainingBudget {
             && self.tokens.is_none_or(|left| hold.tokens <= left)
     }
 
-    /// Returns what both budgets cover.
+    /// Returns the lower of both remaining amounts, separately for money and tokens.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         Self {

@@ -38,8 +38,8 @@ pub struct Agent {
     /// default model.
     #[serde(default)]
     pub models: Vec<String>,
-    /// Whether tasks are forbidden to choose another model, because the agent is called as a
-    /// function by a program.
+    /// Whether tasks are forbidden to choose another model, because the agent is a handler (a
+    /// function of the program) and uses no model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fixed_model: bool,
     /// Models for runs that an `idle_tick` event starts, tried in this order. An empty list means
@@ -198,7 +198,7 @@ impl RetryPatch {
     }
 }
 
-/// Default of [`PolicyDefaults::collect_window`].
+/// Default of [`RunPolicyDefaults::collect_window`].
 const COLLECT_WINDOW: Millis = Millis::from_secs(1);
 
 /// Budget and retry policy of runs for which neither the agent nor the task sets any, and the

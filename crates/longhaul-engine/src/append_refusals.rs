@@ -1,5 +1,5 @@
-//! What a driver learns from refused appends of one input: budgets, full trees, spend caps and effect
-//! keys. The input is decided again with it.
+//! Refused appends for one input of a run: exceeded budgets, full trees, reached spend caps and
+//! claimed effect keys. The state machine decides the input again, knowing these refusals.
 
 use longhaul_core::change::{Batch, Change};
 use longhaul_core::event::Event;
@@ -16,13 +16,13 @@ use crate::error::Error;
 use crate::recorded_outputs::RecordedOutputs;
 use crate::services::EngineServices;
 
-/// All refusals of one input are kept: a decision that avoids only the last one could meet the
-/// others again and again.
+/// Refusals of all appends that were tried for one input. All are kept, because a decision that
+/// avoids only the last refusal could meet an earlier one again.
 #[derive(Debug, Default)]
 pub(crate) struct AppendRefusals {
-    /// Budget account of the run's tree, if it did not cover an append.
+    /// Budget account of the run's tree, if an append was refused because of the budget.
     pub(crate) budget_account: Option<BudgetAccount>,
-    /// Number of child runs that may start, if an append started more.
+    /// Number of child runs that may still start, if an append was refused because it started more.
     pub(crate) free_children: Option<usize>,
     cap_refusals: Vec<CapRefusal>,
     taken_keys: Vec<TakenKeyInfo>,
@@ -30,7 +30,7 @@ pub(crate) struct AppendRefusals {
 }
 
 impl AppendRefusals {
-    /// Returns the context of a decision that avoids these refusals.
+    /// Returns the context with these refusals, so that the next decision avoids them.
     pub(crate) fn add_to_context(&self, ctx: DecideContext) -> DecideContext {
         DecideContext {
             budget_account: self.budget_account,
@@ -42,19 +42,20 @@ impl AppendRefusals {
         }
     }
 
-    /// Records that a spend cap did not cover an append.
+    /// Records that an append was refused by a spend cap.
     pub(crate) fn add_cap(&mut self, refusal: CapRefusal) {
         self.cap_refusals.retain(|earlier| earlier.key != refusal.key);
         self.cap_refusals.push(refusal);
     }
 
-    /// Records that another call has claimed an effect key.
+    /// Records that an append was refused because another call has claimed an effect key.
     pub(crate) fn add_taken_key(&mut self, info: TakenKeyInfo) {
         self.taken_keys.retain(|earlier| earlier.key.key != info.key.key);
         self.taken_keys.push(info);
     }
 
-    /// Records that a call does not hold its effect key any more.
+    /// Records that the call that the run wanted to wait for does not hold the effect key any more,
+    /// so what is known about claimed keys is outdated.
     pub(crate) fn set_keys_changed(&mut self) {
         self.taken_keys.clear();
         self.keys_changed = true;
@@ -66,7 +67,7 @@ pub(crate) fn count_new_children(batch: &Batch) -> usize {
     batch.events.iter().filter(|event| matches!(event, Event::ChildStarted(_))).count()
 }
 
-/// Returns the calls for which a batch claims effect keys.
+/// Returns the effect keys that a batch claims, each with the claiming call.
 pub(crate) fn key_claims(batch: &Batch) -> Vec<KeyClaim> {
     let claims = batch.changes.iter().filter_map(|change| {
         if let Change::UpdateKey(KeyChange::Claim(claim)) = change {
@@ -86,7 +87,7 @@ pub(crate) async fn taken_key_info(
     taken: TakenKey,
 ) -> Result<TakenKeyInfo, Error> {
     let call = claims.iter().find(|claim| claim.key == taken.key).map(|claim| claim.holder.call);
-    let key = call.and_then(|call| find_key(run, input, call, taken.key));
+    let key = call.and_then(|call| find_effect_key(run, input, call, taken.key));
     let (Some(call), Some(key), KeyState::Done) = (call, key, taken.state) else {
         return Ok(TakenKeyInfo { key: taken, result: None });
     };
@@ -100,8 +101,9 @@ pub(crate) async fn taken_key_info(
     Ok(TakenKeyInfo { key: taken, result })
 }
 
-/// Returns the effect key of a call of the current reply, which may be part of the input.
-fn find_key<'a>(
+/// Returns the effect key of a tool call: from the reply in `input` if it is a new model reply,
+/// otherwise from the state of the run.
+fn find_effect_key<'a>(
     run: &'a Run,
     input: &'a RunInput,
     call: CallId,

@@ -12,15 +12,16 @@ use crate::replay::replay_without_transcript;
 use crate::services::EngineServices;
 use crate::template::template_uses_value;
 
-/// Maximum size in bytes of a previous text that is added to the task text.
+/// Maximum size in bytes of the previous step's text that is added to the task text.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// Newest outputs of the earlier steps of a chain. Empty for a run that belongs to no chain.
+/// Outputs of the earlier steps of a chain, of each step the newest. Empty for a run that belongs
+/// to no chain.
 #[derive(Debug, Default)]
 pub(crate) struct ChainOutputs {
-    /// Name and output of the run before this one.
+    /// Name of the previous step, and a JSON object with its agent, run and output.
     previous: Option<(String, Value)>,
-    /// Outputs by the names of the steps.
+    /// JSON objects with agent, run and output of the earlier steps, by the names of the steps.
     steps: Map<String, Value>,
 }
 

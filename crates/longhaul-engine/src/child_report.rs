@@ -15,11 +15,11 @@ use crate::error::Error;
 use crate::replay::replay_without_transcript;
 use crate::services::EngineServices;
 
-/// Maximum size in bytes of the structured result of a child that its parent's journal repeats.
+/// Maximum size in bytes of a child's structured result. A larger one is not copied to the parent.
 const DATA_BYTES_MAX: usize = 16 * 1024;
 
-/// Returns the command that tells the run of this timer how its child run has ended. A child whose
-/// journal is gone counts as failed, so that the parent never waits for ever.
+/// Returns the command that reports the outcome of the run `child` to its parent, the run of the
+/// timer `due`. A child whose journal was deleted counts as failed, so that the parent goes on.
 pub(crate) async fn report_child_end(
     services: &EngineServices,
     due: &DueTimer,
@@ -39,7 +39,7 @@ pub(crate) async fn report_child_end(
     let open = parent.control().children.iter().find(|open| open.id == child);
     let (outcome, full) = match (outcome, open) {
         (RunOutcome::Completed(output), Some(OpenChild { call: Some(call), .. })) => {
-            bound_output(*call, output)
+            truncate_child_output(*call, output)
         }
         // The result of a grading run is bounded by its schema.
         (outcome, _) => (outcome, None),
@@ -49,8 +49,9 @@ pub(crate) async fn report_child_end(
     Ok(RunCommand::ChildEnded { ended, full, timer: due.timer })
 }
 
-/// Returns the outcome with a long text truncated, and the full text to be stored if it was.
-fn bound_output(call: CallId, output: RunOutput) -> (RunOutcome, Option<Blob>) {
+/// Returns the outcome of a completed child with a long text truncated, and the full text as a blob
+/// to be stored. `None` means that the text was not truncated.
+fn truncate_child_output(call: CallId, output: RunOutput) -> (RunOutcome, Option<Blob>) {
     let data = output.data.filter(|data| data.as_str().len() <= DATA_BYTES_MAX);
     let (shown, full) = truncate_output_text(call, ToolOutput::text(output.text));
     let texts: Vec<&str> = shown.content.iter().filter_map(Part::text).collect();

@@ -211,7 +211,7 @@ impl ChildTool {
         Ok(format!("the message to {} is queued", row.id))
     }
 
-    /// Cancels a child. A repeated call finds the run as the first one left it.
+    /// Cancels a child. If the child has already ended, only returns its status.
     async fn cancel_child(
         &self,
         row: &RunRow,
@@ -242,7 +242,7 @@ impl ChildTool {
                 Err(ToolFailure::new(format!("{run} has ended")))
             }
             AppendResult::Refused(AppendRefusalReason::SteersFull) => {
-                let why = format!("{run} has {STEERS_MAX} unread messages, which is the maximum");
+                let why = format!("{run} has not read {STEERS_MAX} messages yet, the maximum");
                 Err(ToolFailure::new(why))
             }
             AppendResult::Refused(_) | AppendResult::Conflict | AppendResult::Fenced => {
@@ -252,7 +252,7 @@ impl ChildTool {
     }
 }
 
-/// Returns the principal of a run that acts on its children, as their journals name it.
+/// Returns the name of the calling run as the author of commands in the journals of its children.
 fn principal(ctx: &ToolContext) -> String {
     format!("run:{}", ctx.run)
 }

@@ -35,14 +35,15 @@ use crate::tool_registry::RegisteredTool;
 /// Maximum length of the input of a tool call, in bytes.
 const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Maximum length in bytes of a subject of a call whose input refers to outputs.
+/// Maximum length in bytes of a subject (text that approval rules match) of a call whose input
+/// contains references to outputs of earlier calls.
 const SUBJECT_BYTES_MAX: usize = 4 * 1024;
 
-/// Name of the tool that waits at no cost.
+/// Name of the control tool that parks the run until a time or an event.
 const WAIT_TOOL: &str = "wait";
 
-/// Classifies a tool call that the model made. The call comes with the name of a secret in its
-/// input, if there is one.
+/// Classifies a tool call that the model made. `secret_name` is the name of a secret that the input
+/// of the call contained. `None` means that it contained none.
 pub(crate) async fn classify_tool_call(
     env: &RunEnv,
     run: &Run,
@@ -68,9 +69,9 @@ pub(crate) async fn classify_tool_call(
     }
 }
 
-/// Adds the approvals that people have given for the agent or the project to the calls that they
-/// cover. The store is read at most once per reply, and not at all if no rule asks about the calls.
-/// A rule that is revoked between this read and the append still covers the calls of this reply.
+/// Adds the remembered approvals of the agent and the project to the calls that they approve. The
+/// store is read at most once per reply, and not at all if no rule requires approvals of the calls.
+/// A rule that is revoked between this read and the append still applies to this reply.
 pub(crate) async fn add_shared_approvals(
     services: &EngineServices,
     task: &TaskSpec,
@@ -142,7 +143,7 @@ pub(crate) async fn classify_tool_input(
         Some(_) if problem.is_some() => ToolCallDescription::pure(),
         Some(tool) => match describe_tool_call(&**tool, &input, &env.injected_context(run)) {
             Ok(facts) if outputs.is_empty() => facts,
-            Ok(facts) => facts.without_long_subjects(),
+            Ok(facts) => facts.truncate_long_subjects(),
             Err(why) => return classify_as_rejected(spec.name.as_str(), &why),
         },
     };
@@ -194,9 +195,9 @@ struct ToolCallDescription {
 }
 
 impl ToolCallDescription {
-    /// Cuts long subjects of a call whose input refers to outputs, because the journal must not
-    /// contain the outputs again. The call then counts as one that rules can't inspect.
-    fn without_long_subjects(mut self) -> Self {
+    /// Truncates long subjects of a call whose input contains references to outputs, because the
+    /// journal must not contain the outputs again. The subjects of the call then count as unknown.
+    fn truncate_long_subjects(mut self) -> Self {
         for subject in self.subjects.iter_mut().chain(&mut self.injected) {
             if subject.len() > SUBJECT_BYTES_MAX {
                 subject.truncate(subject.floor_char_boundary(SUBJECT_BYTES_MAX));

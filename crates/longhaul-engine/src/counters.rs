@@ -14,12 +14,13 @@ struct CounterValues {
 }
 
 impl EngineCounters {
-    /// Returns the number of handlers that were aborted and have not returned yet.
+    /// Returns the number of handlers (functions that are registered as agents) that were aborted
+    /// and have not returned yet.
     pub fn stuck_handlers(&self) -> usize {
         self.0.stuck_handlers.load(Ordering::Relaxed)
     }
 
-    /// Counts a handler as stuck until the returned guard is dropped.
+    /// Counts an aborted handler as stuck until the returned guard is dropped.
     pub fn count_stuck_handler(&self) -> StuckHandlerGuard {
         self.0.stuck_handlers.fetch_add(1, Ordering::Relaxed);
         StuckHandlerGuard(self.clone())
@@ -36,7 +37,7 @@ impl EngineCounters {
     }
 }
 
-/// Guard of a stuck handler, which counts until it is dropped.
+/// Guard of a stuck handler. The handler counts as stuck until the guard is dropped.
 #[derive(Debug)]
 pub struct StuckHandlerGuard(EngineCounters);
 

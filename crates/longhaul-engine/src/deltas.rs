@@ -92,7 +92,8 @@ impl DeltaBroadcast {
         DeltaStream { broadcast: self.clone(), run, changed: receiver, position: at }
     }
 
-    /// Returns the text that the run's model has generated so far in the current turn.
+    /// Returns the text that the run's model has generated so far in the current turn. `None` if
+    /// the model generates no reply at the moment.
     pub fn partial_reply(&self, run: RunId) -> Option<ReplyDelta> {
         let under_way = |channels: &mut HashMap<RunId, ReplyChannel>| {
             let reply = channels.get(&run)?.reply.as_ref();

@@ -34,11 +34,11 @@ const DIFF_TIMEOUT: Duration = Duration::from_millis(200);
 /// Maximum number of files whose texts are compared.
 const COMPARED_FILES_MAX: usize = 20;
 
-/// How to undo a change whose complete diff is shown.
+/// Instruction for people to undo a change whose complete diff is shown.
 const REVERSE_DIFF: &str = "apply the diff in reverse (patch -R -p1)";
 
-/// Adds the effect facts to those calls of a reply that a person has to approve. All other calls
-/// cost nothing.
+/// Adds the effect facts to those calls of a reply that a person has to approve. Nothing is
+/// computed for the other calls.
 pub(crate) async fn add_effect_facts(
     (env, run): (&RunEnv, &Run),
     redact: &Arc<dyn Redact>,
@@ -154,7 +154,8 @@ fn describe_file_change(
     DescribedChange { effect, diff, is_whole }
 }
 
-/// Returns the text of a file for a comparison. `None` if there is no text, or too much.
+/// Returns the text of a file for a comparison, which is empty if the file does not exist. `None`
+/// if the text is unknown or longer than `COMPARED_BYTES_MAX`.
 fn comparable_text(content: &FileContent) -> Option<&str> {
     match content {
         FileContent::Absent => Some(""),
@@ -214,7 +215,7 @@ mod tests {
         Text(text.to_owned())
     }
 
-    fn check(files: Vec<(&str, FileContent, FileContent)>, expected: &str) {
+    fn assert_effect_facts(files: Vec<(&str, FileContent, FileContent)>, expected: &str) {
         let files = files.into_iter().map(|(path, before, after)| PredictedFileChange {
             path: path.to_owned(),
             before,
@@ -232,46 +233,46 @@ mod tests {
     #[test]
     fn changes_have_line_counts_and_a_diff() {
         let reverse = "apply the diff in reverse (patch -R -p1)";
-        check(
+        assert_effect_facts(
             vec![("a b", text("x\ry\n"), text("x\rz\n"))],
             &format!(
                 "change a b (+1 -1 lines); {reverse}\n--- a/a b\t\n+++ b/a b\t\n@@ -1 +1 @@\n\
                  -x\ry\n+x\rz\n"
             ),
         );
-        check(
+        assert_effect_facts(
             vec![("a.md", text("one\ntwo\nthree\n"), text("one\n2\nthree\nfour"))],
             &format!(
                 "change a.md (+2 -1 lines); {reverse}\n--- a/a.md\n+++ b/a.md\n@@ -1,3 +1,4 @@\n \
                  one\n-two\n+2\n three\n+four\n\\ No newline at end of file\n"
             ),
         );
-        check(
+        assert_effect_facts(
             vec![("a\n+x", Absent, text("1\n")), ("b", text("1\n2\n"), Absent)],
             &format!(
                 "create a\u{fffd}+x (+1 -0 lines), delete b (+0 -2 lines); {reverse}\n--- /dev/null\n+++ \
                  b/a\u{fffd}+x\n@@ -0,0 +1 @@\n+1\n--- a/b\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-1\n-2\n"
             ),
         );
-        check(
+        assert_effect_facts(
             vec![("a", text("same"), text("same"))],
             "none; not known before the call\n(no diff)\n",
         );
         let unknown = "change a (lines not known); not known before the call\n(no diff)\n";
-        check(vec![("a", Unknown, text("x"))], unknown);
-        check(vec![("a", Unknown, Unknown)], unknown);
+        assert_effect_facts(vec![("a", Unknown, text("x"))], unknown);
+        assert_effect_facts(vec![("a", Unknown, Unknown)], unknown);
         let long = "x\n".repeat(600_000);
-        check(vec![("a", text(&long), text("x"))], unknown);
+        assert_effect_facts(vec![("a", text(&long), text("x"))], unknown);
     }
 
     #[test]
     fn a_secret_of_several_lines_is_not_in_the_diff() {
-        check(
+        assert_effect_facts(
             vec![("a", text(&format!("a\n{KEY}\nb\n")), text(&format!("a\n{KEY}\nc\n")))],
             "change a (+1 -1 lines); not known before the call\n--- a/a\n+++ b/a\n@@ -1,3 +1,3 @@\n \
              a\n {{secret:KEY}}\n-b\n+c\n",
         );
-        check(
+        assert_effect_facts(
             vec![("a", text(&format!("{KEY}\n")), text("x\n"))],
             "change a (+1 -2 lines); not known before the call\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n\
              -{{secret:KEY}}\n+x\n",

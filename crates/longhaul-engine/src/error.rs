@@ -97,7 +97,7 @@ pub enum Error {
         subject: String,
         /// Time at which the window of the cap ends.
         until: Timestamp,
-        /// Time until then.
+        /// Time from now until the window of the cap ends.
         retry_after: Millis,
     },
     /// No spend cap has this id.
@@ -169,6 +169,7 @@ impl Error {
     }
 }
 
+/// Returns the end of a message that names the subject of a cap. Empty if the cap has no subject.
 fn subject_text(subject: &str) -> String {
     match subject {
         "" => String::new(),

@@ -1,4 +1,4 @@
-//! The text in which an agent reads an event: a rendered template of the agent file, or a default
+//! The text that an agent reads about an event: a rendered template of the agent file, or a default
 //! sentence.
 //!
 //! Invariant: the data of an event is only a value in templates, never a template itself.

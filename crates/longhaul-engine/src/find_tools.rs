@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 /// Name of the tool. Every agent with deferred tools has it.
 pub(crate) const FIND_TOOLS: &str = "find_tools";
 
-/// Maximum number of tools that one call loads without naming them.
+/// Maximum number of tools that one call loads if its query contains no tool name.
 const LOADED_MAX: usize = 5;
 
 /// Maximum number of names in a list of tools in the result of a call.
@@ -27,7 +27,8 @@ const NAMES_MAX: usize = 20;
 /// Maximum number of characters of the line about a deferred tool.
 const LINE_CHARS_MAX: usize = 100;
 
-/// Maximum number of deferred tools that the description lists. All of them can be found.
+/// Maximum number of deferred tools that the description of `find_tools` lists. Tools that are not
+/// listed can still be found.
 const LISTED_MAX: usize = 500;
 
 /// The tool `find_tools` of one run.
@@ -73,7 +74,7 @@ pub(crate) fn find_tools_tool(deferred: BTreeMap<String, ToolSpec>) -> Option<Ar
     Some(Arc::new(FindTools { spec, deferred }))
 }
 
-/// Returns the first of these names of tools, and how many more there are.
+/// Returns the first `NAMES_MAX` tool names as a list, followed by the number of the others.
 pub(crate) fn join_names(names: &[&str]) -> String {
     let shown = names.iter().take(NAMES_MAX).copied().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMES_MAX) {
@@ -98,7 +99,8 @@ fn first_line(text: &str) -> String {
 }
 
 impl FindTools {
-    /// Returns the names of the tools that a query names, as models or agent files write them.
+    /// Returns the tools whose name the query contains, either the name that models see or the name
+    /// in agent files.
     fn named_tools(&self, query: &str) -> Vec<&str> {
         let is_separator =
             |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | ':' | '/' | '.'));

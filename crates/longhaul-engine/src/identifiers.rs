@@ -12,7 +12,7 @@ const IDENTIFIER_BYTES_MAX: usize = 200;
 /// Maximum length of a quoted name in characters.
 const QUOTED_CHARS_MAX: usize = 80;
 
-/// Units such as `ms`, which make an amount of the number before them.
+/// Units of amounts. A number followed by one of them, such as `15 ms`, is an identifier.
 const UNITS: &[&str] = &[
     "%", "ms", "s", "sec", "secs", "second", "seconds", "min", "mins", "minute", "minutes", "h",
     "hour", "hours", "day", "days", "week", "weeks", "month", "months", "year", "years", "B", "KB",

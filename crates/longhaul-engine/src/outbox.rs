@@ -30,7 +30,7 @@ pub trait OutboxReceiver: Send + Sync {
     /// Delivers one message. The same message may be delivered more than once.
     ///
     /// # Errors
-    /// The reason why the delivery failed. It is repeated later.
+    /// The reason why the delivery failed. The delivery is repeated later.
     async fn deliver(&self, message: &OutboxItem) -> Result<(), String>;
 
     /// Called after a message was delivered and removed from the outbox.

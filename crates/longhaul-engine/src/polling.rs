@@ -10,7 +10,7 @@ use crate::child_tools::CHILD_STATUS;
 /// Longest sleep in a command that is accepted, in seconds.
 const SLEEP_SECS_MAX: f64 = 30.0;
 
-/// Number of turns in a row that may only ask for the state of child runs.
+/// Maximum number of consecutive turns in which the model calls nothing but `child_status`.
 const STATUS_TURNS_MAX: usize = 2;
 
 /// Returns the hint for a call with which the model of the run waits or polls. `None` if the call

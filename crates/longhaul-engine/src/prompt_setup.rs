@@ -26,8 +26,8 @@ use crate::services::EngineServices;
 use crate::template;
 use crate::thread_window::{MESSAGES_MAX, TOKENS_MAX, trim_thread};
 
-/// Maximum size in bytes of a text that is stored in the event. Longer texts are stored as blobs,
-/// which runs share.
+/// Maximum size in bytes of a text that is stored in the event that prepares a run. Longer texts
+/// are stored as blobs, which runs share.
 const INLINE_BYTES_MAX: usize = 1_024;
 
 /// Prefix of scripted models. The guards against repetitions do not apply to them, because they may
@@ -169,7 +169,7 @@ fn render_prompt(
     Ok(PromptTexts { system, user })
 }
 
-/// Returns the limits of repetitions for a run of this model.
+/// Returns the limits of repeated calls and replies (loop guard) for a run of this model.
 fn repetition_limits(env: &RunEnv, model: &str) -> LoopGuardConfig {
     let default = match model.starts_with(SCRIPTED_PREFIX) {
         true => LoopGuardConfig::OFF,
@@ -178,8 +178,7 @@ fn repetition_limits(env: &RunEnv, model: &str) -> LoopGuardConfig {
     env.agent.guards.unwrap_or(default)
 }
 
-/// Returns a short text to be stored in the event; stores a long text as a blob and returns a
-/// reference.
+/// Returns a short text itself. Adds a long text to `blobs` and returns a reference to the blob.
 fn store_inline_or_as_blob(text: String, blobs: &mut Vec<Blob>) -> StoredText {
     if text.len() <= INLINE_BYTES_MAX {
         return StoredText::new_inline(text);

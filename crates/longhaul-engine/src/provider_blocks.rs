@@ -12,8 +12,8 @@ use longhaul_core::time::{Millis, Timestamp};
 use longhaul_run::state::stage::{RunStage, RunningModelCall};
 use longhaul_run::{Run, RunInput};
 
-/// Blocked providers by name. Blocks are stored, so that they outlast a restart and other processes
-/// learn of them; this copy answers most questions without a query.
+/// Cache of the blocked providers by name. The blocks are also in the store, so that they outlast a
+/// restart and other processes see them; the cache saves most reads of the store.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderBlocks(Arc<Mutex<BTreeMap<String, KnownBlock>>>);
 
@@ -34,10 +34,10 @@ const REFRESH_INTERVAL: Millis = Millis::from_secs(5);
 /// Maximum duration of a block. Afterwards one of the waiting runs asks the provider again.
 const BLOCK_MAX: Millis = Millis::from_secs(10 * 60);
 
-/// What the events of a model call say about the provider.
+/// Availability of a provider, as the events of a model call show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProviderNews {
-    /// The provider limits requests or is overloaded. The run waits this long.
+    /// The provider limits requests or is overloaded, and is blocked for this duration.
     Limited(Millis),
     /// The provider has replied to a request that took this long.
     Available(Millis),
@@ -74,8 +74,9 @@ impl ProviderBlocks {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the time until which the provider of this model is blocked. The time may have passed. A
-    /// store that can't be read does not stop the run: the request then shows what the provider says.
+    /// Returns the time until which the provider of this model is blocked, which may have passed.
+    /// `None` means that it is not blocked. If the store can't be read, returns the last known
+    /// time.
     pub(crate) async fn blocked_until(
         &self,
         records: &dyn RecordStore,
@@ -98,7 +99,7 @@ impl ProviderBlocks {
                 until
             }),
             Err(error) => {
-                tracing::warn!(%error, provider, "the limit of a provider was not read");
+                tracing::warn!(%error, provider, "could not read whether the provider is blocked");
                 known.and_then(|known| known.until)
             }
         }
@@ -131,7 +132,7 @@ impl ProviderBlocks {
             }
         };
         if let Err(error) = stored {
-            tracing::warn!(%error, provider, "the limit of a provider was not stored");
+            tracing::warn!(%error, provider, "could not store whether the provider is blocked");
         }
     }
 
@@ -150,7 +151,8 @@ impl ProviderBlocks {
     }
 }
 
-/// Returns the model that a run calls after this input, unless it switches to a fallback model.
+/// Returns the name of the model that the run calls after this input. A switch to a fallback model
+/// is not taken into account.
 pub(crate) fn called_model<'a>(run: &'a Run, input: &'a RunInput) -> &'a str {
     if let RunInput::Prepared(preparation, _) = input {
         return &preparation.model;

@@ -45,7 +45,7 @@ pub(crate) struct RecordedOutput {
     pub(crate) is_completed: bool,
 }
 
-/// A reference that was found in an input.
+/// A reference to the output of an earlier call, found in the input of a call.
 struct FoundReference {
     at: String,
     call: CallId,
@@ -232,6 +232,7 @@ fn find_references(
     }
 }
 
+/// Returns the output of a child run that has ended, and whether the child completed.
 fn child_output(ended: &ChildEnded) -> (ToolOutput, bool) {
     let (text, is_completed) = match &ended.outcome {
         RunOutcome::Completed(output) => (&output.text, true),
@@ -241,6 +242,7 @@ fn child_output(ended: &ChildEnded) -> (ToolOutput, bool) {
     (ToolOutput { full: ended.full, ..ToolOutput::text(text.as_str()) }, is_completed)
 }
 
+/// Returns the output of the call if this event ends the call, and whether the call completed.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only events that end a call have results")]
 fn output_from_event(event: Event, call: CallId) -> Option<(ToolOutput, bool)> {
     let is_completed = matches!(event, Event::ToolCompleted(_));

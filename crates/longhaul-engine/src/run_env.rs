@@ -245,8 +245,8 @@ impl RunEnv {
         self.output_schema.as_ref()
     }
 
-    /// Returns the context provider of the agent. `None` if the run does not need to ask it (any
-    /// more).
+    /// Returns the context provider of the agent. `None` if the agent has none, or if the provider
+    /// is asked only once and the run has its perception already.
     pub(crate) const fn context_provider(&self) -> Option<&Arc<dyn ContextProvider>> {
         self.context_provider.as_ref()
     }
@@ -322,9 +322,9 @@ impl RunEnv {
 }
 
 /// Returns the names of the models of a run. A prepared run keeps its models. Otherwise the task's
-/// model comes first. Without one, an idle tick gets the idle model: for an agent with `idle_models`
-/// the configured one or these, for any other agent that of the provider of its own model. All
-/// other runs get the agent's models.
+/// model is used, or else the agent's models. For an idle tick whose task has no model, an agent
+/// with `idle_models` uses those or the configured override, and any other agent the idle model of
+/// the provider of its first model, if there is one.
 fn model_names(services: &EngineServices, run: &Run, agent: &Agent) -> Vec<String> {
     let perceived = run.transcript().models_by_preference();
     if perceived.iter().any(|name| !name.is_empty()) {

@@ -203,8 +203,8 @@ impl RunSession {
         }
     }
 
-    /// Returns what is known about a key that another call has claimed, retrying while the store is
-    /// busy.
+    /// Returns what is known about an effect key that another call has claimed, retrying while the
+    /// store is busy.
     async fn load_taken_key(
         &self,
         input: &RunInput,
@@ -482,7 +482,8 @@ impl RunSession {
 enum AppendAttemptOutcome {
     Committed,
     Conflict,
-    /// The budget does not cover the append, or a warning comes first. The value is the account.
+    /// The budget does not cover the append, or the model must be warned first that little of it is
+    /// left. The value is the budget account of the run's tree.
     OverBudget(BudgetAccount),
     /// The append would start a child run, but the tree has the maximum number of open runs.
     TreeFull,

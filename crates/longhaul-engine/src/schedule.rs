@@ -15,7 +15,7 @@ pub(crate) const CATCH_UP_MAX: usize = 100;
 /// Maximum delay after which a firing still counts as on time and not as missed.
 const ON_TIME: Millis = Millis::from_secs(60);
 
-/// Bounds of a fixed interval.
+/// Minimum and maximum of the fixed interval of a schedule.
 const EVERY_MIN: Millis = Millis::from_secs(1);
 const EVERY_MAX: Millis = Millis::from_secs(366 * 24 * 60 * 60);
 
@@ -51,7 +51,7 @@ impl Calendar {
         }
     }
 
-    /// Returns the first time after `at`. `None` means that there is none.
+    /// Returns the first firing time after `at`. `None` means that there is none.
     pub(crate) fn next_after(&self, at: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Cron(cron, tz) => {
@@ -64,7 +64,7 @@ impl Calendar {
         }
     }
 
-    /// Returns the last time at or before `at`. `None` means that there is none.
+    /// Returns the last firing time at or before `at`. `None` means that there is none.
     fn last_until(&self, at: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Cron(cron, tz) => {
@@ -111,8 +111,8 @@ pub(crate) fn parse_time_zone(name: &str) -> Result<TimeZone, String> {
     })
 }
 
-/// Converts a time to a date in a time zone, without the fraction of its second: a search that
-/// starts within a second may find the next one.
+/// Converts a time to a date and time in a time zone, rounded down to a whole second. The search
+/// for matching times may skip one if it starts at a fraction of a second.
 fn to_zoned(at: Timestamp, tz: &TimeZone) -> Option<Zoned> {
     let second = at.as_micros().div_euclid(MICROS_PER_SECOND);
     Some(jiff::Timestamp::from_second(second).ok()?.to_zoned(tz.clone()))
@@ -122,7 +122,7 @@ fn to_timestamp(at: &Zoned) -> Option<Timestamp> {
     Some(Timestamp::from_micros(at.timestamp().as_microsecond()))
 }
 
-/// Firings that a schedule has to make up for at some time, and its next firing after that.
+/// Firings that are due or missed at the time `now`, and the next firing after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FiringPlan {
     /// Times of the firings that start a run, oldest first.

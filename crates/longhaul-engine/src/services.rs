@@ -71,8 +71,8 @@ impl ResolveModelError {
 
 /// Resolves model names to models that can be called.
 pub trait ModelResolver: Send + Sync + fmt::Debug {
-    /// Returns the model with this name (`provider/model` or alias). The name `None` means the
-    /// project's default model.
+    /// Returns the model with this name (`provider/model` or alias). If `name` is `None`, returns
+    /// the project's default model.
     fn resolve_model_name(&self, name: Option<&str>) -> Result<ResolvedModel, ResolveModelError>;
 
     /// Returns the name of a model that replaces the `idle_models` of every agent that sets them.
@@ -81,9 +81,9 @@ pub trait ModelResolver: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Returns the name of the idle model of the provider that has this model: the model for idle
-    /// ticks of agents without `idle_models`. `None` means that the provider has none. The name
-    /// `None` means the project's default model.
+    /// Returns the model for idle ticks of agents without `idle_models`: the idle model of the
+    /// provider of the model `name`, or of the project's default model if `name` is `None`. Returns
+    /// `None` if that provider has no idle model.
     fn idle_model_of_provider(&self, _name: Option<&str>) -> Option<String> {
         None
     }
@@ -110,7 +110,7 @@ pub trait ExternalToolSource: Send + Sync + fmt::Debug {
     ) -> Option<Result<Vec<RegisteredTool>, String>>;
 
     /// Returns the tools that a name in an agent file stands for, which may depend on the agent.
-    /// The default implementation ignores the agent and calls `load`.
+    /// The default implementation ignores the agent and calls `load_tools`.
     async fn load_tools_for_agent(
         &self,
         _agent: &Agent,

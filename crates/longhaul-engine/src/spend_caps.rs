@@ -23,12 +23,12 @@ pub struct SpendCaps {
 
 impl SpendCaps {
     /// Creates the spend caps of a configuration. The error says which time zone is unknown, or
-    /// which two caps count the same.
+    /// which two caps limit the same usage.
     pub fn new(caps: Vec<SpendCap>) -> Result<Self, String> {
         for (index, cap) in caps.iter().enumerate() {
             let id = cap.id();
             if caps.iter().take(index).any(|earlier| earlier.id() == id) {
-                return Err(format!("two caps count the same (`{id}`): remove one of them"));
+                return Err(format!("two caps limit the same usage (`{id}`): remove one"));
             }
         }
         let caps = caps.into_iter().map(|cap| {
@@ -52,7 +52,8 @@ impl SpendCaps {
     }
 }
 
-/// Returns the window that contains this time. `None` if the time is outside the calendar.
+/// Returns the window that contains this time. `None` if the time is outside of the range of dates
+/// that can be represented.
 fn cap_period(window: CapWindow, tz: &TimeZone, now: Timestamp) -> Option<CapPeriod> {
     let now = jiff::Timestamp::from_microsecond(now.as_micros()).ok()?;
     let today = now.to_zoned(tz.clone()).date();
@@ -73,8 +74,8 @@ fn cap_period(window: CapWindow, tz: &TimeZone, now: Timestamp) -> Option<CapPer
     Some(CapPeriod { start: midnight(first)?, end: midnight(next)? })
 }
 
-/// Stores the limits of the configuration in the counts of the current windows, so that runs go on
-/// whose cap was raised or removed in the configuration.
+/// Stores the configured limits in the rows that count the usage of the current windows. Runs that
+/// wait at a cap then continue if the configuration has raised or removed the cap.
 pub(crate) async fn store_configured_limits(
     caps: &SpendCaps,
     records: &dyn RecordStore,

@@ -1,6 +1,7 @@
 //! Finds runs whose driver has stalled: their worker is alive, but nothing was appended to their
-//! journals for a long time although no call is running. Such a run is released, so that it is claimed
-//! again. The old driver is stopped, so that its permit is free; the epoch of the new claim fences it.
+//! journals for a long time although no call is running. Such a run is released, so that it is
+//! claimed again. The old driver is stopped, so that another run can use its permit. The store
+//! refuses appends of the old driver, because the new claim has a higher epoch.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,8 @@ pub(crate) struct StalledRunDetector {
 struct SeenRun {
     worker: WorkerId,
     last_seq: Seq,
-    /// Time of the monotonic clock at which the run was first seen like this.
+    /// Time of the monotonic clock at which the run was first seen with this worker and this last
+    /// journal entry.
     since: Millis,
 }
 
@@ -74,7 +76,7 @@ async fn release_if_stalled(
     seen: SeenRun,
 ) -> Result<(), Error> {
     let (folded, _) = replay_without_transcript(services, run).await?;
-    if folded.seq() != seen.last_seq || !folded.has_silent_driver() {
+    if folded.seq() != seen.last_seq || !folded.expects_driver_progress() {
         return Ok(());
     }
     // Without an event: like a crash, the takeover counts towards the crash limit of the run. The

@@ -155,7 +155,7 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
         match report_child_end(services, &due, *child).await {
             // Other timers must fire all the same.
             Err(Error::InvalidJournal(error)) => {
-                tracing::warn!(%run, %child, %error, "the parent of an ended run can't be read");
+                tracing::warn!(%run, %child, %error, "the journal of a parent run can't be read");
                 return Ok(false);
             }
             report => report?,
@@ -174,8 +174,9 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
     Ok(spent)
 }
 
-/// Returns the status of a timer's run, as far as the timer needs it, and the condition under which
-/// the timer fires. `None` means that there is no such run.
+/// Returns the status of a timer's run for the decision, and the author with which the timer's
+/// events are appended: an automatic approval is refused if the run has changed meanwhile, other
+/// timers always fire. `None` means that the run does not exist.
 async fn timer_author(
     services: &EngineServices,
     due: &DueTimer,
@@ -194,8 +195,9 @@ async fn timer_author(
     }))
 }
 
-/// Ends the run of a timer that cancels it, which only works while no worker drives the run. The
-/// run then ends even if no worker serves its inbox. Returns `false` if nothing was changed.
+/// Cancels the run of a timer that cancels its run, which only works while no worker drives the
+/// run. The run then ends even if no worker serves its inbox. Returns `false` if nothing was
+/// changed.
 async fn cancel_undriven_run(services: &EngineServices, due: &DueTimer) -> Result<bool, Error> {
     let Some(request) = timer_cancel_request(due) else {
         return Ok(false);

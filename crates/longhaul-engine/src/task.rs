@@ -61,9 +61,9 @@ pub struct Task {
     pub metadata: Option<RawJson>,
     /// Idempotency key of the submit: submits with the same key return the same run.
     pub idempotency_key: Option<String>,
-    /// Task of an external inbox that this task stands for. The run is then queued in an inbox of
-    /// the same name, each external task is submitted once, and the end of the run is put into the
-    /// outbox for the external inbox.
+    /// Task in an external inbox from which this task was created, if any. The run is then queued
+    /// in an inbox of the same name, each external task is submitted once, and the end of the run
+    /// is put into the outbox for the external inbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<TaskSource>,
 }
@@ -75,13 +75,13 @@ pub struct TaskChain {
     pub chain: ChainChoice,
     /// Name of the only step to run. `None` means all steps.
     pub step: Option<String>,
-    /// Whether all steps approve their own results, whatever the chain says.
+    /// Whether the results of all steps are approved automatically, whatever the chain says.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub auto_approve: bool,
 }
 
 impl TaskChain {
-    /// Returns all steps of this chain.
+    /// Creates a value that runs all steps of this chain.
     pub fn new(chain: impl Into<ChainChoice>) -> Self {
         Self { chain: chain.into(), step: None, auto_approve: false }
     }

@@ -19,8 +19,9 @@ const CHARS_PER_TOKEN: u64 = 4;
 /// Number of characters for which an image counts, equivalent to about 1,500 tokens.
 const IMAGE_CHARS: u64 = 6_000;
 
-/// Minimum number of equal shares into which the space is divided. A message gets at most one share
-/// if other messages need the rest, so that a long answer leaves space for its question.
+/// Minimum number of equal shares into which the character limit is divided. A message is truncated
+/// to one share if other messages need the rest, so that a long answer leaves space for its
+/// question.
 const SHARES_MIN: u64 = 2;
 
 /// Maximum number of characters of the mark that says how much text was left out.

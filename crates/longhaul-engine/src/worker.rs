@@ -72,7 +72,8 @@ impl Worker {
         Self { filter: Some(filter), ..self }
     }
 
-    /// Lets the worker fire the schedules of the store. The handle knows the agents that they start.
+    /// Makes the worker fire the schedules of the store. `longhaul` provides the agents and chains
+    /// that the schedules start.
     #[must_use]
     pub fn with_schedules(self, longhaul: &Longhaul) -> Self {
         Self { scheduler: Some(longhaul.clone()), ..self }

@@ -53,8 +53,8 @@ impl ClientHandler for McpClientHandler {
         Ok(ElicitResult::new(ElicitationAction::Decline))
     }
 
-    /// Declines elicitation requests (questions of the server) with a form that the SDK can't
-    /// parse.
+    /// Declines elicitation requests (questions of the server) that the SDK can't parse. Other
+    /// unknown requests get the error "method not found".
     async fn on_custom_request(
         &self,
         request: CustomRequest,

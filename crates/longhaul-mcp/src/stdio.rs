@@ -215,7 +215,7 @@ fn parse_message(line: &[u8]) -> Option<ServerJsonRpcMessage> {
 }
 
 /// Creates the command that starts a server. The command inherits only `PATH`, so that `npx` and
-/// `uvx` are found. The spec has to pass keys and home directories.
+/// `uvx` are found. All other environment variables, such as keys and `HOME`, come from the spec.
 fn build_server_command(transport: &ServerTransport) -> Result<Command, String> {
     let ServerTransport::Stdio { command, args, env, cwd } = transport else {
         return Err("the server is not a stdio server".to_owned());

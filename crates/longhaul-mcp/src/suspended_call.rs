@@ -1,5 +1,5 @@
-//! State of a call that waits for the server: for answers to its questions (`input_required`), or for
-//! a task that the server works on. The runtime stores the state and continues the call with it.
+//! State of an MCP tool call that waits: for a person's answers to the server's questions, or for a
+//! task of the server. The runtime stores the state and continues the call with it.
 //!
 //! Invariant: everything that a server sends is bounded before it becomes part of the state.
 
@@ -22,7 +22,7 @@ use crate::client_handler::{decline_elicitation_response, declined_question_text
 /// person counts.
 const ROUNDS_MAX: u32 = 8;
 
-/// Maximum length of the state of the request that a server wants back, in bytes.
+/// Maximum length in bytes of `requestState`, which a server sends to get it back unchanged.
 const REQUEST_STATE_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum length of the id of a task, and of the key of an input request, in bytes.
@@ -31,7 +31,7 @@ const ID_BYTES_MAX: usize = 1_024;
 /// Maximum length of a question in bytes.
 const MESSAGE_BYTES_MAX: usize = 8 * 1024;
 
-/// Delay before a task is asked about whose server does not say when.
+/// Delay before the server is asked for the status of a task, if the server specifies no interval.
 const POLL_INTERVAL: Millis = Millis::from_secs(5);
 
 /// Delay after the first failed request about a task. Each further delay is twice as long.
@@ -44,18 +44,20 @@ const FAILURES_MAX: u32 = 10;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CallState {
-    /// Task that the server works on. `None` means that the call itself is sent again.
+    /// Id of the task that the server works on. `None` means that there is no task: to continue the
+    /// call, the call itself is sent again.
     pub(super) task: Option<String>,
     /// State that the server wants back with the next request, unchanged.
     request_state: Option<String>,
     /// Number of rounds in which the server has asked for input.
     rounds: u32,
-    /// Responses for the server, by the key of its request.
+    /// Responses to the server's input requests, by the key of the request.
     responses: InputResponses,
     /// Questions that a person has not answered yet. The first one is being asked. The runtime
     /// redacts them: the name of this field is `SuspendedToolCall::QUESTIONS_KEY`.
     questions: Vec<OpenQuestion>,
-    /// Keys of the task's requests that were answered. The server may list them for a while.
+    /// Keys of the task's input requests to which responses were sent. The server may still list
+    /// these requests for a while.
     answered: BTreeSet<String>,
     /// Number of failed requests about the task in a row.
     failures: u32,
@@ -99,13 +101,13 @@ impl CallState {
         !self.responses.is_empty()
     }
 
-    /// Adds the responses and the state of the request to the parameters of a call.
+    /// Adds the responses and the server's `requestState` to the parameters of a call.
     pub(super) fn add_to_call(&self, params: &mut CallToolRequestParams) {
         params.request_state.clone_from(&self.request_state);
         params.input_responses = self.has_responses().then(|| self.responses.clone());
     }
 
-    /// Returns the responses for the task, with the keys that count as answered from now on.
+    /// Returns the responses to the input requests of the task, by the key of the request.
     pub(super) fn responses(&self) -> InputResponses {
         self.responses.clone()
     }
@@ -157,19 +159,21 @@ impl CallState {
         Ok(true)
     }
 
+    /// Adds the number of open questions, at least `round`, to the counted rounds. Returns an error
+    /// if there are now more than `ROUNDS_MAX`.
     fn count_round(&mut self, round: u32) -> Result<(), String> {
         let questions = u32::try_from(self.questions.len()).unwrap_or(u32::MAX);
         self.rounds = self.rounds.saturating_add(questions.max(round));
         match self.rounds > ROUNDS_MAX {
             true => {
-                Err(format!("it asked for input more than {ROUNDS_MAX} times without a result"))
+                Err(format!("the server asked for input over {ROUNDS_MAX} times without a result"))
             }
             false => Ok(()),
         }
     }
 
-    /// Adds the questions of the server that a person can answer, and declines the others. Roots and
-    /// model sampling are not offered.
+    /// Adds the input requests that a person can answer to the questions, and declines other
+    /// questions. The list of roots is always empty, and a request for model sampling is an error.
     fn add_input_requests(
         &mut self,
         requests: &Value,
@@ -221,8 +225,8 @@ impl CallState {
         Ok(())
     }
 
-    /// Returns the suspension of a call whose task the server still works on. `task` is what the
-    /// server says about the task.
+    /// Returns the suspension of a call whose task the server still works on. `task` is the
+    /// server's description of the task, and `message` is its status for people.
     pub(super) fn wait_for_task(mut self, task: &Value, message: Option<String>) -> ToolReply {
         self.failures = 0;
         let after = match task["pollIntervalMs"].as_u64() {
@@ -235,12 +239,12 @@ impl CallState {
         self.suspend(ToolWait::Poll { after, ttl, message }, true)
     }
 
-    /// Returns the suspension of a call whose server could not be asked about the task. `None` means
-    /// that this happened too often.
+    /// Returns the suspension of a call after a failed request to the server about the call's task.
+    /// `None` means that more than `FAILURES_MAX` requests have failed in a row.
     pub(super) fn wait_after_failure(mut self, reason: &str) -> Option<ToolReply> {
         let after = Millis(RETRY_INTERVAL.0 << self.failures.min(FAILURES_MAX));
         self.failures += 1;
-        let message = Some(format!("could not be asked: {reason}"));
+        let message = Some(format!("the server could not be asked: {reason}"));
         let wait = ToolWait::Poll { after, ttl: None, message };
         (self.failures <= FAILURES_MAX).then(|| self.suspend(wait, true))
     }

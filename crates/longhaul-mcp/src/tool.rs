@@ -33,8 +33,8 @@ use crate::suspended_call::CallState;
 /// Timeout of a request about a task.
 const TASK_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Delay before a call is sent again to a server that only needs more time. Each further delay is
-/// twice as long.
+/// Delay before a call is sent again to a server that answered `input_required` without a request
+/// for input. Each further delay is twice as long.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Maximum number of characters that are shown of a text of a server.
@@ -124,13 +124,13 @@ impl McpTool {
         self.listed.class.may_repeat()
     }
 
-    /// Returns the failure of a call whose server does not keep to the protocol or its limits.
+    /// Returns the failure of a call whose server violates the protocol or exceeds a limit.
     fn misbehaved(&self, why: &str) -> ToolFailure {
         let server = &self.server.spec().name;
-        ToolFailure::new(format!("the call of the server `{server}` was given up: {why}"))
+        ToolFailure::new(format!("the call to the server `{server}` was given up: {why}"))
     }
 
-    /// Sends the call, once more if the connection was lost and the call may be repeated.
+    /// Sends the call. If the connection is lost and the call may be repeated, sends it once more.
     async fn send_call(
         &self,
         input: &JsonObject,
@@ -173,8 +173,8 @@ impl McpTool {
         })
     }
 
-    /// Sends the responses of people to a task, and asks the server how far the task is. Both may be
-    /// repeated: a server ignores responses that it already has.
+    /// Sends people's answers to the questions of a server's task, and requests the status of the
+    /// task. Both requests may be repeated: a server ignores answers that it already has.
     async fn ask_about_task(
         &self,
         mut state: CallState,
@@ -250,7 +250,8 @@ impl McpTool {
         }
     }
 
-    /// Returns how a call goes on whose server could not be asked about the task.
+    /// Returns the reply to a call after a failed request about its task: the call stays suspended,
+    /// or it fails if the server does not know the task or too many requests have failed.
     fn wait_after_failure(
         &self,
         state: CallState,
@@ -263,7 +264,7 @@ impl McpTool {
             )));
         }
         let waiting = state.wait_after_failure(&self.printable(&reason));
-        waiting.ok_or_else(|| self.unknown_outcome(&format!("it can't be asked: {reason}")))
+        waiting.ok_or_else(|| self.unknown_outcome(&format!("the task can't be polled: {reason}")))
     }
 
     fn unknown_outcome(&self, why: &str) -> ToolFailure {
@@ -288,7 +289,7 @@ impl McpTool {
         task["statusMessage"].as_str().map(|message| self.printable(message))
     }
 
-    /// Returns a text of the server as it may be shown.
+    /// Returns a server's text as it may be shown: truncated and without control characters.
     fn printable(&self, text: &str) -> String {
         match self.server.current_connection() {
             Some(connection) => connection.sanitize_server_text(text),
@@ -332,8 +333,8 @@ impl Drop for CallOutcomeRecorder<'_> {
     }
 }
 
-/// There is no `predict_effects`: we can't know what a server would change. Its hints, such as
-/// `readOnlyHint`, are its own words, and facts are what we have computed.
+/// `predict_effects` is not implemented: only the server knows what a call would change, and its
+/// hints, such as `readOnlyHint`, can't be verified.
 #[async_trait]
 impl Tool for McpTool {
     fn spec(&self) -> &ToolSpec {
@@ -344,12 +345,14 @@ impl Tool for McpTool {
         self.listed.class
     }
 
-    /// Returns `true` for a stdio server: a busy one does not notice that its worker is gone.
+    /// Returns `true` for a stdio server: while it is busy, it does not notice that the worker
+    /// process that started it has died.
     fn may_outlive_worker(&self) -> bool {
         matches!(self.server.spec().transport, ServerTransport::Stdio { .. })
     }
 
-    /// Calls the tool for a caller that can't wait: questions are declined, and a task is cancelled.
+    /// Calls the tool for a caller that does not support suspended calls: questions are declined,
+    /// and a task is cancelled.
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let mut resumption = None;
         loop {

@@ -54,8 +54,8 @@ pub(crate) fn parse_tool_arguments(json_value: Option<RawJson>, text: &str) -> R
         .unwrap_or_else(|| RawJson::from_serialize(&text))
 }
 
-/// Returns the JSON object in a text without its code fence and its trailing commas. `None` if the
-/// rest is no object: anything else that is missing or added may change its meaning.
+/// Returns the JSON object that a text contains, without a code fence and trailing commas. `None`
+/// means that the rest is not a valid object; other repairs could change its meaning.
 fn repaired_object(text: &str) -> Option<RawJson> {
     let text = text.trim();
     let fenced = text.strip_prefix("```").and_then(|text| text.strip_suffix("```"));

@@ -57,7 +57,7 @@ impl ControlState {
         if matches!(self.stage, RunStage::Ended(_)) {
             return Err("no events are allowed after the end");
         }
-        match (event.from_outside(), &self.idle) {
+        match (event.outsider_wake_target(), &self.idle) {
             (
                 Some(WakeTarget::Parked | WakeTarget::ParkedOrPaused),
                 Some(IdleReason::Parked { .. }),

@@ -19,8 +19,8 @@ use crate::state::{FOLD_HASH, Run};
 /// Number of completed turns between two checkpoints.
 pub const TURNS_PER_CHECKPOINT: u32 = 10;
 
-/// Number of latest states that are kept in memory. One of them is old enough when a compaction replaces
-/// all but the newest few messages.
+/// Number of recent states that are kept in memory. One of them becomes the start of the
+/// conversation when a compaction has replaced all earlier messages.
 const RECENT_STATES_MAX: usize = 2;
 
 /// State of a run without its messages and the names of its tool calls.
@@ -75,7 +75,8 @@ impl CheckpointWriter {
         Self { interval: turns, ..self }
     }
 
-    /// Records the state after an event. Keeps a copy of it every 10 turns, between two turns.
+    /// Records the state after an event. Keeps a copy of the state, outside of tool calls, after
+    /// each interval of completed turns.
     pub fn record_state(&mut self, run: &Run) {
         let newest = self.recent.back().or(self.conversation_start.as_deref());
         let turns = newest.map_or(0, |state| state.run.control.turns);
@@ -131,8 +132,8 @@ impl OutlineState {
     }
 
     /// Returns whether compactions have replaced all messages of this state since then, so that the
-    /// other messages can be replayed from here. `dropped` is the number of messages of the whole run
-    /// that compactions have replaced by now.
+    /// current conversation can be replayed from this state. `dropped` is the number of messages of
+    /// the whole run that compactions have replaced by now.
     fn precedes_conversation(&self, dropped: usize) -> bool {
         let transcript = &self.run.transcript;
         let own_messages = self.messages.saturating_sub(transcript.summary_messages());
@@ -140,7 +141,8 @@ impl OutlineState {
         earlier < dropped && own_messages <= dropped - earlier
     }
 
-    /// Returns the state without its messages.
+    /// Returns the run in this state, without messages. `None` means that the state belongs to
+    /// another run or has more tool calls than `tools_called`.
     fn into_run(self, id: RunId, tools_called: &[String]) -> Option<Run> {
         let mut run = self.run;
         run.tools_called = tools_called.get(..self.tools_called)?.to_vec();
@@ -183,9 +185,9 @@ pub fn restore_outline(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
     (run.seq == checkpoint.seq).then_some(run)
 }
 
-/// Restores the state from which the journal is replayed to get the messages of the conversation, too.
-/// Its earlier messages, which a compaction replaces later, are placeholders. `None` means that the
-/// whole journal must be replayed.
+/// Restores the state from which the journal is replayed to get the whole conversation. The
+/// messages before this state are empty placeholders, because a later compaction replaces them
+/// anyway. `None` means that the whole journal must be replayed.
 pub fn restore_conversation_start(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
     let content: CheckpointContent = serde_json::from_slice(&checkpoint.state).ok()?;
     let tools_called = content.tools_called()?;

@@ -44,7 +44,7 @@ pub enum RunCommand {
         /// Whether an active rule exists that the answer would add.
         has_rule: bool,
     },
-    /// Raises a gate that a program completes. The run can't end before.
+    /// Raises a gate that a program closes later. The run can't end while the gate is open.
     RaiseSignalGate(Box<GateSpec>),
     /// Queues a message for the run.
     Steer(SteerMessage),

@@ -8,8 +8,8 @@ use longhaul_core::policy::effect_key::TakenKey;
 use longhaul_core::policy::spend_cap::{CapRefusal, CurrentCap};
 use longhaul_core::time::Timestamp;
 
-/// Context of a decision: the store's time, the remaining budget, the spend caps, the provider's limit
-/// and a random number.
+/// Context of a decision: the store's time, what is known about the budget, the spend caps, the
+/// provider's limit and the effect keys, and a random number.
 #[derive(Debug, Clone)]
 pub struct DecideContext {
     /// Current time according to the store.
@@ -17,19 +17,20 @@ pub struct DecideContext {
     /// Budget account of the run's tree, known only after the store has refused a hold. `None` means
     /// that the budget is not known to be short.
     pub budget_account: Option<BudgetAccount>,
-    /// Number of child runs that may start, known only after the store has refused more. `None`
-    /// means that the tree is not known to be full.
+    /// Number of further child runs that the tree may start, known only after the store has refused
+    /// a start. `None` means that the limit of open runs is not known to be reached.
     pub free_children: Option<usize>,
     /// Time until which the provider of the run's model accepts no requests, as learned by any run.
     /// `None` means that no limit is known.
     pub provider_blocked_until: Option<Timestamp>,
     /// Spend caps of the configuration, with their current windows.
     pub caps: Vec<CurrentCap>,
-    /// Spend caps that did not cover earlier decisions of the same input.
+    /// Spend caps because of which the store refused earlier decisions about the same input.
     pub cap_refusals: Vec<CapRefusal>,
     /// Effect keys that other calls were found to have claimed.
     pub taken_keys: Vec<TakenKeyInfo>,
-    /// Whether a call that this decision wanted to wait for was found not to hold its key any more.
+    /// Whether the store refused to let this decision wait for another call's effect key, because
+    /// that call no longer holds the key.
     pub keys_changed: bool,
     /// Random number for the jitter of a retry delay. 0 means no jitter.
     pub random: u64,

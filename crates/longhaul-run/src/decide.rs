@@ -110,7 +110,7 @@ fn record_model_reply(
     model_failed::handle_model_failure(decision, failure, replied.response.cost, replied.active)
 }
 
-/// Settles the unfinished work of dead drivers, then records all events that are due.
+/// Records the outcome of unfinished work of dead drivers, then records all events that are due.
 fn recover_and_advance(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     record_recovery(decision)?;
     let epoch = decision.control.epoch;
@@ -179,8 +179,8 @@ fn round_down_to_turn_start(run: &Run, replaced_messages: usize) -> usize {
     end - usize::from(splits)
 }
 
-/// Blocks a run whose dependency is missing. A run that only asks for the result of a pending call
-/// asks later instead, because a server may be down for a while.
+/// Blocks a run whose dependency is missing. If the run only has to poll suspended calls, the polls
+/// are postponed instead, because a server may be down for a while.
 fn handle_missing_dependency(
     decision: &mut DecisionBuilder<'_>,
     message: &str,

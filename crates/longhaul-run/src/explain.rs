@@ -13,7 +13,7 @@ use crate::state::call::ToolCallState;
 use crate::state::control::IdleReason;
 use crate::state::stage::RunStage;
 
-/// Explains a wait for the calls of other runs.
+/// Explains a wait for budget that model calls of other runs hold.
 const BUDGET_HELD: &str = "The run waits until model calls of other runs of its tree release what \
                            they hold of the budget; it then goes on by itself.";
 

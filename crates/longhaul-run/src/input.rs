@@ -161,7 +161,7 @@ pub struct ToolCallResult {
     pub blobs: Vec<Blob>,
 }
 
-/// Way in which a tool call ended, or in which its tool stopped to work on it.
+/// Way in which a tool call ended, or that its tool has suspended it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolCallStatus {
     /// The tool call succeeded.

@@ -65,13 +65,14 @@ pub struct ToolCallTask {
     pub class: EffectClass,
     /// Whether the tool call has an effect key, so that an uncertain end must not count as a failure.
     pub has_effect_key: bool,
-    /// Whether this start or continuation of the tool call may be repeated.
+    /// Whether this start or continuation of the tool call may be repeated after a crash.
     pub may_repeat: bool,
     /// Number of times that the tool call has been started, including this start.
     pub attempt: u32,
     /// What is done with the tool call.
     pub action: ToolCallAction,
-    /// What the tool continues the call with. `None` means that the tool has not suspended it.
+    /// State and answer with which the tool continues the call. `None` means that the tool has not
+    /// suspended the call.
     pub resumption: Option<ToolResumption>,
 }
 
@@ -150,8 +151,8 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
     }
 }
 
-/// Returns the step that starts child runs, or the other step if there is none to start. A run that
-/// has to stop starts none.
+/// Returns the step that prepares child runs, or `other` if no child run can start now. A run that
+/// has to stop starts no child runs.
 fn start_children_or(run: &Run, other: impl FnOnce() -> EngineStep) -> EngineStep {
     let control = &run.control;
     let calls = startable_child_calls(control).filter(|_| !control.must_stop());

@@ -70,7 +70,7 @@ pub enum Rejection {
         /// Reason why the scope is not offered.
         reason: &'static str,
     },
-    /// Too many remembered approvals apply to more than one run.
+    /// The maximum number of remembered approvals that apply to an agent or the project is reached.
     #[error("too many rules: {0} remembered approvals of agents and the project are active")]
     RulesFull(usize),
     /// The remembered approval was revoked before.

@@ -91,9 +91,9 @@ impl RetryPoint {
 }
 
 /// Creates a run with this id that retries a failed run, with the same agent definition and policy,
-/// and last in the same lane. A retried step of a chain has the position of its step, and the chain goes on
-/// from it. It goes on from the last good event of the failed run, so completed
-/// calls are not repeated. Messages that the failed run has not read are queued for it.
+/// queued last in the same lane. The retry goes on from the last event before the failure, so
+/// completed calls are not repeated. Messages that the failed run has not read are queued for the
+/// retry. The retry of a chain's step continues the chain.
 pub fn retry_failed_run(
     id: RunId,
     failed: &Run,

@@ -8,7 +8,8 @@ use longhaul_core::task::TaskSpec;
 use longhaul_core::usage::BudgetAmount;
 use wildmatch::WildMatch;
 
-/// Maximum length of a subject in bytes. Of a longer one the hash is used.
+/// Maximum length in bytes of a spend cap's subject, such as the name of an actor. A longer subject
+/// is replaced by its hash.
 pub const SUBJECT_BYTES_MAX: usize = 200;
 
 /// A model call that is about to start.
@@ -18,7 +19,8 @@ pub(crate) struct CappedCall<'a> {
     pub(crate) model: &'a str,
     /// Worst-case cost of the call.
     pub(crate) hold: BudgetAmount,
-    /// Whether the call is the first one of its run, so that the run is counted.
+    /// Whether the call is the first one of its run. Caps that limit the number of runs count the
+    /// run with this call.
     pub(crate) starts_run: bool,
     /// Whether the run was submitted, and not started by another run.
     pub(crate) is_root: bool,
@@ -45,8 +47,8 @@ pub(crate) fn reservations_for_call(
     counted
 }
 
-/// Returns the spend caps that refuse a new task when they are reached, with the amounts that the
-/// task counts at once. Which model its run calls is not known yet, so caps per model never refuse.
+/// Returns what a new task reserves of the spend caps that refuse tasks when they are reached: only
+/// runs. Caps per model never refuse a task, because its run's model is not known yet.
 pub fn reservations_for_task(caps: &[CurrentCap], task: &TaskSpec) -> Vec<CapReservation> {
     let refusing = caps.iter().filter(|current| {
         current.cap.at_cap == AtCap::Refuse && current.cap.per != CapScope::Model
@@ -83,8 +85,8 @@ fn cap_subject(cap: &SpendCap, task: &TaskSpec, model: &str) -> Option<String> {
     })
 }
 
-/// Returns the id of the task's actor, else the name, else the whole actor. Tasks without an actor
-/// count together.
+/// Returns the subject of caps per actor: the id of the task's actor, else the name, else the whole
+/// actor. Tasks without an actor count together.
 fn actor_subject(task: &TaskSpec) -> String {
     let Some(actor) = task.actor.as_ref().map(longhaul_core::raw::RawJson::to_value) else {
         return String::new();

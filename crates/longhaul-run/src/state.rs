@@ -288,9 +288,9 @@ impl Run {
         &self.tools_called
     }
 
-    /// Returns whether a driver has claimed the run and has nothing to wait for: no call is running, and
-    /// the driver does not wait for a permit after a crash.
-    pub fn has_silent_driver(&self) -> bool {
+    /// Returns whether the worker that has claimed the run should be appending events: no call is
+    /// running, and no recovery from a crash is pending. A run without a claim returns false.
+    pub fn expects_driver_progress(&self) -> bool {
         let control = &self.control;
         control.driven && control.crashed_epoch.is_none() && !control.has_running_call()
     }

@@ -57,8 +57,8 @@ pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Reject
     })
 }
 
-/// Returns the size of a task's input: of a text without quotes and escapes, of other JSON as it is
-/// written.
+/// Returns the size of a task's input in bytes. The quotes and escapes of a long JSON string are
+/// not counted; other JSON counts as it is written.
 fn input_bytes(input: &RawJson) -> usize {
     let written = input.as_str();
     let is_long_text = written.len() > INPUT_BYTES_MAX && written.starts_with('"');

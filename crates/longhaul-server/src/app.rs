@@ -107,8 +107,8 @@ impl App {
         &self.0.background_tasks
     }
 
-    /// Waits for a permit to read a page of old events. Streams that are catching up must not
-    /// slow down all other requests.
+    /// Waits for a permit to read a page of old events. Streams that are catching up must not slow
+    /// down all other requests. `None` means that the semaphore was closed, which never happens.
     pub(crate) async fn acquire_catch_up_permit(&self) -> Option<SemaphorePermit<'_>> {
         self.0.catching_up.acquire().await.ok()
     }

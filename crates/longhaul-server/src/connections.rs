@@ -66,6 +66,7 @@ struct AnonymousConnection {
 }
 
 impl ConnectionTable {
+    /// Closes the anonymous connection with this id. Does nothing for `None`.
     fn evict_anonymous_connection(&mut self, id: Option<u64>) {
         if let Some(connection) = id.and_then(|id| self.anonymous.remove(&id)) {
             connection.evicted.cancel();
@@ -101,8 +102,8 @@ impl Connections {
         }
     }
 
-    /// Registers a new connection. If there are too many anonymous connections of the same network,
-    /// or of all networks, the oldest of them is evicted.
+    /// Registers a new connection. If the number of anonymous connections of the same network, or
+    /// of all networks, has reached its limit, the oldest of them is evicted.
     pub(crate) fn register_connection(self: &Arc<Self>, peer: IpAddr) -> Connection {
         let network = subscriber_network(peer);
         let evicted = CancellationToken::new();

@@ -17,7 +17,8 @@ pub(crate) const QUERY_PAIRS_MAX: usize = 64;
 pub(crate) const HEADERS_MAX: usize = 64;
 pub(crate) const HEAD_BYTES_MAX: usize = 32 * 1024;
 
-/// Timeout for reading a request head, on a new or a kept-alive connection.
+/// Timeout for reading a request head, including the idle time before it on a kept-alive
+/// connection. For the first request of a connection, `FIRST_HEAD_TIMEOUT` applies too.
 pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Timeout for reading a request body.
@@ -29,7 +30,7 @@ pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for writing to a client that does not read the response.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Timeout for the first request head of a connection.
+/// Time after which a new connection is closed if no complete request head has arrived.
 pub(crate) const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of open connections. Half of the process's file limit applies if that is

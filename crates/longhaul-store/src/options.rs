@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use longhaul_core::time::Clock;
 
-/// Mode in which a process opens a store: as driver or as outsider.
+/// Mode in which a process opens a store: as driver, which executes runs, or as outsider, which
+/// only reads the store and sends commands to runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
     /// The process claims runs, fires timers and releases runs of dead workers. Only one process at
@@ -29,8 +30,8 @@ pub struct StoreOptions {
     pub mode: OpenMode,
     /// Clock from which the store takes all times that it writes.
     pub clock: Arc<dyn Clock>,
-    /// Description of this process, shown together with its process id to any other process that
-    /// wants to drive the store.
+    /// Description of this process. Another process that tries to open the store as driver gets it
+    /// in the error, together with this process's id.
     pub holder: String,
     /// How long a write waits for other processes that are writing.
     pub busy_timeout: Duration,

@@ -1,5 +1,5 @@
-//! A store in one SQLite file. One process drives the store; other processes may read it and send
-//! commands.
+//! A store in one SQLite file. One process at a time is the driver, which executes the runs; other
+//! processes may read the store and send commands to runs.
 //!
 //! Invariant: nothing is acknowledged before it is on disk. The time comes from the clock in the
 //! options.

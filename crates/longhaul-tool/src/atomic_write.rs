@@ -66,8 +66,8 @@ impl AtomicWriter {
         }
     }
 
-    /// Checks that a file was not changed since it was read as `before`. Editors that people use
-    /// don't take our lock.
+    /// Checks that a file was not changed since it was read as `before`. The lock does not keep out
+    /// editors that people use.
     pub(crate) fn check_file_unchanged(
         &self,
         file: &str,

@@ -37,8 +37,8 @@ struct ProbeInput {
     delay_ms: u64,
 }
 
-/// Returns `probe_read` (pure), `probe_write` (keyed) and `probe_send` (once), which all append
-/// to this file.
+/// Returns the tools `probe_read`, `probe_write` and `probe_send`, of the effect classes pure,
+/// keyed and once. All of them append to this file.
 pub fn probe_tools(
     file: impl Into<PathBuf>,
     clock: &Arc<dyn Clock>,

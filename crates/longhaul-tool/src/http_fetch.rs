@@ -142,7 +142,7 @@ impl Tool for HttpFetch {
         vec![format!("{} {url}", normalized_method(input["method"].as_str()))]
     }
 
-    /// Returns the host of the URL. A redirect may lead to another one.
+    /// Returns the URL's host as the only predicted effect. A redirect may lead to another host.
     async fn predict_effects(&self, input: &Value, _ctx: &ToolContext) -> PredictedEffects {
         let url = input["url"].as_str().and_then(|url| parse_url(url).ok());
         let hosts = url.iter().map(redacted_url).collect();

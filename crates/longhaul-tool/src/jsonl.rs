@@ -125,6 +125,7 @@ pub(crate) struct LinesWithKey {
     bytes_read: u64,
 }
 
+/// The `key` field of a JSON line, which is read before the whole line is parsed.
 #[derive(Deserialize)]
 struct LineKeyField<'a> {
     #[serde(borrow)]

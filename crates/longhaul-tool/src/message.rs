@@ -170,7 +170,8 @@ impl Tool for SendMessage {
         recipient_from_context(context).into_iter().collect()
     }
 
-    /// Returns `true` for a program: it does not end with its worker.
+    /// Returns `true` if a program delivers the messages: it keeps running if the worker process
+    /// ends.
     fn may_outlive_worker(&self) -> bool {
         matches!(self.channel.target, DeliveryTarget::Command(_))
     }

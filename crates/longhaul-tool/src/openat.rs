@@ -46,11 +46,11 @@ pub(crate) fn is_regular_file(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-/// Locks a file or folder until its handle is dropped, which a crash does too. Returns `false` if
-/// the file system has no locks, such as some network file systems.
+/// Locks a file or folder until its handle is dropped or the process ends. Returns `false` if the
+/// file system has no locks, such as some network file systems.
 ///
 /// # Errors
-/// `WOULDBLOCK` if another process holds the lock all the time.
+/// `WOULDBLOCK` if another process holds the lock during all attempts.
 pub(crate) fn lock_handle(handle: impl AsFd) -> Result<bool, Errno> {
     for _ in 0..LOCK_TRIES {
         // Polled instead of blocking: a process that never unlocks must not block a thread of ours.

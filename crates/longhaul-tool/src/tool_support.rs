@@ -50,7 +50,8 @@ where
     })
 }
 
-/// Runs the closure `predict` on a thread that may block. If it panics, nothing is known.
+/// Runs the closure `predict` on a thread that may block. If the closure panics, the returned
+/// effects are unknown.
 pub(crate) async fn predict_on_blocking_thread(
     predict: impl FnOnce() -> PredictedEffects + Send + 'static,
 ) -> PredictedEffects {

@@ -68,15 +68,17 @@ pub trait TypedTool: Send + Sync + Debug + 'static {
         None
     }
 
-    /// Returns the texts that approval rules match, from the unparsed input. Override it if they
-    /// can be determined even for an input that does not match the type.
-    fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
+    /// Returns the texts that approval rules match, from the input as JSON that is not parsed into
+    /// `Self::Input` yet. Override it if they can be determined even for an input that does not
+    /// match the type.
+    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
         let typed = Self::Input::deserialize(input).ok();
         let subjects = typed.and_then(|typed| self.rule_subjects(&typed));
         subjects.unwrap_or_else(|| vec![canonical_json(input)])
     }
 
-    /// Returns what a call would change, for the person who approves it. It only reads, and fast.
+    /// Returns what a call would change, for the person who approves it. Must be fast and change
+    /// nothing.
     async fn predict_effects(&self, _input: Self::Input, _ctx: &ToolContext) -> PredictedEffects {
         PredictedEffects::default()
     }
@@ -150,7 +152,7 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
     }
 
     fn rule_subjects(&self, input: &Value) -> Vec<String> {
-        self.tool.raw_rule_subjects(input)
+        self.tool.rule_subjects_from_json(input)
     }
 
     fn is_cancel_safe(&self) -> bool {

@@ -49,6 +49,7 @@ pub struct Agent {
 #[derive(Debug)]
 pub struct AgentTool(ToolRef);
 
+/// A tool that the program implements, or the name of another tool.
 #[derive(Debug)]
 enum ToolRef {
     Instance(Result<Arc<dyn Tool>, typed::TypedToolError>),
@@ -89,7 +90,8 @@ impl Agent {
         }
     }
 
-    /// Sets fields of the definition that have no method here, such as caps or the output gate.
+    /// Changes fields of the definition that have no method here, such as the budget or the result
+    /// gate (approval of the result by a person).
     ///
     /// ```
     /// let agent = longhaul::Agent::new("npc").define(|agent| agent.lane = Some("npc-7".into()));
@@ -116,7 +118,8 @@ impl Agent {
         self.define(|agent| agent.models.push(name.into()))
     }
 
-    /// Sets the system prompt: a template over `input`, `context`, `perception` and `memory`.
+    /// Sets the system prompt: a template with the variables `input`, `context`, `memory`,
+    /// `previous` and `steps`, and `perception` if a context provider is set.
     #[must_use]
     pub fn prompt(self, prompt: impl Into<String>) -> Self {
         self.define(|agent| agent.prompt = prompt.into())

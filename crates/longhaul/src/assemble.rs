@@ -282,8 +282,8 @@ fn register_store_tools(
     Ok(tools)
 }
 
-/// Removes the access rights of other users from a file or folder. Symbolic links are left alone,
-/// and errors are ignored.
+/// Sets the permissions of a file or folder to `mode` if other users have access to it. Symbolic
+/// links are left alone, and errors are ignored.
 fn restrict_path_permissions(path: &Path, mode: u32) {
     let found = std::fs::symlink_metadata(path);
     let is_open = |found: &std::fs::Metadata| !found.is_symlink() && found.mode() & 0o077 != 0;

@@ -210,7 +210,8 @@ async fn wait_until_stopped(longhaul: &Longhaul, run: RunId) -> Result<RunStopRe
     Ok(RunStopReason::Ended)
 }
 
-/// Returns the run that this event has started, such as the one that grades the result.
+/// Returns the child run that this event reports as started, such as the one that grades the
+/// result. `None` means that the event is of another type.
 const fn started_child(event: &Event) -> Option<RunId> {
     if let Event::ChildStarted(started) = event {
         return Some(started.child);

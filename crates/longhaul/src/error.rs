@@ -94,7 +94,7 @@ pub enum Error {
     AgentNotFound {
         /// The requested name of the agent.
         name: String,
-        /// The most similar name of an existing agent.
+        /// The most similar name of an existing agent. `None` means that no name is similar.
         suggestion: Option<String>,
     },
     /// The idempotency key was already used for another task.

@@ -39,7 +39,8 @@ impl<'a> EventBuilder<'a> {
         Self { state, task: Task::new(agent).event(kind) }
     }
 
-    /// Sets the person or system that caused the event. Texts for events use its `name`.
+    /// Sets the person or system that caused the event. The text in which the agent reads the event
+    /// can use its fields, such as `name`.
     pub fn actor(self, actor: impl Serialize) -> Self {
         self.with_task(|task| task.actor(actor))
     }
@@ -74,6 +75,7 @@ impl<'a> EventBuilder<'a> {
         self.with_task(|task| task.resource(resource))
     }
 
+    /// Applies a change to the task that carries the event.
     fn with_task(self, change: impl FnOnce(Task) -> Task) -> Self {
         Self { task: change(self.task), ..self }
     }

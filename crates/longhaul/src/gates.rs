@@ -60,7 +60,8 @@ impl Gates<'_> {
     }
 }
 
-/// Approvals that people have given for all similar calls of a run, an agent or the project.
+/// Access to rules: remembered approvals, each for all similar calls of a run, an agent or the
+/// project.
 ///
 /// ```no_run
 /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
@@ -94,7 +95,8 @@ impl Rules<'_> {
         Ok(rule_view(self.0.get_rule(rule).await?))
     }
 
-    /// Revokes a rule in the name of a person or program: later calls ask again.
+    /// Revokes a rule in the name of a person or program. Later calls that it covered need an
+    /// approval again.
     ///
     /// # Errors
     /// There is no such rule, it was revoked before, its run has ended, or the store failed.
@@ -126,8 +128,8 @@ impl Answer {
         answer
     }
 
-    /// Creates an answer that approves the call with `input` instead of the input that has this
-    /// digest.
+    /// Creates an answer that approves the call with a new input. Pass the digest of the gate as it
+    /// was shown to the person, or `None` if the gate has none.
     pub fn edit(digest: impl Into<Option<Hash>>, input: impl Serialize) -> Self {
         let mut bad_value = None;
         let input = json_or_record_error("the edited input", &input, &mut bad_value);
@@ -196,14 +198,14 @@ impl Answer {
         self
     }
 
-    /// Extends the approval to all later calls of this run that match the same rule.
+    /// Extends the approval to all later calls of this run that match the gate's pattern.
     #[must_use]
     pub fn for_this_run(self) -> Self {
         self.scope(AnswerScope::Run)
     }
 
-    /// Sets which calls the approval covers. The gate says which scopes it offers, and its pattern
-    /// says which calls they cover. [`Rules`] lists and revokes approvals of later calls.
+    /// Sets which of the calls that match the gate's pattern the approval covers. The gate lists
+    /// the scopes that it offers. [`Rules`] lists and revokes approvals of later calls.
     #[must_use]
     pub fn scope(mut self, scope: AnswerScope) -> Self {
         self.answer.scope = scope;

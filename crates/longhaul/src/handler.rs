@@ -3,7 +3,7 @@
 //! function's result.
 //!
 //! Invariant: a call whose result is in the journal is not repeated. A call that a crash
-//! interrupted is repeated with the same idempotency key, unless the handler runs once only.
+//! interrupted is repeated with the same idempotency key, unless `Handler::once` forbids it.
 
 pub(crate) mod function;
 mod journaled_calls;

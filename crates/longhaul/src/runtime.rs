@@ -122,9 +122,9 @@ impl Runtime {
         Ok(Batch { id: batch.id, runs })
     }
 
-    /// Returns an event for an agent, to be completed and sent. The agent's context provider, its
-    /// text for this kind of event and its model for it apply. The run has at most 6 turns, unless
-    /// the agent sets `max_turns`.
+    /// Returns a builder for an event of this kind for an agent. The run of the event uses the
+    /// agent's context provider, and the text and the model that the agent sets for this kind of
+    /// event. It has at most 6 turns, unless the agent sets `max_turns`.
     ///
     /// ```no_run
     /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {

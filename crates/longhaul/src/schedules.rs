@@ -135,8 +135,8 @@ pub struct Schedules<'a> {
 }
 
 impl Schedules<'_> {
-    /// Stores a schedule. It fires while a worker of any process with this store is running, each
-    /// time once.
+    /// Stores a schedule. It fires while a worker of any process that uses this store is running.
+    /// Each firing is handled by one worker only.
     ///
     /// # Errors
     /// A schedule with this name exists; the pattern, the time zone or the interval is invalid; the

@@ -36,8 +36,8 @@ impl Task {
         }
     }
 
-    /// Creates a task for all steps of a chain, without an input: the name of a chain of the project,
-    /// or its steps.
+    /// Creates a task that runs all steps of a chain, without an input. `chain` is the name of a
+    /// chain of the project, or a chain that the program defines.
     ///
     /// ```
     /// use longhaul::{ChainSpec, ChainStepSpec, Task};
@@ -50,7 +50,7 @@ impl Task {
         Self { task: longhaul_engine::Task::for_chain(chain, ""), ..Self::new("") }
     }
 
-    /// Runs only the step with this name of the chain.
+    /// Runs only the step with this name. Has no effect unless the task is for a chain.
     #[must_use]
     pub fn step(mut self, name: impl Into<String>) -> Self {
         if let Some(chain) = &mut self.task.chain {
@@ -193,7 +193,8 @@ impl Task {
         self
     }
 
-    /// Makes the task an event of this kind. The agent reads the kind and the input as a text.
+    /// Makes the task an event of this kind. The agent reads a text about the event instead of the
+    /// plain input.
     pub(crate) fn event(mut self, kind: impl Into<String>) -> Self {
         self.task.event = true;
         self.task.kind = Some(kind.into());

@@ -1,5 +1,5 @@
 //! A worker inside a program: it drives submitted runs. When it is asked to stop, it releases them
-//! and then ends.
+//! (gives up its claims on them) and then ends.
 //!
 //! Invariant: no run is lost. A run that a worker releases waits for the next worker.
 
@@ -86,8 +86,8 @@ impl Worker {
         self
     }
 
-    /// Adds types of tasks. The worker then takes only tasks of these types. Other tasks cost it
-    /// nothing, however many there are. Default: all types.
+    /// Adds types of tasks. The worker then takes only tasks of these types. Tasks of other types
+    /// stay in the queue and do not slow the worker down. Default: all types.
     pub fn types(mut self, types: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.options.types.extend(types.into_iter().map(Into::into));
         self
@@ -104,8 +104,8 @@ impl Worker {
         self
     }
 
-    /// Serves an external inbox: its tasks become runs, which this worker takes, and the inbox is
-    /// told how they end. See [`inbox`](crate::inbox).
+    /// Serves an external inbox: its tasks become runs, which this worker drives, and the worker
+    /// reports to the inbox how they ended. See [`inbox`](crate::inbox).
     pub fn source(mut self, inbox: impl Inbox) -> Self {
         self.sources.push(Arc::new(inbox));
         self
@@ -186,9 +186,9 @@ impl Worker {
     }
 
     /// Drives runs until the token is cancelled or [`stop`](Self::stop) is called. Then it starts
-    /// nothing new, releases every run at its next journal entry, and returns. Calls that take
-    /// longer than the [`grace`](Self::grace) period are aborted. If this worker is already
-    /// running, a warning is logged, and this method returns at once.
+    /// nothing new, gives up its claim on every run at the run's next journal entry, and returns.
+    /// Calls that take longer than the [`grace`](Self::grace) period are aborted. If this worker is
+    /// already running, a warning is logged, and this method returns at once.
     ///
     /// Dropping the future ends the worker at once, like a crash of the process: calls are aborted,
     /// and calls of class `Once` are in doubt. The next worker takes over the runs when it notices
@@ -229,6 +229,7 @@ impl Worker {
         })
     }
 
+    /// Drives runs until the worker stops, and records whether the worker failed.
     async fn drive_and_record_end(&self, mut running: RunningLoop) -> Result<(), Error> {
         let worked = self.drive_runs(&running.stop).await;
         match running.counted.take() {
@@ -310,7 +311,7 @@ impl Drop for RunningLoop {
     }
 }
 
-/// The signals that stop a worker.
+/// The signals that stop a worker: SIGTERM and SIGINT.
 #[derive(Debug)]
 struct StopSignals {
     terminate: tokio::signal::unix::Signal,
@@ -348,7 +349,7 @@ async fn forward_journal_changes(services: &EngineServices) {
 }
 
 /// Handle of a worker that runs in a background task, returned by [`Worker::spawn`]. If the handle
-/// is dropped, the worker releases its runs and ends, without anybody waiting for it.
+/// is dropped, the worker stops in the background, and its runs wait for the next worker.
 ///
 /// ```
 /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
@@ -365,8 +366,8 @@ pub struct WorkerHandle {
 }
 
 impl WorkerHandle {
-    /// Stops the worker: it starts nothing new and releases every run at its next journal entry.
-    /// Waits until all runs are released.
+    /// Stops the worker: it starts nothing new, and gives up its claim on every run at the run's
+    /// next journal entry. Waits until the worker has given up all claims.
     ///
     /// # Errors
     /// [`Error::Worker`]: the name of an inbox is invalid, the maximum number of runs is 0, or the

@@ -60,8 +60,8 @@ struct LostResponse {
     why: String,
     /// Whether the request was never sent.
     unsent: bool,
-    /// Whether a timeout or the size limit was exceeded, so that another attempt would take long,
-    /// too.
+    /// Whether a timeout or the size limit was exceeded, so that another attempt would probably
+    /// take as long and fail, too.
     timed_out: bool,
 }
 

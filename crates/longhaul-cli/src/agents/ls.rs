@@ -1,4 +1,5 @@
-//! `longhaul agents ls`: prints one line per agent, including hidden and broken ones.
+//! `longhaul agents ls`: prints one line per agent, including agents with an invalid file and
+//! agents hidden by another one of the same name.
 
 use clap::Args;
 use longhaul::agents::diff::short_version;

@@ -230,7 +230,7 @@ fn format_loop_guards(guards: LoopGuardConfig) -> String {
         guards.identical_calls.map(|calls| format!("{calls} identical calls")),
         guards.no_progress.map(|turns| format!("{turns} turns without progress")),
         guards.repeated_text.map(|replies| format!("{replies} replies with the same text")),
-        guards.compactions.map(|count| format!("{count} compactions soon after another")),
+        guards.compactions.map(|count| format!("{count} compactions in quick succession")),
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
     match limits.is_empty() {

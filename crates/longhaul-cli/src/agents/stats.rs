@@ -1,4 +1,4 @@
-//! `longhaul agents stats`: prints how the runs of agents ended, and what they took.
+//! `longhaul agents stats`: prints how the runs of agents ended, and their turns, cost and time.
 
 use clap::Args;
 use longhaul_api::agent_stats::AgentStatsView;

@@ -131,7 +131,7 @@ impl BenchFixture {
         self.build_engine_with_tools(model, &["echo"])
     }
 
-    /// Builds an engine with this model, whose agent has these tools.
+    /// Builds an engine with this model and with an agent that has these tools.
     pub(crate) fn build_engine_with_tools(
         &self,
         model: Arc<dyn Model>,

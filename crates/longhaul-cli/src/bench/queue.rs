@@ -1,5 +1,5 @@
-//! `longhaul bench queue`: measures how fast tasks without work go from the queue to their end,
-//! against a bare SQLite loop, and whether long queues and busy lanes slow that down.
+//! `longhaul bench queue`: measures how fast no-op tasks go from the queue to their end, compared
+//! with a bare SQLite loop, and whether long queues and busy lanes slow that down.
 
 mod load;
 
@@ -65,7 +65,7 @@ impl BenchQueueCommand {
         let folder = report::create_temp_folder(Some(&self.dir))?;
         let tasks = self.tasks;
         let conditions =
-            format!("{tasks} tasks without work, {CONCURRENCY} at a time, WAL, synchronous=FULL");
+            format!("{tasks} no-op tasks, {CONCURRENCY} at a time, WAL, synchronous=FULL");
         let mut report = BenchReport::new("queue", &conditions, self.json);
         let disk = DiskSpeed::measure_disk(folder.path(), &mut report)?;
         let runtime = runtime::build_multi_thread()?;

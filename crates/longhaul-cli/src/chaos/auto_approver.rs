@@ -1,5 +1,5 @@
-//! Answers the gates of a chaos run, which otherwise wait for a person. A call in doubt (started,
-//! outcome unknown after a kill) is settled with the records in the probe file.
+//! Answers the gates of a chaos run, which otherwise wait for a person. For a call in doubt
+//! (started, outcome unknown after a kill), the records in the probe file decide the answer.
 //!
 //! Invariant: a call counts as done only if it has a record, and a call that must not be repeated
 //! is never started again.
@@ -21,7 +21,8 @@ use crate::chaos::verify::call_history::PROBE_PREFIX;
 /// Maximum number of gates that are answered at a time.
 const GATES_MAX: usize = 1_000;
 
-/// Maximum number of answers per run. A run with more gates than that would never end.
+/// Maximum number of answers per run. Further gates of the run stay open, because the run might
+/// never end.
 const ANSWERS_PER_RUN_MAX: u32 = 200;
 
 /// Answers the gates of chaos runs in place of a person.

@@ -34,7 +34,7 @@ const WORK_SHARES_MAX: u64 = 3;
 /// a margin, because the total amount of work is only estimated.
 const DONE_BY_LAST_KILL: u64 = 850;
 
-/// Interval between checks of how far the runs are.
+/// Interval between checks of the progress of the runs.
 const POLL_INTERVAL: Millis = Millis(3);
 
 /// Timeout for a worker's first event. A worker without an event by then is killed anyway, because
@@ -68,7 +68,7 @@ pub(crate) struct KillLog {
     pub(crate) restarts: u64,
     /// Time from each worker's start to its first event, in milliseconds.
     pub(crate) recovery_times_ms: Vec<u64>,
-    /// True if the last worker wrote nothing for a long time while runs had not ended.
+    /// True if the last worker wrote nothing for `STALL_TIMEOUT` while runs had not ended.
     pub(crate) stalled: bool,
 }
 

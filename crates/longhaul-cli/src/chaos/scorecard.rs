@@ -153,8 +153,8 @@ impl Scorecard<'_> {
     }
 }
 
-/// Formats the number of calls in doubt (started, outcome unknown after a kill) and how they were
-/// settled.
+/// Formats the number of calls in doubt (started, outcome unknown after a kill) and how their
+/// outcome was decided.
 fn in_doubt_text(doubts: &[InDoubtCall]) -> String {
     if doubts.is_empty() {
         return "0".to_owned();

@@ -37,8 +37,8 @@ pub(crate) struct ServerConnection {
     pub(crate) is_named: bool,
 }
 
-/// Connects to the server that this command must use, or else opens the existing store. Fails if
-/// there is neither.
+/// Connects to the server named in `LONGHAUL_URL` or to the one that drives this folder's store, or
+/// else opens the existing store. Fails if there is neither.
 pub(crate) fn connect_run_client() -> anyhow::Result<RunClient> {
     connect_or_open_store(find_named_or_local_server()?)
 }
@@ -48,8 +48,7 @@ pub(crate) fn connect_or_open_store(server: Option<ServerConnection>) -> anyhow:
     try_connect_or_open_store(server)?.ok_or_else(|| store_access::no_runs_error().into())
 }
 
-/// Connects to the server that this command must use, or else opens the existing store. Returns
-/// `None` if there is neither.
+/// Like [`connect_run_client`], but returns `None` if there is neither a server nor a store.
 pub(crate) fn try_connect_run_client() -> anyhow::Result<Option<RunClient>> {
     try_connect_or_open_store(find_named_or_local_server()?)
 }
@@ -76,7 +75,8 @@ pub(crate) fn connect_or_create_store(
     }
 }
 
-/// Finds the server for this command, if there is one.
+/// Finds the server named in `LONGHAUL_URL`, or else the one that drives this folder's store.
+/// `None` means that there is neither.
 pub(crate) fn find_named_or_local_server() -> anyhow::Result<Option<ServerConnection>> {
     let here = current_process_env()?;
     match here.var(URL_VAR) {
@@ -133,8 +133,8 @@ fn find_local_server(process_env: &ProcessEnv) -> anyhow::Result<Option<ServerCo
 }
 
 /// Returns the URL of the server that drives this store, from the server's marker file. A crashed
-/// server leaves its marker file behind, and another program may use the port by now. The file
-/// therefore counts only if the process that it names holds the store's lock.
+/// server leaves that file behind, and another program may use the port by now. The result is
+/// therefore `None` unless the process that the file names holds the store's lock.
 fn local_server_url(file: &Path) -> Option<Url> {
     let marker = server_marker::load_server_marker(file)?;
     let driver = longhaul_store::current_driver_description(file).ok()??;
@@ -143,7 +143,8 @@ fn local_server_url(file: &Path) -> Option<Url> {
     same.then(|| parse_server_url(&marker.url))?
 }
 
-/// Parses a server URL: http or https, without credentials, query or fragment.
+/// Parses a server URL: http or https, without credentials, query or fragment. `None` means that
+/// the text is no such URL.
 fn parse_server_url(text: &str) -> Option<Url> {
     let url: Url = text.trim().parse().ok()?;
     let speaks = matches!(url.scheme(), "http" | "https") && url.has_host();

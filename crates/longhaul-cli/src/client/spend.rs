@@ -5,7 +5,7 @@ use longhaul_api::spend::{RaiseCapBody, SpendCapView};
 use crate::client::RunClient;
 
 impl RunClient {
-    /// Returns the spend caps, each with what it has counted in its current window.
+    /// Returns the spend caps, each with the usage that it has counted in its current window.
     pub(crate) async fn spend(&self) -> anyhow::Result<Vec<SpendCapView>> {
         match self {
             Self::Local(longhaul) => Ok(longhaul.spend().await?),

@@ -66,8 +66,8 @@ pub(crate) struct DemoProject {
 }
 
 impl DemoProject {
-    /// Creates the demo folder, or uses an existing one. Fails before anything is written if other
-    /// commands would refuse the project.
+    /// Creates the demo folder, or uses an existing one. Fails before anything is written if the
+    /// configuration can't be loaded.
     pub(crate) fn create_or_open(process_env: &ProcessEnv) -> anyhow::Result<Self> {
         let (root, below) = match process_env.project_root() {
             Some(root) => {

@@ -47,7 +47,7 @@ pub(crate) struct DemoSession<'a> {
     journal: Vec<Entry>,
     printer: EventPrinter,
     prompt: TerminalPrompt,
-    /// Time at which the worker was killed, and the last event before that.
+    /// Time at which the worker was killed, and the last event before that. `None` before the kill.
     kill: Option<(Timestamp, Seq)>,
     awaits_approval: bool,
 }

@@ -1,4 +1,5 @@
-//! Turns a mock response into an HTTP response with the planned delays and the planned end.
+//! Converts a mock response into an HTTP response with delays, which ends normally, breaks off or
+//! stalls.
 
 use std::io;
 

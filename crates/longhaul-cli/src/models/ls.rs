@@ -45,7 +45,8 @@ impl ListModelsCommand {
     }
 }
 
-/// Returns the state of a provider's API key, and the variable that holds the key.
+/// Returns the state of a provider's API key (`set`, `not_set` or `not_needed`), and the
+/// environment variable that holds the key.
 fn api_key_state(selector: &ModelSelector, provider: &Provider) -> (&'static str, Option<String>) {
     match provider.api_key(&selector.env) {
         Some((variable, _)) => ("set", Some(variable.to_owned())),

@@ -54,7 +54,8 @@ impl FileSnapshot {
         Self(entries.collect())
     }
 
-    /// Returns whether a file was changed just now, or has a timestamp slightly in the future.
+    /// Returns whether a file has a timestamp less than `RECENT_MICROS` before or after
+    /// `now_micros`, or an unknown one.
     fn has_recent_change(&self, now_micros: i64) -> bool {
         self.0.values().any(|(changed, _)| {
             let since = changed.and_then(|changed| changed.duration_since(UNIX_EPOCH).ok());
@@ -143,7 +144,7 @@ pub(crate) struct ProjectReloader<'a> {
     runtime: &'a ProjectRuntime,
     loaded: LoadedAgents,
     snapshot: FileSnapshot,
-    /// Reason that was logged why the current `.mcp.json` is not used.
+    /// Reason why the current `.mcp.json` is not used, as last logged. `None` if the file is used.
     rejection_reason: Option<String>,
     /// Errors in scripts that were logged already.
     reported_script_errors: Vec<String>,

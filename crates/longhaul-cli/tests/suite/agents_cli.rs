@@ -87,7 +87,7 @@ max turns   120
 budget      usd 10, active time 4h, warned at 90 %
 retry       retries 1, ended after 4h
 sandbox     unsandboxed
-guards      stopped after 16 identical calls, 32 turns without progress, 16 replies with the same text, 4 compactions soon after another
+guards      stopped after 16 identical calls, 32 turns without progress, 16 replies with the same text, 4 compactions in quick succession
 keep open   1h
 in doubt    a person is asked
 result      asks \"Is this result good?\", waits 1d, then rejected

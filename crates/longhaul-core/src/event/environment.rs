@@ -51,7 +51,7 @@ pub struct ChildEnded {
 /// The result of the run was graded against the rubric of its agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeGraded {
-    /// Number of the round, from 1. A message of a person to the run starts the count again.
+    /// Number of the grading round, from 1. A person's message to the run restarts the count.
     pub round: u32,
     /// Verdict about the result.
     pub verdict: OutcomeVerdict,
@@ -74,14 +74,15 @@ string_enum! {
     }
 }
 
-/// The budget hold (reserved amount) of a model request that never completed was settled.
+/// The budget hold (reserved amount) of a model request that never completed was released, and the
+/// assumed usage of the request was charged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetSettled {
     /// Number of the turn that sent the request.
     pub turn: u32,
     /// Money and tokens that were held (reserved) for the request.
     pub held: BudgetAmount,
-    /// Money and tokens that were booked as used by the request.
+    /// Money and tokens that were charged to the budget for the request.
     pub charged: BudgetAmount,
 }
 
@@ -106,7 +107,7 @@ pub struct BudgetReached {
 }
 
 impl BudgetReached {
-    /// Returns the event of a cap that applies to the run alone.
+    /// Creates the event for a reached cap that applies to the run alone.
     pub const fn of_run(cap: BudgetCap) -> Self {
         Self { cap, tree_cap: None }
     }
@@ -199,7 +200,7 @@ pub struct MemoryCompacted {
     pub active: Millis,
 }
 
-/// The next step of a chain started. Recorded in the run that completes before it.
+/// The next step of a chain started. Recorded in the journal of the previous step's run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainStepStarted {
     /// Index of the step in the chain, from 0.

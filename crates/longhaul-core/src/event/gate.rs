@@ -22,7 +22,8 @@ pub struct GateAnswer {
     pub gate: GateId,
     /// Answer that the gate received.
     pub answer: Answer,
-    /// What the answer changes, if it approves an edit.
+    /// Changes that the answer makes to the content of the gate. `None` unless its decision is
+    /// `edit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<GateEdit>,
 }
@@ -30,7 +31,8 @@ pub struct GateAnswer {
 /// Changes of an answer to the content that a gate was raised with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateEdit {
-    /// Digest of the edited content. It depends on the digest of the original content.
+    /// Digest of the edited content. It depends on the digest of the original content. `None` if
+    /// the gate has no digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Hash>,
     /// Values that differ from the original content.

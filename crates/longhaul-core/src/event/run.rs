@@ -176,7 +176,7 @@ impl RunControlRequest {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelCause {
-    /// A principal asked for it.
+    /// A principal asked to cancel the run.
     #[default]
     Principal,
     /// An earlier run of the same sequential batch did not complete.
@@ -207,7 +207,7 @@ pub struct RunBlocked {
 /// The run ended because it was cancelled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunCancelled {
-    /// Principal that cancelled the run and its reason, as one sentence.
+    /// Who cancelled the run and why, as one sentence.
     pub reason: String,
 }
 

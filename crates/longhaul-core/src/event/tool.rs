@@ -18,10 +18,10 @@ pub struct ToolStarted {
     pub call: CallId,
     /// Attempt number of the tool call, from 1.
     pub attempt: u32,
-    /// Time at which the tool call ends, if the call only waits. `None` for every other call.
+    /// Time at which the tool call ends, if it only waits until that time. `None` for other calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Child run whose end the tool call waits for. `None` for every other call.
+    /// Child run whose end the tool call waits for. `None` if it waits for no child run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<RunId>,
 }
@@ -53,8 +53,8 @@ pub struct ToolOutput {
     /// Whether the call failed for a reason that may pass, so that a retry may succeed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub transient: bool,
-    /// Entries that the call adds to the end of the list of tools that the model sees: tools that it
-    /// has loaded.
+    /// Definitions of the tools that the call has loaded. They are added to the end of the list of
+    /// tools that the model sees.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaded_tools: Vec<RawJson>,
 }
@@ -120,8 +120,8 @@ pub struct ToolSuspension {
     /// being continued leaves the call in doubt.
     #[serde(default)]
     pub may_repeat: bool,
-    /// Whether another system works for the call meanwhile, so that it must be told if the run gives
-    /// up the call.
+    /// Whether another system works on the call in the meantime, so that the runtime must notify
+    /// that system if the run gives up the call.
     #[serde(default)]
     pub must_cancel: bool,
 }
@@ -142,7 +142,7 @@ pub struct ToolQuestion {
 pub struct ToolInputRequired {
     /// Id of the tool call that needs the answer.
     pub call: CallId,
-    /// How the tool call is continued.
+    /// Data with which the tool continues the call.
     pub suspension: ToolSuspension,
     /// Question to the person.
     pub question: ToolQuestion,
@@ -151,12 +151,12 @@ pub struct ToolInputRequired {
     pub active: Millis,
 }
 
-/// A tool has no result of the call yet and is asked again later.
+/// The tool has not completed the call yet, so the runtime asks it again later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolPending {
     /// Id of the tool call that has no result yet.
     pub call: CallId,
-    /// How the tool call is continued.
+    /// Data with which the tool continues the call.
     pub suspension: ToolSuspension,
     /// Time at which the tool call became pending for the first time.
     pub since: Timestamp,

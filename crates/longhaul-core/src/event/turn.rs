@@ -198,8 +198,9 @@ pub struct ToolCallClassification {
     /// Effect key of the call. `None` means that the call has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<EffectKey>,
-    /// Approvals remembered for the agent or the project, active when the model replied, that cover
-    /// rules which ask about the tool. A revocation after that does not change the call.
+    /// Approvals remembered for the agent or the project that were active when the model replied
+    /// and that apply to an approval rule for the tool. A later revocation does not affect the
+    /// call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<RememberedApproval>,
 }

@@ -10,9 +10,9 @@ use crate::time::Timestamp;
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of texts that a person can choose from.
 const CHOICES_MAX: usize = 100;
-/// Maximum length of a text to choose in bytes.
+/// Maximum length of one text to choose from, in bytes.
 const CHOICE_BYTES_MAX: usize = 1024;
-/// Largest absolute value up to which every integer is a floating-point number.
+/// Largest number up to which an `f64` represents every integer exactly.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// One field of a form.
@@ -107,7 +107,8 @@ impl FormField {
         Ok(field)
     }
 
-    /// Checks a value of the field. The error continues a sentence that starts with the field.
+    /// Checks a value of the field. The error is the rest of a sentence about the field, such as
+    /// `must be at least 1`.
     pub(super) fn check_value(&self, value: &Value) -> Result<(), String> {
         match (&self.kind, value) {
             (FormFieldKind::Text { min_length, max_length, format }, Value::String(text)) => {
@@ -255,7 +256,8 @@ impl TextFormat {
     }
 }
 
-/// Returns an error if a schema has a key that is not supported.
+/// Returns an error if a schema has a key that is not in `valid`. `what` describes the schema in
+/// the error.
 pub(super) fn check_schema_keys(
     object: &Map<String, Value>,
     valid: &[&str],
@@ -267,7 +269,7 @@ pub(super) fn check_schema_keys(
     }
 }
 
-/// Returns a text of a schema, if the schema has it.
+/// Returns the text under this key of a schema, or `None` if the key is missing.
 fn optional_text<'a>(schema: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, String> {
     match schema.get(key) {
         None => Ok(None),
@@ -276,7 +278,7 @@ fn optional_text<'a>(schema: &'a Map<String, Value>, key: &str) -> Result<Option
     }
 }
 
-/// Returns the minimum and the maximum length of a text.
+/// Returns the minimum and maximum text length that a schema sets. `None` means no limit.
 fn parse_lengths(schema: &Map<String, Value>) -> Result<(Option<u64>, Option<u64>), String> {
     let length = |key: &str| match schema.get(key) {
         None => Ok(None),
@@ -294,7 +296,7 @@ fn parse_lengths(schema: &Map<String, Value>) -> Result<(Option<u64>, Option<u64
     Ok((min, max))
 }
 
-/// Returns the lowest and the highest valid number.
+/// Returns the lowest and highest number that a schema allows. `None` means no limit.
 fn parse_number_limits(
     schema: &Map<String, Value>,
     integer: bool,
@@ -325,7 +327,8 @@ fn whole_number(number: &Number) -> Option<Number> {
     is_exact.then(|| Number::from(value as i64))
 }
 
-/// Checks the texts that a person chooses from. `what` names one of them.
+/// Checks the number, length and uniqueness of the texts that a person chooses from. `what` is the
+/// noun for one of them in errors, such as `option`.
 pub(super) fn check_choice_texts<'a>(
     texts: impl ExactSizeIterator<Item = &'a str>,
     what: &str,
@@ -342,7 +345,7 @@ pub(super) fn check_choice_texts<'a>(
             return Err(format!("each {what} must have at most {CHOICE_BYTES_MAX} bytes"));
         }
         if !seen.insert(text.trim().to_lowercase()) {
-            return Err(format!("the {what} `{text}` is there twice"));
+            return Err(format!("the {what} `{text}` occurs twice"));
         }
     }
     Ok(())

@@ -104,12 +104,13 @@ pub struct BudgetAccount {
 }
 
 impl BudgetAccount {
-    /// Returns what is neither used nor held.
+    /// Returns the part of the caps that is neither used nor held (reserved).
     pub fn free(&self) -> RemainingBudget {
         self.left_after(self.used().plus(self.held))
     }
 
-    /// Returns what is not used. What model requests in progress hold counts as left.
+    /// Returns the part of the caps that is not used. Amounts held (reserved) for model requests in
+    /// progress count as not used.
     pub fn unspent(&self) -> RemainingBudget {
         self.left_after(self.used())
     }
@@ -144,15 +145,16 @@ impl BudgetAccount {
 pub struct BudgetHold {
     /// Money and tokens that the request uses at most.
     pub amount: BudgetAmount,
-    /// Percentage of the tree's cap on money from which the hold is refused, so that the model is
-    /// warned first. `None` means that the model was warned.
+    /// Used percentage of the tree's cap on money from which the hold is refused, so that the model
+    /// is warned first. `None` means that no warning is due.
     pub warn_money_at: Option<u8>,
-    /// The same for the tree's cap on tokens.
+    /// Used percentage of the tree's cap on tokens from which the hold is refused, so that the
+    /// model is warned first. `None` means that no warning is due.
     pub warn_tokens_at: Option<u8>,
 }
 
 impl BudgetHold {
-    /// Returns whether the account covers the hold and no warning comes first.
+    /// Returns whether the account covers the hold and the model needs no budget warning first.
     pub fn fits(&self, account: &BudgetAccount) -> bool {
         let must_warn = |cap, percent: Option<u8>| {
             percent.is_some_and(|percent| account.is_used_to(cap, percent))
@@ -169,7 +171,8 @@ impl From<BudgetAmount> for BudgetHold {
     }
 }
 
-/// Settlement of a budget hold (reserved amount) after its model request has ended.
+/// Release of a budget hold (reserved amount) after its model request has ended, with the amounts
+/// to charge for the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetHoldSettlement {
     /// Money and tokens that were held (reserved) before the request was sent.

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 /// Maximum length of a file whose text is compared with its text after a call, in bytes.
 pub const COMPARED_BYTES_MAX: usize = 1024 * 1024;
 
-/// Maximum number of files, hosts and protected paths that a gate shows, of each.
+/// Maximum number of files that a gate shows, and also of hosts and of protected paths.
 const ENTRIES_MAX: usize = 20;
 /// Maximum length of a path, a host or the text about undoing a call, in bytes.
 const TEXT_BYTES_MAX: usize = 1_024;
 /// Maximum length of a diff, in bytes.
 const DIFF_BYTES_MAX: usize = 16 * 1024;
 
-/// Name for all hosts, of a call that may contact any of them.
+/// Entry in the list of hosts of a call that may contact any host.
 pub const ANY_HOST: &str = "*";
 
 /// Text of a fact that can't be known before the call.

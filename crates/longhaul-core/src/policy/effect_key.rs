@@ -44,7 +44,7 @@ pub enum KeyState {
     Unknown,
 }
 
-/// An effect key that another call has claimed.
+/// An effect key that is claimed, with the call that has claimed it and the state of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TakenKey {
     /// Hash of the key.
@@ -58,8 +58,8 @@ pub struct TakenKey {
 /// Change of the row of an effect key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyChange {
-    /// Claims the key for a call that starts. Refused if another call has claimed it, except for the
-    /// call `replaces` whose outcome is unknown.
+    /// Claims the key for a call that is about to start. Refused if another call has claimed the
+    /// key, unless that call is `replaces` and its outcome is unknown.
     Claim(KeyClaim),
     /// Queues the run until the outcome of the call `holder` is known. Refused if `holder` does not
     /// hold the key any more.
@@ -69,8 +69,8 @@ pub enum KeyChange {
         /// Call that holds the key.
         holder: KeyHolder,
     },
-    /// Settles or frees the key of a call that is over, and wakes the runs that wait for the key. A
-    /// key that another call has claimed stays as it is.
+    /// Records the outcome of a call that is over under its key, or frees the key, and wakes the
+    /// runs that wait for the key. Does nothing if another call has claimed the key.
     Settle {
         /// The key, and the call that has claimed it.
         claim: KeyClaim,
@@ -86,12 +86,14 @@ pub struct KeyClaim {
     pub key: Hash,
     /// Call that claims the key.
     pub holder: KeyHolder,
-    /// Call with an unknown outcome whose claim a person has decided to replace.
+    /// Call with an unknown outcome whose claim a person has decided to replace. `None` means that
+    /// no claim is replaced.
     pub replaces: Option<KeyHolder>,
 }
 
 impl KeyClaim {
-    /// Returns whether the call may change a key that is claimed in this way.
+    /// Returns whether this call may change the key, given the current claim of the key: the claim
+    /// is its own and not completed, or it is the claim that this call replaces.
     pub fn may_change(&self, taken: &TakenKey) -> bool {
         let is_own = taken.holder == self.holder && taken.state != KeyState::Done;
         is_own || taken.state == KeyState::Unknown && self.replaces == Some(taken.holder)

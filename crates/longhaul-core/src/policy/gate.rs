@@ -266,8 +266,8 @@ pub struct GateSpec {
     /// Digest of the content to approve. An approval repeats it to prove what was shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Hash>,
-    /// Pattern of the calls that an approval covers whose scope is wider than this call. `None`
-    /// means that such an approval is not offered.
+    /// Pattern of the calls that an approval of more than this call covers. `None` means that only
+    /// this call can be approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<RulePattern>,
     /// Approvals that the gate requires.
@@ -341,8 +341,8 @@ impl GateSpec {
         AnswerScope::ALL.into_iter().filter(|scope| *scope <= widest).collect()
     }
 
-    /// Returns whether a program raised the gate, which no tool call waits for. The run can't end
-    /// while the gate is open.
+    /// Returns whether the gate waits for a signal although no tool call waits for the gate,
+    /// because a program raised it. The run can't end while such a gate is open.
     pub fn is_signal_without_call(&self) -> bool {
         self.kind == GateKind::Signal && self.call.is_none()
     }
@@ -466,8 +466,8 @@ impl GateRow {
         Some(self.raised_at.plus(auto.after))
     }
 
-    /// Returns whether the gate is open although its deadline has passed. Such a gate takes no
-    /// answer, and a worker closes it as soon as one runs.
+    /// Returns whether the gate is still open although its deadline has passed. Such a gate accepts
+    /// no answer; it is closed as soon as a worker is running.
     pub fn is_overdue(&self, now: Timestamp) -> bool {
         let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
         is_late && self.status == GateStatus::Open

@@ -9,13 +9,13 @@ use crate::failure::{Failure, FailureClass};
 use crate::id::RunId;
 use crate::time::Millis;
 
-/// Soft timeout of one attempt of a handler or of a run that an event started, unless it is set.
+/// Default soft timeout of one attempt of a handler, or of a run that an event started.
 pub const DEFAULT_SOFT_TIMEOUT: Millis = Millis::from_secs(2 * 60);
 
-/// Hard timeout of one attempt of a handler or of a run that an event started, unless it is set.
+/// Default hard timeout of one attempt of a handler, or of a run that an event started.
 pub const DEFAULT_HARD_TIMEOUT: Millis = Millis::from_secs(5 * 60);
 
-/// How long a run waits for a provider that is unavailable, unless it is set.
+/// Default time for which a run waits for a provider that is unavailable.
 pub const DEFAULT_OUTAGE: Millis = Millis::from_secs(6 * 60 * 60);
 
 const fn is_default_outage(outage: &Millis) -> bool {
@@ -34,10 +34,10 @@ pub struct RetryPolicy {
     pub max_delay: Millis,
     /// Factor by which the delay grows with each retry, in percent: 200 doubles it.
     pub multiplier_percent: u32,
-    /// Active time after which an attempt is reported as overdue.
+    /// Active time after which an attempt is reported as overdue. `None` means never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soft_timeout: Option<Millis>,
-    /// Active time after which an attempt is aborted.
+    /// Active time after which an attempt is aborted. `None` means never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hard_timeout: Option<Millis>,
     /// How long a run waits for a provider that is unavailable, after the quick retries of a request.
@@ -87,7 +87,8 @@ impl RetryPolicy {
 /// Maximum number of model requests per turn in one attempt of a run, including the first.
 pub const CALL_ATTEMPTS_MAX: u32 = 4;
 
-/// Delay before the first request to a provider that is unavailable, which then doubles.
+/// Delay before the first repeated request to an unavailable provider. It doubles with each further
+/// request.
 const OUTAGE_DELAY_MIN: Millis = Millis::from_secs(16);
 
 /// Maximum delay between two requests to a provider that is unavailable: 10 minutes with the jitter.
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn only_requests_to_providers_are_retried_by_themselves() {
+    fn only_transient_provider_failures_are_retried() {
         let delay = |class| model_retry_delay(RunId::from_bits(7), 1, &Failure::new(class, "x"));
         assert!(delay(FailureClass::Network).is_some());
         assert!(delay(FailureClass::HandlerFailedTransiently).is_none());
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_failed_together_are_spread_above_the_delay_that_the_provider_asked_for() {
+    fn jitter_spreads_retries_after_the_delay_that_the_provider_asked_for() {
         let failure = |secs| Failure {
             retry_after: Some(Millis::from_secs(secs)),
             ..Failure::new(FailureClass::RateLimit, "x")

@@ -26,7 +26,7 @@ pub enum RuleScope {
 }
 
 impl RuleScope {
-    /// Returns the scope of the answer that adds such a rule.
+    /// Returns the scope (run, agent or project) that an answer to a gate has if it adds this rule.
     pub const fn answer_scope(&self) -> AnswerScope {
         match self {
             Self::Run(_) => AnswerScope::Run,

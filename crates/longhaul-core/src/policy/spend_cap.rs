@@ -25,7 +25,8 @@ string_enum! {
 }
 
 string_enum! {
-    /// Whose usage a spend cap counts together.
+    /// Grouping of the usage that a spend cap counts: all usage together, or that of each key,
+    /// actor, agent or model on its own.
     pub enum CapScope {
         /// All runs together.
         All = "all",
@@ -53,7 +54,8 @@ string_enum! {
 }
 
 impl CapUnit {
-    /// Returns the part of an amount that a cap with this unit counts. A cap on runs counts none.
+    /// Returns the money or the tokens of an amount, depending on what a cap with this unit counts.
+    /// 0 for a cap on runs.
     pub const fn part_of(self, amount: BudgetAmount) -> u64 {
         match self {
             Self::Usd => amount.micro_usd.0,
@@ -64,7 +66,7 @@ impl CapUnit {
 }
 
 string_enum! {
-    /// What happens at a spend cap.
+    /// What happens when a spend cap is reached.
     pub enum AtCap {
         /// Runs wait until the window ends or the cap is raised.
         Wait = "wait",
@@ -80,13 +82,15 @@ pub struct SpendCap {
     pub window: CapWindow,
     /// IANA name of the time zone in which windows begin.
     pub tz: String,
-    /// Whose usage is counted together.
+    /// Whether all usage is counted together, or that of each key, actor, agent or model on its
+    /// own.
     pub per: CapScope,
-    /// Pattern with `*` of the subjects that the cap applies to. `None` means all subjects.
+    /// Pattern with `*` for the names of the keys, actors, agents or models that the cap applies
+    /// to. `None` means all.
     pub pattern: Option<String>,
     /// What is counted.
     pub unit: CapUnit,
-    /// Maximum amount per window and subject.
+    /// Maximum amount per window, of all usage or of each key, actor, agent or model.
     pub limit: u64,
     /// What happens when the limit is reached.
     pub at_cap: AtCap,
@@ -125,7 +129,7 @@ pub struct CurrentCap {
     pub period: CapPeriod,
 }
 
-/// Key of a count: a cap, a subject and the start of a window.
+/// Identifies one counter of a spend cap: the cap, whose usage is counted, and the window.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CapKey {
     /// Id of the spend cap.
@@ -141,7 +145,7 @@ pub struct CapKey {
 /// Amount that is held (reserved) within a spend cap before a model request is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapHold {
-    /// Count in which the amount is held, also if its window has ended since.
+    /// Counter in which the amount is held, even if its window has ended since.
     #[serde(flatten)]
     pub key: CapKey,
     /// What the cap counts.
@@ -151,8 +155,8 @@ pub struct CapHold {
 }
 
 impl CapHold {
-    /// Returns the settlement of the hold, given what the request has spent and lost. A run counts
-    /// whatever happens to its request.
+    /// Returns how the hold is released, given what the request used and what counts as used
+    /// because the usage is unknown. A cap on runs counts the run in any case.
     pub fn settlement(&self, spent: BudgetAmount, lost: BudgetAmount) -> CapSettlement {
         let spent = match self.unit {
             CapUnit::Runs => self.amount,
@@ -163,21 +167,21 @@ impl CapHold {
     }
 }
 
-/// Request to count an amount within a spend cap.
+/// Request to reserve an amount within a spend cap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapReservation {
-    /// Amount to be counted.
+    /// Amount to be reserved, and the counter for it.
     pub hold: CapHold,
     /// Time at which the window ends.
     pub window_end: Timestamp,
-    /// Limit of the configuration. The limit of the count is higher if somebody has raised it.
+    /// Limit of the configuration. The limit of the counter is higher if a person has raised it.
     pub limit: u64,
 }
 
-/// Settlement of an amount held within a spend cap.
+/// Release of an amount held (reserved) within a spend cap, with the amounts to count instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapSettlement {
-    /// Count in which the amount was held.
+    /// Counter in which the amount was held.
     pub key: CapKey,
     /// Amount that was held.
     pub held: u64,
@@ -190,18 +194,18 @@ pub struct CapSettlement {
 /// Refusal of an amount that does not fit within a spend cap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapRefusal {
-    /// Count that the amount does not fit in.
+    /// Counter whose limit the amount would exceed.
     pub key: CapKey,
     /// Time at which the window ends.
     pub window_end: Timestamp,
-    /// Limit of the count.
+    /// Limit of the counter.
     pub limit: u64,
     /// Amount that is left of the limit.
     pub left: u64,
 }
 
-/// Row of a run that waits at a spend cap. If its amount fits within the cap, its timer is due at
-/// once.
+/// Row of a run that waits at a spend cap. As soon as its amount fits within the cap, the store
+/// makes its timer due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapWaitRow {
     /// Amount that the run needs for its next model request and that did not fit.
@@ -215,8 +219,8 @@ pub struct CapWaitRow {
 pub struct CapLimitChange {
     /// Id of the spend cap.
     pub cap: String,
-    /// Subject whose limit somebody raises. `None` means that the limit of the configuration has
-    /// changed, for all subjects.
+    /// Key, actor, agent or model whose limit a person raises. `None` means that the limit of the
+    /// configuration has changed, for all of them.
     pub subject: Option<String>,
     /// Window in which the limit applies.
     pub period: CapPeriod,
@@ -224,16 +228,16 @@ pub struct CapLimitChange {
     pub limit: u64,
 }
 
-/// Count of a spend cap for one subject in one window.
+/// Counter of a spend cap in one window, for all usage or for one key, actor, agent or model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpendRow {
-    /// Key of the count.
+    /// Cap, subject and window of the counter.
     pub key: CapKey,
     /// Time at which the window ends.
     pub window_end: Timestamp,
-    /// Limit of the configuration when the count last changed.
+    /// Limit of the configuration when the counter last changed.
     pub limit: u64,
-    /// Limit that somebody has set for this subject and window.
+    /// Limit that a person has set for this counter. `None` means the limit of the configuration.
     pub raised_limit: Option<u64>,
     /// Amount that was used.
     pub spent: u64,
@@ -241,17 +245,17 @@ pub struct SpendRow {
     pub lost: u64,
     /// Amount held (reserved) for requests in progress.
     pub held: u64,
-    /// Number of runs that wait at the cap. Set only in lists.
+    /// Number of runs that wait at the cap. Computed only when counters are listed, otherwise 0.
     pub waiting: u64,
 }
 
 impl SpendRow {
-    /// Creates a count of zero.
+    /// Creates a counter with the value 0.
     pub const fn new(key: CapKey, window_end: Timestamp, limit: u64) -> Self {
         Self { key, window_end, limit, raised_limit: None, spent: 0, lost: 0, held: 0, waiting: 0 }
     }
 
-    /// Returns the limit: that of the configuration, or a higher one that somebody has set.
+    /// Returns the limit of the configuration, or a higher one that a person has set.
     pub fn effective_limit(&self) -> u64 {
         self.limit.max(self.raised_limit.unwrap_or_default())
     }
@@ -262,7 +266,7 @@ impl SpendRow {
         self.effective_limit().saturating_sub(used)
     }
 
-    /// Returns the refusal of an amount that does not fit.
+    /// Creates the refusal of an amount that exceeds what is left of the limit.
     pub fn refusal(&self) -> CapRefusal {
         CapRefusal {
             key: self.key.clone(),
@@ -276,12 +280,12 @@ impl SpendRow {
 /// Maximum number of runs that a store wakes at once when an amount becomes available.
 pub const CAP_WAKES_MAX: usize = 64;
 
-/// Maximum number of runs per cap and subject that a periodic search for forgotten runs wakes.
+/// Maximum number of runs per counter that one call of `RecordStore::wake_runs_at_caps` wakes.
 pub const CAP_SWEEP_WAKES_MAX: usize = 1_000;
 
-/// Maximum number of counts that a store lists.
+/// Maximum number of counters that a store lists.
 pub const SPEND_ROWS_MAX: usize = 1_000;
 
-/// Minimum time for which a count is kept after its window, so that a clock that is set back finds
-/// the count again.
+/// Minimum time for which a counter is kept after its window has ended, so that it still exists if
+/// the clock is set back.
 pub const SPEND_TTL: Millis = Millis::from_secs(31 * 24 * 60 * 60);

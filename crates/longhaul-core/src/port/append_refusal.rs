@@ -25,9 +25,9 @@ pub enum AppendRefusalReason {
     NoSlot,
     /// The lane contains the maximum number of runs.
     LaneFull(LaneKey),
-    /// The lane contains runs that the new run must not queue behind.
+    /// The lane is busy, and the entry policy of the new run does not let it queue in the lane.
     LaneBusy(BusyLane),
-    /// The maximum number of runs is open below the root of the new run's tree.
+    /// The tree of the new run already has the maximum number of open runs below its root.
     TreeFull,
     /// The idempotency key was already used to submit a task.
     SubmitKeyUsed,

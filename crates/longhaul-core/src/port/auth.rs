@@ -73,8 +73,8 @@ pub trait AuthStore: Send + Sync + std::fmt::Debug {
         response: StoredResponse,
     ) -> Result<(), StoreError>;
 
-    /// Ends an attempt that produced no response, so that the request may be retried at once.
-    /// A request that already has a response or an effect is not forgotten.
+    /// Ends an attempt that produced no response, so that the request may be retried at once. A
+    /// stored response or effect of the request is kept.
     async fn abort_idempotent_request(&self, key: IdempotencyKey) -> Result<(), StoreError>;
 }
 
@@ -171,7 +171,7 @@ pub struct GateLinkRow {
     pub hash: Hash,
     /// Gate that the link leads to.
     pub gate: GateId,
-    /// Digest of the gate's content when the link was created.
+    /// Digest of the gate's content when the link was created. `None` if the gate has no digest.
     pub digest: Option<Hash>,
     /// Name of the person who receives the link.
     pub recipient: String,

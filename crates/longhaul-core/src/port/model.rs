@@ -99,8 +99,8 @@ pub struct ModelResponse {
     pub cost: Option<MicroUsd>,
     /// Model name as reported by the provider.
     pub model: String,
-    /// Result of the run, if the model determines it and not the text of its reply. `None` for every
-    /// model of a provider.
+    /// Result of the run, if the model sets it directly, as a handler (a Rust function) does.
+    /// `None` means that the result is derived from the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<RunOutput>,
 }

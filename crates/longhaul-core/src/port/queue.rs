@@ -35,11 +35,11 @@ pub struct QueuePosition {
     pub rank: i64,
     /// Number that orders runs of the same priority.
     pub sort_key: i64,
-    /// Ready run. Among equal numbers the older run comes first.
+    /// Id of the ready run. Among runs with equal numbers, the older one comes first.
     pub run: RunId,
 }
 
-/// A lane that contains runs, as the transaction found it.
+/// A lane that contains runs, as the transaction that tried to add a run found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BusyLane {
     /// Key of the lane.

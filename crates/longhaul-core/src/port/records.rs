@@ -2,7 +2,7 @@
 //! such as timers, threads, notes, definitions, blobs, budget accounts and checkpoints.
 //!
 //! Invariant: nothing here appends to a journal. Only
-//! [`Store::append_to_journal`](crate::port::store::Store::append) does.
+//! [`Store::append_to_journal`](crate::port::store::Store::append_to_journal) does.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -119,7 +119,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Returns the budget account of the tree of runs with this root.
     async fn budget_account(&self, root: RunId) -> Result<Option<BudgetAccount>, StoreError>;
 
-    /// Returns the counts of spend caps whose window contains the current time, at most
+    /// Returns the counters of spend caps whose window contains the current time, at most
     /// [`SPEND_ROWS_MAX`](crate::policy::spend_cap::SPEND_ROWS_MAX), those with waiting runs and
     /// with the highest usage first.
     async fn spend_rows(&self) -> Result<Vec<SpendRow>, StoreError>;
@@ -161,7 +161,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     async fn count_runs_by_inbox(
         &self,
         inbox: Option<&InboxName>,
-    ) -> Result<Vec<InboxRow>, StoreError>;
+    ) -> Result<Vec<InboxCounts>, StoreError>;
 
     /// Returns the runs claimed by a worker, each with the last sequence number of its journal. A
     /// single query thus shows which of these journals other processes have appended to.
@@ -226,7 +226,8 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Ends the block of a provider account. Does nothing if the account is not blocked.
     async fn unblock_provider(&self, account: &str) -> Result<(), StoreError>;
 
-    /// Returns the time until which requests to a provider account are blocked.
+    /// Returns the time until which requests to a provider account are blocked. `None` means that
+    /// they are not blocked.
     async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError>;
 
     /// Returns the newest checkpoint (saved state) of a run that was computed by code with this
@@ -337,7 +338,7 @@ impl LaneRow {
 
 /// Number of runs in an inbox by status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InboxRow {
+pub struct InboxCounts {
     /// Name of the inbox.
     pub inbox: InboxName,
     /// Number of runs that no worker has claimed yet.

@@ -57,9 +57,10 @@ pub struct NewSchedule {
 pub struct ScheduleFiring {
     /// Schedule that fires.
     pub name: ScheduleName,
-    /// Due time that the schedule must still have.
+    /// Due time on which the firing is based. If the schedule has another one, nothing is changed.
+    /// `None` means that the schedule had no due time.
     pub due: Option<Timestamp>,
-    /// Due time that the schedule gets.
+    /// New due time of the schedule. `None` means that it never fires again.
     pub next_due: Option<Timestamp>,
     /// What the firing does.
     pub action: FiringAction,

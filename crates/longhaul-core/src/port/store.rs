@@ -97,7 +97,7 @@ pub enum CreateRunsOutcome {
     KeyReused,
     /// The lane contains the maximum number of runs.
     LaneFull(LaneKey),
-    /// The lane contains runs that the new run must not queue behind.
+    /// The lane is busy, and the entry policy of the new run does not let it queue in the lane.
     LaneBusy(BusyLane),
     /// A spend cap that refuses tasks is reached.
     OverCap(Box<CapRefusal>),
@@ -147,7 +147,7 @@ pub struct Heartbeat {
     pub inboxes: Vec<InboxName>,
     /// Task types that the worker claims. Empty means all types.
     pub types: Vec<String>,
-    /// Whether the worker is draining: it finishes its runs and takes no new runs.
+    /// Whether the worker is draining: it finishes its runs and claims no new runs.
     pub draining: bool,
     /// Time without a heartbeat after which the worker counts as dead.
     pub ttl: Millis,
@@ -384,7 +384,7 @@ pub enum StoreError {
         why: String,
     },
     /// The schema of the store is newer than this build.
-    #[error("`{at}` has schema {found}, but this build only knows {known}: use a newer longhaul")]
+    #[error("`{at}` has schema version {found}, this build supports {known}: use a newer longhaul")]
     NewerSchema {
         /// Path or URL of the store with the newer schema.
         at: String,
@@ -393,16 +393,17 @@ pub enum StoreError {
         /// Newest schema version that this build supports.
         known: u32,
     },
-    /// Another process already drives this store.
-    #[error("the store `{at}` is driven by {holder}")]
+    /// Another process already drives this store. Only one process at a time may execute its runs.
+    #[error("the store `{at}` is driven by {holder}: only one process can execute its runs")]
     AlreadyDriven {
         /// Path or URL of the store that is already driven.
         at: String,
-        /// Self-description of the process that drives the store.
+        /// Description of the process that drives the store, written by that process.
         holder: String,
     },
-    /// This process does not drive the store, so it may not claim runs or repair rows.
-    #[error("this process can't {verb}, because it does not drive the store `{at}`")]
+    /// This process does not drive the store, i.e. it opened the store without the right to execute
+    /// runs, so it may not claim runs or repair rows.
+    #[error("this process can't {verb}: it is not the one that executes the runs of `{at}`")]
     NotDriver {
         /// Path or URL of the store that this process does not drive.
         at: String,

@@ -95,8 +95,8 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
     /// Executes the call and returns its output.
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure>;
 
-    /// Starts the call, or continues a call that this tool has suspended. Only a tool that suspends
-    /// calls implements this method; the runtime calls no other one.
+    /// Starts the call, or continues a call that this tool has suspended. The runtime uses only
+    /// this method and never [`Tool::call`] itself. Only a tool that suspends calls overrides it.
     async fn call_or_suspend(
         &self,
         input: Value,
@@ -138,7 +138,7 @@ pub enum ToolReply {
 /// A call that a tool has suspended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SuspendedToolCall {
-    /// How the call is continued.
+    /// Data with which the tool continues the call.
     pub suspension: ToolSuspension,
     /// What the call waits for.
     pub wait: ToolWait,
@@ -170,7 +170,7 @@ pub enum ToolWait {
     },
 }
 
-/// What a tool continues a suspended call with.
+/// Data with which a tool continues a suspended call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolResumption {
     /// State with which the tool has suspended the call.

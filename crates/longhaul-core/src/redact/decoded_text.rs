@@ -182,6 +182,8 @@ fn parse_escape(text: &str) -> Option<(char, usize)> {
     }
 }
 
+/// Parses percent escapes, such as `%C3%A9`, at the start of a text. Returns the decoded character
+/// and the length of its escapes in bytes.
 fn parse_percent_escape(text: &str) -> Option<(char, usize)> {
     let length = match parse_percent_byte(text)? {
         0..=0x7f => 1,
@@ -201,6 +203,8 @@ fn parse_percent_byte(text: &str) -> Option<u8> {
     u8::try_from(parse_hex(text.strip_prefix('%')?, 2)?).ok()
 }
 
+/// Parses the part of a backslash escape after the backslash. Returns the decoded character and the
+/// length of the part in bytes.
 fn parse_backslash_escape(text: &str) -> Option<(char, usize)> {
     let short = |ch| Some((ch, 1));
     match text.as_bytes().first()? {
@@ -234,6 +238,8 @@ fn parse_backslash_escape(text: &str) -> Option<(char, usize)> {
     }
 }
 
+/// Parses the part of an HTML entity after the `&`. Returns the decoded character and the length of
+/// the part in bytes.
 fn parse_entity(text: &str) -> Option<(char, usize)> {
     let Some(number) = text.strip_prefix('#') else {
         let named = ENTITIES.iter().find(|(name, _)| {

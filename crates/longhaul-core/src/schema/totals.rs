@@ -65,7 +65,7 @@ pub(super) struct SchemaNode<'a> {
 pub(super) enum CountedSubschemas {
     /// All contained subschemas, whatever part of the value they apply to.
     Parts,
-    /// Subschemas that apply to the same value as the counting subschema.
+    /// Subschemas that apply to the same value as the subschema that contains them.
     Visits,
     /// Subschemas that apply to one field of an object.
     Fields,
@@ -89,6 +89,8 @@ impl SchemaNode<'_> {
         (own + if self.is_meta { meta } else { 0 }, repeated)
     }
 
+    /// Returns the index of the subschema at this position of `in_place` followed by `children`.
+    /// `children` are counted only for `Parts`. `None` means that no subschema is left.
     fn counted_subschema_index(
         &self,
         position: usize,

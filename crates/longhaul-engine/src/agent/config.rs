@@ -167,7 +167,8 @@ pub struct OutcomeConfig {
     /// run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grader: Option<String>,
-    /// Maximum number of rounds. After the last one a result that is not accepted fails the run.
+    /// Maximum number of grading rounds. If the result of the last round is not accepted, the run
+    /// fails.
     pub max_rounds: u32,
 }
 

@@ -50,7 +50,7 @@ pub(super) struct AbortSignals<'a> {
     /// which is short and has no effects.
     pub(super) interruptible: bool,
     /// Source of progress reports of running calls, which are appended to the journal while
-    /// waiting.
+    /// waiting. `None` means that no progress is appended.
     pub(super) progress: Option<(&'a ProgressThrottle, &'a dyn Clock)>,
     /// Time of the monotonic clock in nanoseconds at which the work started. `None` means that the
     /// timeouts of the attempt and the budget of active time don't abort the work.

@@ -36,7 +36,7 @@ pub(super) struct ToolCallRequest {
     pub(super) has_effect_key: bool,
     /// Whether this start or continuation of the call may be repeated.
     pub(super) may_repeat: bool,
-    /// What the tool continues a suspended call with. `None` starts the call.
+    /// Data with which the tool continues a suspended call. `None` means that the call is new.
     pub(super) resumption: Option<ToolResumption>,
     pub(super) timeout: Millis,
     pub(super) clock: Arc<dyn Clock>,
@@ -62,7 +62,8 @@ pub(super) struct ToolCallCancelPolicy {
 }
 
 impl ToolCallCancelPolicy {
-    /// Returns whether the call can be stopped without doubt about its effects.
+    /// Returns whether the call may be stopped: it may be repeated, or it has no further effects
+    /// after it was stopped.
     pub(super) const fn is_stoppable(self) -> bool {
         self.may_repeat || self.is_cancel_safe
     }
@@ -131,7 +132,7 @@ impl ActiveToolCalls {
         self.running.is_empty()
     }
 
-    /// Whether a running call can be stopped without doubt about its effects.
+    /// Whether at least one running call may be stopped by [`ToolCallCancelPolicy::is_stoppable`].
     pub(super) fn has_stoppable_call(&self) -> bool {
         self.running.iter().any(|running| running.policy.is_stoppable())
     }
@@ -167,7 +168,8 @@ impl ActiveToolCalls {
         poll_fn(|context| self.poll_next_finished(context)).await
     }
 
-    /// Polls the running calls one after the other, because a reply has only a few calls.
+    /// Polls every running call and returns the first that has ended. A reply has so few calls that
+    /// polling all of them is cheap.
     fn poll_next_finished(&mut self, context: &mut Context<'_>) -> Poll<Option<FinishedToolCall>> {
         for index in 0..self.running.len() {
             if let Poll::Ready(ended) = self.running[index].work.poll_unpin(context) {
@@ -200,7 +202,7 @@ impl ActiveToolCalls {
     }
 }
 
-/// Returns a call that has ended with this text.
+/// Returns the result of a call with this status and this text as its output.
 pub(super) fn finished_call_with_text(
     call: CallId,
     status: ToolCallStatus,

@@ -22,7 +22,8 @@ struct RunAgentInput {
     background: bool,
 }
 
-/// Prepares the child runs of these calls. A call whose child can't start gets the reason.
+/// Prepares the child runs of these calls. For a call whose child can't start, the returned input
+/// contains the reason.
 pub(super) async fn prepare_child_runs(
     ctx: &mut DriveContext,
     requests: Vec<ChildRequest>,

@@ -89,7 +89,8 @@ impl CallProgress {
     }
 }
 
-/// Returns how much is left of a pause. Times are in nanoseconds of the monotonic clock.
+/// Returns how long to wait until `pause` has passed since `since_nanos`. `None` means no wait.
+/// Times are in nanoseconds of the monotonic clock.
 fn remaining_delay(pause: Millis, since_nanos: Option<u64>, now_nanos: u64) -> Millis {
     let passed = since_nanos.map(|since_nanos| now_nanos.saturating_sub(since_nanos) / 1_000_000);
     Millis(passed.map_or(0, |passed| pause.0.saturating_sub(passed)))

@@ -1,5 +1,5 @@
-//! Tool calls that their tools have suspended: what of them may be stored, and how the tool is told
-//! that the run has given up the call.
+//! Tool calls that their tools have suspended: makes their state storable, and notifies a tool when
+//! the run has given up its suspended call.
 
 use std::panic::AssertUnwindSafe;
 
@@ -20,9 +20,10 @@ use crate::redaction::Redaction;
 /// Timeout for telling a tool that the run has given up a suspended call.
 const CANCEL_TIMEOUT: Millis = Millis::from_secs(10);
 
-/// Returns a suspended call with its texts redacted. Except for questions, its state must come back to
-/// the tool unchanged, so a call whose state is too long or contains a secret fails. The outcome of
-/// such a call with an effect key is unknown, because a failure would free the key.
+/// Returns a suspended call with its texts redacted. Only the questions in its state are redacted,
+/// because the tool needs the rest unchanged: a call whose state is too long or contains a secret
+/// elsewhere fails. With an effect key its outcome is unknown, because a failure would free the
+/// key.
 pub(super) fn with_storable_suspension(
     ended: FinishedToolCall,
     redact: &dyn Redact,

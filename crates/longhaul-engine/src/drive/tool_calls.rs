@@ -68,7 +68,7 @@ pub(super) async fn run_tool_calls(
     };
     let took = ctx.services.clock.monotonic_nanos().saturating_sub(since) / 1_000_000;
     let (run, redact) = (ctx.session.run(), &*ctx.services.redact);
-    let quota = ArtifactQuota::besides(run.control().artifacts());
+    let quota = ArtifactQuota::remaining_after(run.control().artifacts());
     let ended = ended.into_iter().map(|ended| {
         let has_key = run.call_key(Some(ended.call)).is_some();
         with_storable_suspension(ended, redact, has_key)
@@ -125,7 +125,7 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
 }
 
 /// Waits until tool calls have ended or should be aborted. `since` is the time of the monotonic
-/// clock from which the waiting counts as active. `None` means that there are no results to report.
+/// clock from which the run's active time is counted. `None` means that there are no results.
 async fn collect_finished_tool_calls(
     ctx: &mut DriveContext,
     since: u64,
@@ -257,7 +257,7 @@ async fn verify_tool_call(
     let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
     Ok(match signals.wait_unless_aborted(verification).await? {
         AbortableOutcome::Done(result) => {
-            let quota = ArtifactQuota::besides(ctx.session.run().control().artifacts());
+            let quota = ArtifactQuota::remaining_after(ctx.session.run().control().artifacts());
             Some(run_input_from_verify_outcome(task.call, result, &*ctx.services.redact, quota))
         }
         AbortableOutcome::Aborted(reason) => reason.input_after_abort(),

@@ -39,8 +39,8 @@ pub(super) struct ArtifactQuota {
 }
 
 impl ArtifactQuota {
-    /// Returns what the limits of a run leave for artifacts besides these.
-    pub(super) fn besides(artifacts: &[RawJson]) -> Self {
+    /// Returns the quota that remains for a run that already has these artifacts.
+    pub(super) fn remaining_after(artifacts: &[RawJson]) -> Self {
         let bytes: usize = artifacts.iter().map(|artifact| artifact.as_str().len()).sum();
         Self {
             count: ARTIFACTS_MAX.saturating_sub(artifacts.len()),
@@ -48,7 +48,7 @@ impl ArtifactQuota {
         }
     }
 
-    /// Returns whether the artifact fits into the quota, which it is then taken from.
+    /// Returns whether the artifact fits into the quota. If it does, reduces the quota by it.
     fn try_take(&mut self, artifact: &RawJson) -> bool {
         let bytes = artifact.as_str().len();
         let fits = self.count > 0 && bytes <= self.bytes.min(ARTIFACT_BYTES_MAX);
@@ -94,7 +94,8 @@ pub(super) fn truncate_tool_output(
     (output, stored)
 }
 
-/// Returns the output with a long text truncated, and the full text to be stored if it was.
+/// Returns the output with a long text truncated, and the full text as a blob to be stored. `None`
+/// means that the text was not truncated.
 pub(crate) fn truncate_output_text(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>) {
     let texts = output.content.iter().filter_map(Part::text);
     let texts: Vec<&str> = texts.collect();
@@ -153,7 +154,7 @@ mod tests {
 
     /// Truncates the output of a call of a run that has no artifacts yet.
     fn truncate_first_output(output: ToolOutput, images: Vec<Blob>) -> (ToolOutput, Vec<Blob>) {
-        truncate_tool_output(CALL, output, images, &mut ArtifactQuota::besides(&[]))
+        truncate_tool_output(CALL, output, images, &mut ArtifactQuota::remaining_after(&[]))
     }
 
     fn first_output_text(output: &ToolOutput) -> &str {
@@ -221,7 +222,7 @@ mod tests {
         ] {
             let left_out = new.len() - kept;
             let output = ToolOutput { artifacts: new, ..ToolOutput::text("done") };
-            let mut quota = ArtifactQuota::besides(&earlier);
+            let mut quota = ArtifactQuota::remaining_after(&earlier);
             let (output, _) = truncate_tool_output(CALL, output, Vec::new(), &mut quota);
             assert_eq!(output.artifacts.len(), kept);
             let note = format!("Artifacts that were left out: {left_out}.");

@@ -44,8 +44,8 @@ pub enum GateAnswerOutcome {
 }
 
 impl Longhaul {
-    /// Lists the gates that match the filter, newest first. Gates whose deadline has passed are
-    /// expired, even if no worker has closed them yet and the filter selects open gates.
+    /// Lists the gates that match the filter, newest first. An open gate whose deadline has passed
+    /// is returned with the status `Expired`, even if the filter selects open gates.
     pub async fn list_gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, Error> {
         let mut gates = self.services.store.list_gates(filter).await?;
         if gates.iter().any(|gate| gate.status == GateStatus::Open && gate.deadline.is_some()) {
@@ -57,7 +57,8 @@ impl Longhaul {
         Ok(gates)
     }
 
-    /// Returns the gate with this id. A gate whose deadline has passed is expired.
+    /// Returns the gate with this id. An open gate whose deadline has passed is returned with the
+    /// status `Expired`.
     pub async fn get_gate(&self, gate: GateId) -> Result<GateRow, Error> {
         let filter = GateFilter { gate: Some(gate), limit: 1, ..GateFilter::default() };
         let found = self.list_gates(filter).await?;
@@ -100,8 +101,9 @@ impl Longhaul {
         Err(Error::Contention(self.get_gate(gate).await?.run))
     }
 
-    /// Answers a gate once. `secret` is the name of a secret that the edit contains. Returns `None` if
-    /// another answer was recorded meanwhile, so that this one has to be checked again.
+    /// Tries once to answer a gate. `secret` is the name of a secret in the edited input, if there
+    /// is one. Returns `None` if another answer was recorded meanwhile and the caller has to try
+    /// again.
     async fn try_answer_gate(
         &self,
         gate: GateId,
@@ -152,7 +154,7 @@ impl Longhaul {
         }
     }
 
-    /// Returns whether an active rule exists that an answer would add.
+    /// Returns whether the approval rule that this answer would add already exists and is active.
     async fn has_active_rule(
         &self,
         gate: &GateRow,

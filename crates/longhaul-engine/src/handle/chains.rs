@@ -1,4 +1,4 @@
-//! Chains: those that the process knows, and the first run of a submitted chain.
+//! Lists the chains that the process knows, and builds the first run of a submitted chain.
 //!
 //! Invariant: a chain is resolved as a whole when it is submitted. The agent version and the policy
 //! of every step are pinned then, so a later change of a file does not change a chain that runs.
@@ -57,7 +57,8 @@ impl Longhaul {
             .map_err(|suggestion| Error::ChainNotFound { name: name.to_owned(), suggestion })
     }
 
-    /// Returns the steps that a task runs: those of its chain, or the one that the task names.
+    /// Returns the steps that a task runs: all steps of its chain, or only the step that the task
+    /// names.
     pub fn resolve_task_chain(&self, chain: &TaskChain) -> Result<ChainSpec, Error> {
         let mut spec = match &chain.chain {
             ChainChoice::Named(name) => ChainSpec::clone(&*self.find_chain(name)?),
@@ -159,8 +160,8 @@ impl Longhaul {
     }
 }
 
-/// Lets a step approve its own result. A result that needs several people, or others than the
-/// submitter, still needs them.
+/// Changes the policy of a step so that its result is approved automatically. Does nothing if the
+/// result needs several approvers, or an approver who is not the submitter.
 fn approve_own_result(policy: &mut RunPolicy, by: &str) {
     if let Some(gate) = &mut policy.result_gate
         && gate.approvers.count <= 1
@@ -170,8 +171,8 @@ fn approve_own_result(policy: &mut RunPolicy, by: &str) {
     }
 }
 
-/// Gives all steps the same caps on money and tokens, because they use one account: the highest cap of
-/// a step. A step without a cap means no cap.
+/// Sets the caps on money and tokens of all steps to the highest cap of any step, because the steps
+/// share one budget account. If a step has no cap, no step has one.
 fn share_budget(built: &mut [BuiltStep]) {
     let highest =
         |caps: Vec<Option<u64>>| caps.into_iter().collect::<Option<Vec<_>>>()?.into_iter().max();

@@ -1,7 +1,8 @@
-//! Builds the run of a child: a task that a run gives to another agent, or the grading of its result.
+//! Builds child runs: tasks that a run gives to another agent, and the grading of a run's result.
 //!
-//! A child has the inbox, priority, context values, resource and people of its parent. It has the
-//! budget account and the lane of its root, and no thread: it works in a conversation of its own.
+//! A child run of another agent has the inbox, type, priority, context values, resource, submitter
+//! and actor of its parent. Every child has the budget account and the lane of its root, and no
+//! thread: it works in a conversation of its own.
 
 use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::policy::RunPolicy;
@@ -47,7 +48,7 @@ impl Longhaul {
         let (spec, agent, definition) = self.build_task_spec(task, id, None)?;
         // The parent waits for the result, so that a child does not stay open for messages.
         let policy = RunPolicy { keep_open: None, ..spec.policy };
-        let spec = spec_below(parent, TaskSpec { policy, ..spec }, &agent);
+        let spec = child_task_spec(parent, TaskSpec { policy, ..spec }, &agent);
         Ok((new_run_from_task(id, spec)?, definition))
     }
 
@@ -68,12 +69,12 @@ impl Longhaul {
             ..Task::new(agent.name.as_str(), input)
         })?;
         let (spec, definition) = self.build_task_spec_of_agent(task, &agent, id)?;
-        Ok((new_run_from_task(id, spec_below(parent, spec, &agent))?, definition))
+        Ok((new_run_from_task(id, child_task_spec(parent, spec, &agent))?, definition))
     }
 }
 
-/// Returns the specification of a task as that of a child of `parent`.
-fn spec_below(parent: &Run, spec: TaskSpec, agent: &Agent) -> TaskSpec {
+/// Completes the specification of a child's task with what it takes over from `parent`.
+fn child_task_spec(parent: &Run, spec: TaskSpec, agent: &Agent) -> TaskSpec {
     let above = parent.task();
     // The budget of the root is the default, so that only caps of the agent's own file count.
     let BudgetRaise { micro_usd, tokens, .. } = agent.budget.caps;

@@ -94,8 +94,8 @@ impl Longhaul {
         self.map_missing_steer_error(run, steer, result).await
     }
 
-    /// Turns the error "already settled" into "not found" if the run has no message with this id:
-    /// the store does not distinguish the two.
+    /// Turns the error that a message was already delivered, dropped or withdrawn into "not found"
+    /// if the run has no message with this id: the store does not distinguish the two.
     async fn map_missing_steer_error(
         &self,
         run: RunId,

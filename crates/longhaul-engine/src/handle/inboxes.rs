@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
 use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, ThreadKey};
-use longhaul_core::port::records::InboxRow;
+use longhaul_core::port::records::InboxCounts;
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Status;
@@ -118,7 +118,11 @@ fn parse_name<T>(
     parsed.map_err(|bad| invalid(bad).into())
 }
 
-fn inbox_view(name: &str, agents: &BTreeMap<String, String>, row: Option<&InboxRow>) -> InboxView {
+fn inbox_view(
+    name: &str,
+    agents: &BTreeMap<String, String>,
+    row: Option<&InboxCounts>,
+) -> InboxView {
     InboxView {
         name: name.to_owned(),
         agent: agents.get(name).cloned(),

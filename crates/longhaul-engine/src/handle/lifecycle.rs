@@ -16,8 +16,8 @@ use crate::replay::replay_run;
 const REASON_BYTES_MAX: usize = 4 * 1024;
 
 impl Longhaul {
-    /// Cancels a run. When this returns, the run starts no more model or tool calls. A step of a chain
-    /// that has ended stands for the chain, whose newest run is cancelled.
+    /// Cancels a run. When this returns, the run starts no more model or tool calls. If the run has
+    /// ended and belongs to a chain, the newest run of the chain is cancelled instead.
     pub async fn cancel_run(&self, run: RunId, by: &str, reason: &str) -> Result<(), Error> {
         check_text_len("the reason", reason.len(), REASON_BYTES_MAX)?;
         let (by, reason) = (self.redact(by), self.redact(reason));

@@ -1,4 +1,5 @@
-//! Links through which one person can answer one gate, for the input that the gate showed.
+//! Links through which one person can answer one gate, as long as the input that the gate shows
+//! does not change.
 //!
 //! Opening a link does not answer the gate yet.
 
@@ -34,7 +35,8 @@ pub struct ResolvedGateLink {
     pub gate: GateRow,
     /// Name of the person for whom the link was created.
     pub recipient: String,
-    /// Digest of the input that the gate showed when the link was created.
+    /// Digest of the input that the gate showed when the link was created. `None` if the gate shows
+    /// no input.
     pub digest: Option<Hash>,
 }
 

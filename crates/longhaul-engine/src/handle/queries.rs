@@ -160,7 +160,8 @@ impl Longhaul {
         Ok(self.services.records.last_global_seq().await?)
     }
 
-    /// Whether a worker currently drives the runs of the store.
+    /// Whether any process currently drives the runs of the store. The store may know this without
+    /// heartbeats, for example from a lock.
     pub async fn has_driver(&self) -> Result<bool, Error> {
         Ok(self.services.records.has_driver().await?)
     }

@@ -1,5 +1,6 @@
-//! Retries failed runs. A retry is a new run that goes on from the last good event of the failed run,
-//! because no event follows the end of a run in its journal.
+//! Retries failed runs. A retry is a new run, because no event follows the end of a run in its
+//! journal. If the failed run has completed a turn, the retry goes on from its last event before
+//! the end.
 
 use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::id::RunId;
@@ -11,14 +12,14 @@ use crate::error::Error;
 use crate::handle::{Longhaul, SubmitOutcome};
 use crate::replay::replay_journal;
 
-/// Principal of the idempotency keys of retries. A failed run is retried once, for
-/// all callers together.
+/// Principal of the idempotency keys of retries. It is the same for all callers, so that a failed
+/// run is retried only once.
 const RETRY_PRINCIPAL: &str = "longhaul:retry";
 
 impl Longhaul {
-    /// Creates a new run that goes on from the last good event of a failed run, with the agent
-    /// definition that the failed run is pinned to and with its budget. A failed run has at most one
-    /// retry: a second call returns the existing run.
+    /// Creates a new run that goes on from the last event before the end of a failed run, with the
+    /// agent definition and budget of the failed run. A failed run has at most one retry: a second
+    /// call returns the existing run.
     pub async fn retry(&self, failed: RunId, by: &str) -> Result<SubmitOutcome, Error> {
         let mut point = RetryPoint::default();
         let (folded, _) = replay_journal(&self.services, failed, None, |run, entry| {

@@ -1,4 +1,5 @@
-//! Lists and revokes remembered approvals: rules that people add with the scope of an answer.
+//! Lists and revokes remembered approvals: rules that a person adds by approving a call not only
+//! once, but for the run, the agent or the project.
 
 use longhaul_core::id::RuleId;
 use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter};
@@ -21,8 +22,8 @@ impl Longhaul {
         found.into_iter().next().ok_or(Error::RuleNotFound(rule))
     }
 
-    /// Revokes a remembered approval and returns it. Calls of later replies ask again. A call of a
-    /// reply that the model has given before still goes ahead.
+    /// Revokes a remembered approval and returns it. Calls of later model replies need an approval
+    /// again. Calls of replies that are already in a journal stay approved.
     pub async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<ApprovalRuleRow, Error> {
         let row = self.get_rule(rule).await?;
         if let Some(revocation) = row.revoked {

@@ -122,7 +122,7 @@ impl Longhaul {
                 ScheduleFiringOutcome::Outdated | ScheduleFiringOutcome::Skipped => {}
             }
         }
-        Err(Error::InvalidSchedule(format!("the schedule `{name}` fires too often; try again")))
+        Err(Error::InvalidSchedule(format!("the schedule `{name}` is being fired; try again")))
     }
 
     async fn schedule_row(&self, name: &str) -> Result<ScheduleRow, Error> {
@@ -151,8 +151,9 @@ impl Longhaul {
 
     /// Moves due times back that were computed while the clock was wrong and far ahead.
     ///
-    /// The due time of a schedule is the next one of its calendar, or the second next one, if the
-    /// clock was set back a little after a firing. Moving that one would repeat the firing.
+    /// A due time is changed only if it is later than the next two times of the schedule. If the
+    /// clock was set back a little after a firing, the due time is the second of them, and moving
+    /// it back would repeat the firing.
     pub(crate) async fn move_back_due_times(&self) -> Result<(), Error> {
         let now = self.store_time().await?;
         for mut row in self.services.schedules.list_schedules(SCHEDULES_MAX).await? {
@@ -165,7 +166,7 @@ impl Longhaul {
             let next = calendar.next_after(now);
             let second = next.and_then(|next| calendar.next_after(next));
             if second.is_some_and(|second| second < due) {
-                let reason = format!("the clock was set back: the next firing is not at {due}");
+                let reason = format!("the clock was set back: the due time {due} was replaced");
                 tracing::warn!(schedule = %row.name, "{reason}");
                 self.skip_firing(&mut row, next, reason).await?;
             }
@@ -205,7 +206,7 @@ impl Longhaul {
     }
 
     /// Fires a schedule for one due time and moves its due time to `next`. Returns `false` if the
-    /// row is outdated.
+    /// schedule was fired by another worker or deleted since `row` was read.
     async fn fire_schedule_once(
         &self,
         row: &mut ScheduleRow,
@@ -257,7 +258,8 @@ impl Longhaul {
         }
     }
 
-    /// Records that a firing starts no run. Returns `false` if the row is outdated.
+    /// Records that a firing starts no run. Returns `false` if the schedule was fired by another
+    /// worker or deleted since `row` was read.
     async fn skip_firing(
         &self,
         row: &mut ScheduleRow,

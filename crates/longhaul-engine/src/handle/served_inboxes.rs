@@ -25,9 +25,9 @@ impl Longhaul {
         Ok(LiveWorkers(workers))
     }
 
-    /// Explains why no worker will start a queued run: no live worker takes the run or the run
-    /// before it in its lane or batch, or its lane is paused. `None` if nothing prevents the start,
-    /// or the run is not queued.
+    /// Explains why no worker will start a queued run: no live worker claims runs of its inbox and
+    /// type, no worker drives the run before it in its lane or batch, or its lane is paused. `None`
+    /// if nothing prevents the start, or the run is not queued.
     pub async fn explain_unstarted_run(
         &self,
         row: &RunRow,
@@ -67,11 +67,12 @@ impl Longhaul {
 
     /// Returns whether a worker has claimed the run, or will claim it when it is ready.
     async fn is_driven(&self, row: &RunRow) -> Result<bool, Error> {
-        Ok(row.worker.is_some() || self.live_workers().await?.take(row))
+        Ok(row.worker.is_some() || self.live_workers().await?.can_claim(row))
     }
 
-    /// Explains that workers run, but none of them takes this run. Returns `None` if one does.
-    /// `workers` are the live workers, if they were read before.
+    /// Explains that there are live workers, but none that claims runs of this inbox and type.
+    /// `None` if there is one, if no worker is live, or if the run is not queued. `workers` caches
+    /// the live workers.
     pub(super) async fn unserved_reason(
         &self,
         row: &RunRow,
@@ -105,8 +106,8 @@ impl LiveWorkers {
         self.0.iter().filter(move |worker| worker.inboxes.iter().any(serves))
     }
 
-    /// Returns whether a worker claims this run from its inbox.
-    fn take(&self, row: &RunRow) -> bool {
+    /// Returns whether a worker claims runs with the inbox and type of this run.
+    fn can_claim(&self, row: &RunRow) -> bool {
         self.serving(row.inbox.as_str()).any(|worker| {
             worker.types.is_empty()
                 || row.kind.as_ref().is_some_and(|kind| worker.types.contains(kind))
@@ -114,7 +115,7 @@ impl LiveWorkers {
     }
 
     fn unserved_reason(&self, row: &RunRow) -> Option<StateExplanation> {
-        if self.0.is_empty() || self.take(row) {
+        if self.0.is_empty() || self.can_claim(row) {
             return None;
         }
         let inbox = &row.inbox;

@@ -97,7 +97,7 @@ impl Longhaul {
         match signals < SIGNAL_GATES_MAX {
             true => Ok(()),
             false => {
-                let why = format!("the run waits for {SIGNAL_GATES_MAX} signals already");
+                let why = format!("the run waits for {SIGNAL_GATES_MAX} signals, the maximum");
                 Err(Rejection::InvalidTask(why).into())
             }
         }
@@ -112,7 +112,8 @@ impl Longhaul {
     }
 }
 
-/// Returns the existing gate if it was raised by the same request.
+/// Returns the existing gate if the new request with its idempotency key is the same. Otherwise
+/// returns the error that the key was used for another request.
 fn same_gate(gate: GateRow, new: &NewSignalGate) -> Result<GateRow, Error> {
     let spec = &gate.spec;
     let is_same =

@@ -60,7 +60,8 @@ impl Longhaul {
         Ok(cap_view(current, &rows))
     }
 
-    /// Adds to the runs of a request the spend caps that refuse them if they are reached.
+    /// Adds to each run of a request the spend caps that apply to its task. The store refuses to
+    /// create a run whose cap is reached.
     pub(super) async fn with_refusing_caps(
         &self,
         mut request: CreateRunsRequest,
@@ -141,7 +142,8 @@ const fn new_count(current: &CurrentCap, key: CapKey) -> SpendRow {
     SpendRow::new(key, current.period.end, current.cap.limit)
 }
 
-/// Returns the view of a cap. A cap over all runs always has a count.
+/// Returns the view of a cap with the usage of each subject. A cap on all runs together has an
+/// entry even if nothing was used yet.
 fn cap_view(current: &CurrentCap, rows: &[SpendRow]) -> SpendCapView {
     let CurrentCap { cap, period } = current;
     let id = cap.id();

@@ -31,11 +31,11 @@ pub(super) struct ClaimLoop<'a> {
     pub(super) heartbeats: &'a HeartbeatSender,
     pub(super) shutdown: &'a Shutdown,
     pub(super) pool: &'a mut DriverPool,
-    /// The queues as the filter sees them. `None` if the worker has no filter.
+    /// Reader of the queued runs that the task filter accepts. `None` if the worker has no filter.
     pub(super) filtered: Option<FilteredQueue>,
     /// Number of claims so far. It chooses the inbox that is served first.
     pub(super) turn: usize,
-    /// Whether a run was claimed since the hook `on_empty` was called last.
+    /// Whether a run was claimed since the hook `on_no_run_found` was called last.
     pub(super) has_claimed: bool,
 }
 
@@ -189,13 +189,13 @@ impl ClaimLoop<'_> {
         })
     }
 
-    /// Returns whether the hook `on_empty` has to be called if no run is ready.
+    /// Returns whether the hook `on_no_run_found` has to be called if no run is ready.
     fn is_empty_hook_due(&self) -> bool {
         self.has_claimed && self.pool.is_empty()
     }
 
     /// Returns whether a run is ready although a claim has returned none, because the store refused
-    /// the claim. Only checked if the hook `on_empty` would be called otherwise.
+    /// the claim. Only checked if the hook `on_no_run_found` would be called otherwise.
     async fn has_ready_run_before_empty_hook(&self) -> Result<bool, Error> {
         if !self.is_empty_hook_due() {
             return Ok(false);

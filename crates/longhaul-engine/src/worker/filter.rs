@@ -58,7 +58,7 @@ type FilterCall = (TaskSpec, oneshot::Sender<FilterVerdict>);
 pub(super) struct FilterCaller {
     filter: TaskFilter,
     thread: Option<mpsc::Sender<FilterCall>>,
-    /// Counts the threads: each has a clone.
+    /// Value of which each thread holds a clone, so that its reference count counts the threads.
     threads: Arc<()>,
 }
 

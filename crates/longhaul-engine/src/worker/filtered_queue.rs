@@ -17,12 +17,12 @@ use crate::worker::options::WorkerOptions;
 /// Maximum number of queued runs that are read at once.
 const PEEK_MAX: usize = 64;
 
-/// Time after which a page ends early. Its accepted runs are claimed before the filter is called
-/// again.
+/// Maximum time for reading one page and calling the filter for its runs. When it has passed, the
+/// runs accepted so far are claimed first.
 const PAGE_TIME_MAX: Millis = Millis::from_secs(1);
 
-/// Time after which reading starts again at the heads of the queues, even before their end, and
-/// maximum rest between two readings.
+/// Time after which changed queues are read again from their heads, even if their ends were not
+/// reached. Also the maximum delay after the queues were read to their ends.
 const RESTART_INTERVAL: Millis = Millis::from_secs(5);
 
 /// Queues that have not changed are read again after this multiple of the time that reading took,
@@ -51,7 +51,7 @@ pub(super) struct FilteredQueue {
     failed: BTreeSet<RunId>,
     /// Monotonic time at which reading has started at the heads of the queues.
     started: Millis,
-    /// Time that was spent on reading since then.
+    /// Time that was spent on reading pages since `started`.
     reading: Millis,
     /// Whether the filter could not be called for a run of the last page.
     is_blocked: bool,
@@ -86,10 +86,10 @@ impl FilteredQueue {
         }
     }
 
-    /// Lets the next page be read: behind the last one, or at the heads of the queues if they were
-    /// read to the end and have changed. Unchanged queues are read again from time to time, because
-    /// the filter may decide differently. A long queue that changes is also left before its end,
-    /// because runs with a higher priority may have arrived.
+    /// Sets where the next page is read: after the last page, or at the heads of the queues if they
+    /// were read to the end and have changed. Unchanged queues are read again from time to time,
+    /// because the filter may decide differently. Long queues that change are read from their heads
+    /// again before their ends are reached, because runs with a higher priority may have arrived.
     pub(super) fn prepare_next_page(&mut self, is_changed: bool) {
         let now = self.services.clock.monotonic_time();
         let passed = now.minus(self.started);
@@ -112,7 +112,7 @@ impl FilteredQueue {
         }
     }
 
-    /// Lets the last page be read again, because its accepted runs were not claimed.
+    /// Makes the next read return the last page again, because its accepted runs were not claimed.
     pub(super) fn return_to_last_page(&mut self) {
         self.cursors.clone_from(&self.cursors_before_page);
     }
@@ -178,7 +178,8 @@ impl FilteredQueue {
         Ok(accepted)
     }
 
-    /// Returns whether a page that was started at this time ends before its last run.
+    /// Returns whether reading has to stop within the page that was started at this time, because
+    /// the filter is blocked or the maximum time has passed.
     fn is_page_over(&self, started: Millis) -> bool {
         self.is_blocked || self.services.clock.monotonic_time().minus(started) >= PAGE_TIME_MAX
     }

@@ -94,7 +94,7 @@ impl HeartbeatSender {
     }
 
     /// Sets whether the worker claims runs. While it claims none, its heartbeats name no inboxes,
-    /// so that nobody takes its inboxes for served.
+    /// so that its inboxes do not count as served.
     pub(super) fn set_claiming(&self, is_claiming: bool) {
         self.is_claiming.store(is_claiming, Ordering::Relaxed);
     }

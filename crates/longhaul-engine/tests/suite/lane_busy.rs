@@ -214,7 +214,7 @@ async fn the_newest_task_cancels_the_runs_before_it() {
         let Event::RunCancelled(cancelled) = &journal.last().unwrap().event else {
             panic!("{run} is not cancelled");
         };
-        let why = format!("the newer {newest} interrupted it");
+        let why = format!("the newer run {newest} interrupted it");
         assert!(cancelled.reason.contains(&why), "{}", cancelled.reason);
     }
     assert_eq!(

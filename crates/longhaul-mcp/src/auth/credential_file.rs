@@ -150,7 +150,7 @@ impl LoginTokens {
         self.has_bearer_token() && !token.is_empty() && token.iter().all(u8::is_ascii_graphic)
     }
 
-    /// Returns whether this is a bearer token.
+    /// Returns whether the access token is a bearer token.
     pub(super) fn has_bearer_token(&self) -> bool {
         self.token_type.eq_ignore_ascii_case("bearer")
     }

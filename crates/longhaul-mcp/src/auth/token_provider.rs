@@ -147,7 +147,8 @@ impl TokenProvider {
         }
     }
 
-    /// Returns an access token that expires soon but has not expired yet.
+    /// Returns the stored access token if it is still valid, even if it expires soon. `None` if it
+    /// has expired or its expiry is unknown.
     fn unexpired_token(&self, login: &StoredLogin) -> Option<AccessToken> {
         let tokens = login.login_tokens().filter(LoginTokens::has_usable_access_token)?;
         let end = access_token_expiry(login, &tokens)?;

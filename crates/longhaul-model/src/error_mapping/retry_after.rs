@@ -9,8 +9,8 @@ use reqwest::header::HeaderMap;
 
 const DELAY_MAX: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// Smallest numbers that are read as a Unix time, in seconds or in milliseconds. A smaller number
-/// is a delay in seconds.
+/// Smallest number that is read as a Unix time: in seconds, or from `EPOCH_MILLIS` on in
+/// milliseconds. A smaller number is a delay in seconds.
 const EPOCH_SECONDS: f64 = 1e9;
 const EPOCH_MILLIS: f64 = 1e12;
 

@@ -23,8 +23,8 @@ struct FailedAttemptCounts {
 
 impl AttemptCounter {
     /// Returns the number of the current attempt at a request, from 1. The script makes the first
-    /// attempts fail, as many as the given number. Failures are counted up to that number, so that
-    /// every later attempt succeeds.
+    /// `failure_count` attempts fail. Failures are counted up to that number, so that every later
+    /// attempt succeeds.
     pub(crate) fn next_attempt_number(
         &self,
         script_name: &str,

@@ -183,7 +183,8 @@ impl<'a> ReplyEncoder<'a> {
         }
     }
 
-    /// Returns the text blocks that belong to the same message as the text block before them.
+    /// Returns the text blocks at the start of `blocks` that belong to the same message as the text
+    /// block before `blocks`.
     fn text_blocks_of_same_message(&self, blocks: &'a [Block]) -> Vec<&'a TextBlock> {
         let more = blocks.iter().map_while(|block| match block {
             Block::Text(text_block) if self.is_own => Some(text_block),

@@ -1,4 +1,4 @@
-//! Ends an attempt of a run: schedules the next attempt, or fails the run if there is none.
+//! Ends an attempt of a run: schedules the next attempt, or fails the run if no attempt is left.
 
 use std::ops::ControlFlow;
 
@@ -20,8 +20,8 @@ use crate::state::stage::RunStage;
 
 const NOT_RUN: &str = "not run: the attempt of the run has reached its hard timeout";
 
-/// Ends the attempt of a run after its hard timeout, once no call is running. `None` means that the
-/// run first continues as usual: it waits for a person, or it has its output.
+/// Ends the attempt of a run after its hard timeout, or first skips its open tool calls. `None`
+/// means that the run goes on as usual, such as to wait for a person or to end with its output.
 pub(super) fn end_timed_out_attempt(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
@@ -46,8 +46,8 @@ pub(super) fn end_timed_out_attempt(
     }
 }
 
-/// Records results for the calls that would start or wait now. Calls in doubt and questions to
-/// people stay open. `None` means that there was no such call.
+/// Records that the tool calls without a result were not run. Calls in doubt, questions to people
+/// and waits for child runs stay open. `None` means that no call was skipped.
 fn skip_unfinished_calls(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
@@ -94,8 +94,8 @@ pub(crate) fn retry_or_fail(
     schedule_retry(decision, delay, class)
 }
 
-/// Parks the run until a call or the run itself is retried. A run that is about to be paused is not
-/// parked.
+/// Parks the run for this delay, after which the failed model call or the run is retried. A run
+/// that is about to be paused is not parked.
 pub(crate) fn schedule_retry(
     decision: &mut DecisionBuilder<'_>,
     delay: Millis,

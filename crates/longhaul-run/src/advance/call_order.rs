@@ -42,8 +42,7 @@ fn calls_conflict(first: &TrackedToolCall, second: &TrackedToolCall) -> bool {
 }
 
 /// Returns whether two subjects, such as paths, are equal or one contains the other. For a tool
-/// without subjects the subject is the whole input as JSON, which does not say what the call
-/// changes.
+/// without subjects the subject is the whole input as JSON, which never overlaps with another.
 fn subjects_overlap(first: &str, second: &str) -> bool {
     if [first, second].iter().any(|value| value.is_empty() || value.starts_with('{')) {
         return false;

@@ -1,7 +1,7 @@
-//! Opens the run of a chain's next step.
+//! Creates the run of a chain's next step.
 //!
-//! Invariant: the run is created in the append that ends the run before it, so a crash neither loses
-//! a step nor starts it twice, and no other run gets the lane in between.
+//! Invariant: the run is created in the append that ends the run before it, so a crash neither
+//! loses a step nor starts it twice, and no other run gets the lane in between.
 
 use longhaul_core::change::Change;
 use longhaul_core::event::Event;
@@ -14,8 +14,8 @@ use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 use crate::submit::new_run_from_task;
 
-/// Opens the run of the step that follows this run, which is about to complete with this output.
-/// Does nothing if the run belongs to no chain or the chain ends with it.
+/// Creates the run of the chain's step after this run, which is about to complete with this output.
+/// Does nothing if the run belongs to no chain or is its last step.
 pub(super) fn open_next_step(
     decision: &mut DecisionBuilder<'_>,
     output: &RunOutput,
@@ -47,7 +47,7 @@ pub(super) fn open_next_step(
     Ok(())
 }
 
-/// Returns whether the decision opens the next step of the run's chain.
+/// Returns whether the decision creates the run of the next step of the run's chain.
 pub(super) fn opens_next_step(decision: &DecisionBuilder<'_>) -> bool {
     decision.batch.changes.iter().any(|change| matches!(change, Change::CreateStep(_)))
 }

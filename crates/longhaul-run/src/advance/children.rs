@@ -29,15 +29,16 @@ pub const CHILD_DEPTH_MAX: u32 = 5;
 /// Maximum number of open child runs of one run. The store limits the open runs of the whole tree.
 pub const CHILDREN_MAX: usize = OPEN_DESCENDANTS_MAX;
 
-/// Returns the calls that start a child run and may do so now. None starts once the active time is
-/// used up.
+/// Returns the `run_agent` calls that may start their child runs now. Empty if the active time of
+/// the run is used up.
 pub(crate) fn startable_child_calls(
     control: &ControlState,
 ) -> impl Iterator<Item = &TrackedToolCall> {
     ready_child_calls(control).filter(|_| control.has_active_time())
 }
 
-/// Returns the calls that start a child run as soon as the run has active time.
+/// Returns the `run_agent` calls that may start their child runs now if the run has active time
+/// left.
 pub(super) fn ready_child_calls(control: &ControlState) -> impl Iterator<Item = &TrackedToolCall> {
     let calls = control.calls();
     calls.iter().enumerate().filter_map(move |(index, call)| {
@@ -52,16 +53,17 @@ pub(super) fn is_child_call(call: &TrackedToolCall) -> bool {
     call.classification.tool.as_str() == RUN_AGENT
 }
 
-/// Returns whether the run has child runs whose ends its model could still read in a later turn.
-pub(super) fn has_unread_children(control: &ControlState) -> bool {
+/// Returns whether the run has child runs that have not ended or not started yet, and a turn in
+/// which its model could still read their results.
+pub(super) fn has_awaitable_children(control: &ControlState) -> bool {
     let mut calls = control.calls().iter();
     let is_open =
         !control.children.is_empty() || calls.any(|call| is_child_call(call) && !call.is_done());
     is_open && !control.has_used_all_turns()
 }
 
-/// Records the starts of prepared child runs, and the errors of those that can't start. Nothing
-/// starts if the run has to stop or a message comes first.
+/// Records the starts of prepared child runs, and the errors of those that can't start. Nothing is
+/// recorded if the run has to stop or a queued message must be delivered before the next tool call.
 pub(crate) fn record_prepared_children(
     decision: &mut DecisionBuilder<'_>,
     prepared: Vec<PreparedChild>,
@@ -108,7 +110,7 @@ fn record_prepared_child(
     Ok(())
 }
 
-/// Returns why the run may start no further child run.
+/// Returns the reason why the run may not start another child run. `None` means that it may.
 fn start_problem(decision: &DecisionBuilder<'_>) -> Option<String> {
     if decision.run.task.depth >= CHILD_DEPTH_MAX {
         return Some(format!(
@@ -131,7 +133,8 @@ fn start_problem(decision: &DecisionBuilder<'_>) -> Option<String> {
     })
 }
 
-/// Records that a `wait` call waits for a child run, or that it can't.
+/// Records that a `wait` call waits for a child run. If the child run is not open, or another call
+/// already waits for it, records an error as the result of the call.
 pub(super) fn record_wait_for_child(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
@@ -159,8 +162,8 @@ pub(super) fn record_wait_for_child(
     }))
 }
 
-/// Sets the timers that tell other runs of this run's end: its parent, and the children that end
-/// with it.
+/// Sets timers that notify other runs of this run's end: its parent, and the child runs that are
+/// cancelled with it.
 pub(super) fn notify_relatives(decision: &mut DecisionBuilder<'_>, status: Status) {
     let id = decision.run.id;
     // A step of a chain is no child: the run before it has ended.
@@ -178,7 +181,7 @@ pub(super) fn notify_relatives(decision: &mut DecisionBuilder<'_>, status: Statu
     ending.into_iter().for_each(|child| arm_timer(decision, child, TimerKind::ParentEnded(id)));
 }
 
-/// Sets a timer of another run that is due now.
+/// Sets a timer of another run that is due immediately, in order to notify that run.
 pub(super) fn arm_timer(decision: &mut DecisionBuilder<'_>, run: RunId, kind: TimerKind) {
     let salt = decision.unique_id_salt(&format!("relative:{run}"));
     let timer = TimerId::derive(decision.run.id.bits(), &salt, decision.ctx.now);

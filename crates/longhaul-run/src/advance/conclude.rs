@@ -75,7 +75,8 @@ pub(super) fn conclude_run(
     complete_run(decision, output)
 }
 
-/// Keeps a finished run open for further messages, for the time set in the agent file.
+/// Keeps a finished run open for further messages, for the time set in the agent file. `None` means
+/// that the run may end now.
 fn keep_run_open_for_messages(
     decision: &mut DecisionBuilder<'_>,
     concluding: &ConcludingState,

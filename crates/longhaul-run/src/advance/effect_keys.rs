@@ -16,8 +16,8 @@ use crate::policy::rules::in_doubt_policy;
 use crate::rejection::Rejection;
 use crate::state::call::{ToolCallState, TrackedToolCall};
 
-/// Returns whether a call that waits for its key may try to claim it again: another driver has
-/// claimed the run since, or the key is known not to be held any more.
+/// Returns whether the call may try to claim its effect key now. If it waits for another call with
+/// this key, it may if that call no longer holds the key, or if a new driver has claimed the run.
 pub(super) fn may_claim_again(decision: &DecisionBuilder<'_>, call: &TrackedToolCall) -> bool {
     let ToolCallState::AwaitingKey { holder, epoch } = call.state else {
         return true;
@@ -127,7 +127,8 @@ pub(super) fn claim_key(decision: &mut DecisionBuilder<'_>, call: &TrackedToolCa
     }
 }
 
-/// Queues the run for the keys that its calls wait for. Returns the holder of the first one.
+/// Registers the run to be woken when the effect keys that its calls wait for change. Returns the
+/// holder of the first of these keys. `None` means that no call waits for a key.
 pub(super) fn wait_for_keys(decision: &mut DecisionBuilder<'_>) -> Option<KeyHolder> {
     let waits = decision.control.calls().iter().filter_map(|call| {
         let ToolCallState::AwaitingKey { holder, .. } = call.state else {

@@ -1,4 +1,4 @@
-//! Ends a run: withdraws its gates, drops its messages and settles the work of dead drivers.
+//! Ends a run: withdraws its gates, drops its messages and closes the work of dead drivers.
 //!
 //! Invariant: a run never ends while a call is running, and no message disappears without an event.
 
@@ -52,10 +52,10 @@ pub(super) fn cancel_run(decision: &mut DecisionBuilder<'_>) -> Result<ControlFl
     Ok(ControlFlow::Break(()))
 }
 
-/// Sets the run's scheduling row (its head) to ended, and releases the lane of its root if no other run
-/// of the tree is open. If the task is from an external inbox, the inbox is notified through
-/// the outbox, which is written in the same transaction. While the chain of the run goes on, the
-/// lane stays taken, and neither the inbox nor the next run of its batch is notified.
+/// Sets the run's scheduling row (its head) to ended, releases the lane of its root if no other run
+/// of the tree is open, and notifies related runs and, through the outbox, the external inbox of
+/// the task. If the run's chain has a next step, the lane is not released, and neither the inbox
+/// nor the next run of the batch is notified.
 pub(super) fn mark_run_ended(
     decision: &mut DecisionBuilder<'_>,
     status: Status,
@@ -80,8 +80,8 @@ pub(super) fn mark_run_ended(
     notify_relatives(decision, status);
 }
 
-/// Sets the timer that starts the next run of a sequential batch, or that cancels it because this
-/// run did not complete.
+/// Sets the timer that starts the next run of a sequential batch. If this run did not complete, the
+/// timer cancels the next run instead.
 fn notify_next_in_batch(decision: &mut DecisionBuilder<'_>, status: Status) {
     let Some(BatchPosition { id, next: Some(next), .. }) = decision.run.task.batch else {
         return;
@@ -117,10 +117,10 @@ fn close_gates_and_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Reje
     Ok(())
 }
 
-/// Settles the unfinished work of drivers that have died: all drivers with an epoch before
-/// `current_epoch`, or every driver if `current_epoch` is `None`. A model call without a result is
-/// recorded as lost, and its held budget is charged. A tool call that must not be repeated becomes
-/// in doubt.
+/// Records the outcome of unfinished work of drivers that have died: all drivers with an epoch
+/// before `current_epoch`, or every driver if `current_epoch` is `None`. A model call without a
+/// result is recorded as lost, and its held budget is charged. A tool call that must not be
+/// repeated becomes in doubt.
 pub(crate) fn settle_work_of_dead_drivers(
     decision: &mut DecisionBuilder<'_>,
     current_epoch: Option<Epoch>,

@@ -9,7 +9,7 @@ use longhaul_core::policy::gate::{GateRuleAction, ResultApprovalGate};
 use longhaul_core::raw::RawJson;
 
 use crate::advance::call_events::{record_call_result, record_wait_call_start};
-use crate::advance::children::{has_unread_children, record_wait_for_child};
+use crate::advance::children::{has_awaitable_children, record_wait_for_child};
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool::{ControlToolCall, parse_control_call};
 use crate::policy::digest::{GateContent, gate_content_digest};
@@ -18,8 +18,8 @@ use crate::policy::rules::{PolicyDecision, evaluate_approval_rules, rule_pattern
 use crate::rejection::Rejection;
 use crate::state::call::TrackedToolCall;
 
-/// Evaluates the approval rules for a tool call. The call is denied, waits at a gate, is handled as
-/// a control call, or is left to start.
+/// Evaluates the approval rules for a tool call: the call is denied, waits at a gate, or is allowed
+/// to start. A call of a control tool is handled here.
 pub(super) fn evaluate_call_rules(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
@@ -73,7 +73,7 @@ fn carry_out_control_call(
         }
         ControlToolCall::WaitUntil(until) => record_wait_call_start(decision, call, until),
         ControlToolCall::WaitForChild(child) => record_wait_for_child(decision, call, child),
-        ControlToolCall::Finish(_) if has_unread_children(&decision.control) => {
+        ControlToolCall::Finish(_) if has_awaitable_children(&decision.control) => {
             let text = "child runs of this run are open, and their results would be lost: `wait` for \
                         each of them or cancel it, then finish";
             record_call_result(decision, call.id, ToolOutput::text(text), true)

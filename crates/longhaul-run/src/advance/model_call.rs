@@ -103,7 +103,8 @@ fn needs_compaction(decision: &DecisionBuilder<'_>) -> bool {
         && decision.run.transcript.messages().len() >= COMPACTION_MESSAGES_MIN
 }
 
-/// Returns the wait and the id of the timer that must fire before the next model call.
+/// Returns the reason and the timer of the wait before the next model call. `None` means that the
+/// model can be called without a wait.
 fn pending_retry_wait(
     pending: &PendingModelCall,
 ) -> Option<(WaitReason, longhaul_core::id::TimerId)> {

@@ -1,4 +1,5 @@
-//! Waits for a model provider that is unavailable, and blocks runs whose key or account is refused.
+//! Waits for a model provider that is unavailable, and blocks runs whose API key or account the
+//! provider refuses.
 
 use std::ops::ControlFlow;
 
@@ -47,9 +48,9 @@ pub(crate) fn wait_for_provider(
     park_run_with_timer(decision, wait, timer)
 }
 
-/// Parks the run before it calls a model whose provider accepts no requests for now, as another run
-/// has learned. Nothing is sent, held or counted. `None` means that the run may call the model: it has
-/// a fallback model, a person asked for the call, or it does not wait for the provider any longer.
+/// Parks the run before a model call if another run has learned that the provider accepts no
+/// requests now. No budget is held and no attempt is counted. `None` means that the run may call
+/// the model: it has a fallback model, a person asked for the call, or its wait is over.
 pub(super) fn park_while_provider_is_blocked(
     decision: &mut DecisionBuilder<'_>,
     pending: &PendingModelCall,
@@ -84,8 +85,8 @@ pub(crate) fn retry_hint(decision: &DecisionBuilder<'_>) -> String {
     format!("when the provider is available again: `longhaul retry {}`", decision.run.id)
 }
 
-/// Blocks a run that has recorded work and whose key or account the provider refuses. Returns `false`
-/// for other failures and for runs without recorded work, which lose nothing by failing at once.
+/// Blocks a run if the provider refuses its API key or account and the run has completed a turn.
+/// Returns `false` otherwise: a run without a completed turn loses nothing by failing at once.
 pub(crate) fn block_run_without_access(
     decision: &mut DecisionBuilder<'_>,
     failure: &Failure,

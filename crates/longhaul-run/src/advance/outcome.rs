@@ -14,8 +14,8 @@ use crate::state::control::ControlState;
 use crate::state::outcome::Grading;
 use crate::state::stage::RunStage;
 
-/// Records the verdict about the result, once there is one. `None` means that the result is accepted
-/// or is not graded.
+/// Records the verdict about the result if the grading run has ended. `None` means that the result
+/// is accepted or needs no grading, so that the run can end.
 pub(super) fn check_outcome(
     decision: &mut DecisionBuilder<'_>,
     grading: Grading,
@@ -48,9 +48,9 @@ pub(crate) fn has_ungraded_result(control: &ControlState) -> bool {
     is_pending && control.policy.outcome_rounds.is_some()
 }
 
-/// Records the start of the prepared grading run, or that it can't start. Nothing is recorded if the
-/// run is being cancelled, paused or failed, or if a message, an idle wait or an open child run comes
-/// first. The grading run is then prepared again later.
+/// Records the start of the prepared grading run, or that it can't start. Nothing is recorded if
+/// the run is stopping or parked, or if queued messages or open child runs must be handled before.
+/// The grading run is then prepared again later.
 pub(crate) fn record_prepared_grading(
     decision: &mut DecisionBuilder<'_>,
     prepared: Result<Box<NewChild>, String>,

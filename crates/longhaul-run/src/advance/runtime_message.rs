@@ -12,8 +12,8 @@ use crate::state::control::ControlState;
 use crate::state::stage::PendingModelCall;
 
 /// Returns whether the perception (the context provider's view of the world) must be fetched before
-/// this turn. The first turn uses the perception of the preparation. A retried turn uses that of
-/// its first attempt, unless the conversation was compacted in between.
+/// this turn. The first turn uses the perception that was fetched when the run was prepared. A
+/// retried turn uses that of its first attempt, unless the conversation was compacted in between.
 pub(crate) fn needs_perception_refresh(control: &ControlState, pending: &PendingModelCall) -> bool {
     control.policy.refresh_perception_each_turn && control.turn > 0 && !pending.perception_refreshed
 }
@@ -131,7 +131,8 @@ pub(super) fn no_progress_error(control: &ControlState) -> Option<RunError> {
     Some(RunError::new(code, message, hint))
 }
 
-/// Adds the hint to the error of a reply that was cut off at the limit of the run's model.
+/// Adds a hint that names the model to the error of a reply that was cut off at the model's own
+/// limit. Other errors are not changed.
 pub(super) fn with_cut_off_hint(decision: &DecisionBuilder<'_>, error: RunError) -> RunError {
     if error.code != "reply_cut_off" || !error.hint.is_empty() {
         return error;

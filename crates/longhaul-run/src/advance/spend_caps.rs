@@ -13,8 +13,8 @@ use crate::advance::park::park_run;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 
-/// Time over which the runs that wait for the end of a window are woken, so that they do not all
-/// call the provider at once.
+/// Time over which the wake-ups of runs that wait for the end of a cap's window are spread, so that
+/// they do not all call the provider at once.
 const WAKE_SPREAD: Millis = Millis::from_secs(60);
 
 /// Returns the name of the run's model, which may have changed in this decision.
@@ -29,8 +29,8 @@ pub(super) fn own_model<'a>(decision: &'a DecisionBuilder<'_>) -> &'a str {
     changed.unwrap_or_else(|| decision.run.transcript.current_model())
 }
 
-/// Returns what is left of the caps that a single call exceeds even if nothing is counted yet.
-/// Waiting for the next window would not help, so the reply is limited instead.
+/// Returns the amounts that are left of the spend caps whose whole limit is too low for this call.
+/// Waiting for the next window would not help, so the reply is limited to these amounts instead.
 pub(super) fn caps_below_one_call(
     decision: &DecisionBuilder<'_>,
     reservations: &[CapReservation],
@@ -58,7 +58,8 @@ pub(super) fn caps_below_one_call(
     covered
 }
 
-/// Returns the first amount that its cap is known not to cover.
+/// Returns the first reservation that is known to exceed what is left of its spend cap. `None`
+/// means that no spend cap is known to be too low.
 pub(super) fn first_refused<'a>(
     decision: &DecisionBuilder<'_>,
     reservations: &'a [CapReservation],
@@ -69,7 +70,7 @@ pub(super) fn first_refused<'a>(
     })
 }
 
-/// Parks the run until its amount fits or the window ends.
+/// Parks the run until the spend cap covers the refused amount or the window of the cap ends.
 pub(super) fn park_at_cap(
     decision: &mut DecisionBuilder<'_>,
     refused: &CapReservation,

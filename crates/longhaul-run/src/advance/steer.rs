@@ -67,7 +67,7 @@ pub(super) fn answer_question_with_steer(
 }
 
 /// Records that the run has read a message. `answer` is the answer that the message gives to a
-/// question.
+/// question. `None` means that the message is for the model.
 fn record_steer_delivery(
     decision: &mut DecisionBuilder<'_>,
     steer: SteerId,

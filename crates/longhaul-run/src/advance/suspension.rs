@@ -1,7 +1,7 @@
 //! Suspends tool calls whose tools need a person's answer or more time, and continues them.
 //!
-//! Invariant: a suspended call is only rows. Nothing of it runs in a process until its gate is
-//! answered or its timer fires.
+//! Invariant: a suspended call exists only as rows in the store. No process works on it until its
+//! gate is answered or its timer fires.
 
 use longhaul_core::duration::format_duration;
 use longhaul_core::event::Event;
@@ -36,14 +36,14 @@ const POLL_DELAY_MIN: Millis = Millis::from_secs(1);
 /// Maximum delay before a tool is asked again about a pending call.
 const POLL_DELAY_MAX: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// Maximum delay that follows from the time for which a call has been pending.
+/// Maximum of the poll delay that is computed from the time for which a call has been pending.
 const POLL_BACKOFF_MAX: Millis = Millis::from_secs(60 * 60);
 
-/// A call that has been pending for some time is asked about again after this part of the time at the
-/// earliest, so that the number of events grows slowly and a result is hardly late.
+/// The delay before the next poll is at least the time for which the call has been pending, divided
+/// by this number. So the number of events grows slowly, and results are hardly late.
 const POLL_BACKOFF_DIVISOR: u64 = 50;
 
-/// Delay of a poll whose tool is not available. Each further delay is twice as long.
+/// Delay until the next poll if the tool is not available. Each further delay is twice as long.
 const POSTPONE_DELAY: Millis = Millis::from_secs(60);
 
 /// Maximum number of times in a row that a poll is postponed, over about four hours. Then a person is
@@ -53,7 +53,8 @@ const POSTPONED_MAX: u32 = 8;
 /// Maximum time for which a call can be pending.
 const PENDING_MAX: Millis = Millis::from_secs(366 * 24 * 60 * 60);
 
-/// Records that a tool has suspended a call, or that it can't.
+/// Records that a tool has suspended a call. A call that exceeds the limit of questions or of
+/// pending time is stopped instead.
 pub(crate) fn record_suspension(
     decision: &mut DecisionBuilder<'_>,
     suspended: SuspendedToolCall,
@@ -99,8 +100,8 @@ pub(crate) fn record_suspension(
     Ok(())
 }
 
-/// Records that the runtime has given up a suspended call. A failure would free the effect key of a
-/// call that may still take effect.
+/// Records that the runtime has given up a suspended call. A call with an effect key counts as
+/// interrupted: a failure would release the key, but the call may still take effect.
 fn record_stopped_call(
     decision: &mut DecisionBuilder<'_>,
     text: String,
@@ -115,8 +116,8 @@ fn record_stopped_call(
     })
 }
 
-/// Records that the request to the tool of a suspended call was dropped. The call stays as it was
-/// suspended.
+/// Records that the request to the tool of a suspended call was aborted. The call stays suspended
+/// and is polled again later.
 pub(crate) fn record_interrupted_poll(
     decision: &mut DecisionBuilder<'_>,
     (call, active): (CallId, Millis),
@@ -129,8 +130,8 @@ pub(crate) fn record_interrupted_poll(
     record_suspension(decision, SuspendedToolCall { suspension, wait }, (call, active))
 }
 
-/// Postpones the polls that are due in a run whose tools are not available, and parks the run. A run
-/// that has other work, or whose polls were postponed too often, is not parked.
+/// Postpones the due polls of a run whose tools are not available, and parks the run. Returns
+/// `false` without a due poll, with other work, or after `POSTPONED_MAX` delays.
 pub(crate) fn postpone_polls(
     decision: &mut DecisionBuilder<'_>,
     reason: &str,
@@ -171,13 +172,14 @@ pub(crate) fn postpone_polls(
     Ok(parked.is_break())
 }
 
-/// Returns the delay before a tool is asked again that asked for this delay.
+/// Returns the delay before the next poll of a call whose tool asked for the delay `asked`, and
+/// which has been pending for the time `pending`.
 fn poll_delay(asked: Millis, pending: Millis) -> Millis {
     let backoff = Millis(pending.0 / POLL_BACKOFF_DIVISOR).min(POLL_BACKOFF_MAX);
     asked.max(backoff).clamp(POLL_DELAY_MIN, POLL_DELAY_MAX)
 }
 
-/// Raises a gate for each question of a tool that nobody is asked yet.
+/// Raises a gate for each question of a tool that no gate asks yet.
 pub(super) fn raise_tool_questions(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     let is_open = |call: &&TrackedToolCall| call.state == ToolCallState::InputRequired;
     let open: Vec<TrackedToolCall> =
@@ -197,7 +199,8 @@ pub(super) fn raise_tool_questions(decision: &mut DecisionBuilder<'_>) -> Result
     Ok(())
 }
 
-/// Records that a suspended call is continued. Returns `false` if the call is started anew.
+/// Records that a suspended call is continued. Returns `false` if the tool has not suspended the
+/// call, which is then started from the beginning.
 pub(super) fn record_resumption(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,

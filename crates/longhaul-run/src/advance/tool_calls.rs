@@ -260,7 +260,8 @@ fn apply_in_doubt_policies(
     Ok(None)
 }
 
-/// Parks the run whose active time is used up. The calls that have not started remain.
+/// Parks a run whose active time is used up, until its budget is raised. Calls that have not
+/// started are kept.
 fn park_until_budget_is_raised(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<ControlFlow<()>, Rejection> {

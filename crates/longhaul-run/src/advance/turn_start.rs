@@ -113,7 +113,8 @@ fn park_until_released(
     Ok(flow)
 }
 
-/// Returns the hold of this amount, which the store refuses if the model is to be warned first.
+/// Returns a hold of this budget amount. The store refuses the hold if a cap is nearly used up and
+/// the model was not warned about that cap yet.
 fn budget_hold(control: &ControlState, amount: BudgetAmount) -> BudgetHold {
     let warn_at = |cap| Some(control.caps.warn_percent).filter(|_| !control.warned.contains(&cap));
     let (warn_money_at, warn_tokens_at) = (warn_at(BudgetCap::Money), warn_at(BudgetCap::Tokens));
@@ -145,8 +146,8 @@ enum CallSizeOutcome {
     Exhausted(BudgetReached),
 }
 
-/// Returns the size of a call with this many bytes of conversation that the remaining budget covers.
-/// What other runs hold is waited for instead of a shorter reply.
+/// Returns the size of a call with this many bytes of conversation that the remaining budget
+/// covers. If other runs hold what is missing, the run waits for it instead of limiting the reply.
 fn size_within_budget(
     decision: &DecisionBuilder<'_>,
     pricing: &ModelPricing,
@@ -187,8 +188,8 @@ fn size_within_budget(
     }
 }
 
-/// Returns what a child run may still spend of the caps in its own agent file. Those of a root are the
-/// caps of the whole tree, which the store counts.
+/// Returns what is left of the caps in the agent file of a child run. For a root run there is no
+/// limit here: its caps apply to the whole tree, and the store counts them.
 fn own_budget(decision: &DecisionBuilder<'_>) -> RemainingBudget {
     if !decision.run.task.is_child() {
         return RemainingBudget::default();
@@ -209,14 +210,14 @@ fn own_budget(decision: &DecisionBuilder<'_>) -> RemainingBudget {
 #[derive(Debug, Clone, Copy)]
 struct PlannedCall<'a> {
     pricing: &'a ModelPricing,
-    /// Length of the conversation.
+    /// Length of the conversation in bytes.
     bytes: u64,
     /// Name of the called model. `None` means the run's own model.
     model: Option<&'a str>,
 }
 
-/// Returns the size of a call and the amounts that it holds within spend caps. The error is the
-/// first amount that its cap does not cover.
+/// Returns the size of a call, with a shorter reply if necessary, and the amounts that it holds
+/// within spend caps. The error is the first amount that its cap does not cover.
 fn size_within_spend_caps(
     decision: &DecisionBuilder<'_>,
     call: PlannedCall<'_>,
@@ -296,7 +297,7 @@ fn usable_compaction_model<'a>(
 }
 
 /// Returns the first exhausted budget cap among turns and active time, which apply to this run
-/// alone. The time of the perception for the next turn is not in the run's totals yet.
+/// alone. `perception_active` is time that is not in the totals yet.
 fn exhausted_cap(control: &ControlState, perception_active: Millis) -> Option<BudgetCap> {
     let turns = control.caps.turns.filter(|cap| control.turns >= *cap);
     let used = control.totals.active.plus(perception_active);
@@ -304,8 +305,8 @@ fn exhausted_cap(control: &ControlState, perception_active: Millis) -> Option<Bu
     turns.map(|_| BudgetCap::Turns).or_else(|| active.map(|_| BudgetCap::ActiveTime))
 }
 
-/// Returns a cap of the tree that is nearly exhausted and that the model was not warned about yet. The
-/// account of the tree is known when the store has refused a hold because of it.
+/// Returns a nearly exhausted budget cap of the tree that the model was not warned about yet. The
+/// account of the tree is known only after the store has refused a hold.
 fn tree_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
     let account = decision.ctx.budget_account?;
     let ControlState { caps, warned, .. } = &decision.control;

@@ -120,7 +120,7 @@ impl ControlState {
         self.add_message_between_turns(Message::user(data.message.as_str()))
     }
 
-    /// Adds a message for the model, which is valid only between turns. A run that was about to end
+    /// Adds a message for the model. Returns an error during a turn. A run that was about to end
     /// continues.
     pub(super) fn add_message_between_turns(&mut self, message: Message) -> ApplyResult {
         match &mut self.stage {
@@ -179,8 +179,8 @@ impl ControlState {
         self.first_question().map(|(call, _)| call)
     }
 
-    /// Returns the first call that asks a person a question, with the gate of the question. The
-    /// question of a tool is not answered by a message, which is meant for the model.
+    /// Returns the first call that asks a person a question, with the gate of the question.
+    /// Questions of tools are left out, because messages to the run do not answer them.
     pub(crate) fn first_question(&self) -> Option<(CallId, &GateSpec)> {
         self.calls().iter().filter(|call| call.question().is_none()).find_map(|call| {
             let open = self.find_open_gate(call.gate()?)?;

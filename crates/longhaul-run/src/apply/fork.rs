@@ -1,7 +1,7 @@
-//! Applies the event that follows the copied events of a failed run: the run goes on from the last
-//! good state of the failed run.
+//! Applies the event that follows the events that a retry has copied from a failed run: the retry
+//! goes on from the last usable state of the failed run.
 //!
-//! Invariant: completed calls keep their results, and nothing that the run has used is forgotten.
+//! Invariant: completed calls keep their results, and the usage of the failed run still counts.
 
 use longhaul_core::event::environment::OutcomeVerdict;
 use longhaul_core::event::run::RunForked;
@@ -34,7 +34,8 @@ impl ControlState {
         after_reply && self.pending_failure.as_ref().is_some_and(is_unusable)
     }
 
-    /// Forgets what belongs to the failed run alone: its driver, waits, gates, messages and counters.
+    /// Turns the copied state of a failed run into the state of its retry: resets the driver,
+    /// waits, gates, messages and counters.
     pub(super) fn apply_run_forked(&mut self, data: &RunForked) -> ApplyResult {
         let has_unusable_reply = self.has_unusable_reply();
         let unread_note = self.unread_note();
@@ -87,8 +88,8 @@ impl ControlState {
     }
 }
 
-/// Returns how far the result is checked in a retry: an accepted result stays accepted, any other
-/// result is graded by a run of the retry.
+/// Returns the grading state of the result in a retry: an accepted result stays accepted, any other
+/// result is graded by a new run.
 fn grading_of_retry(grading: Grading) -> Grading {
     match grading {
         accepted @ Grading::Graded(OutcomeVerdict::Satisfied) => accepted,
@@ -99,8 +100,8 @@ fn grading_of_retry(grading: Grading) -> Grading {
 }
 
 impl ControlState {
-    /// Tells the model of the child runs in the background that the failed run had started: their ends
-    /// are reported to that run alone.
+    /// Adds reports for the model about the child runs that the failed run had started in the
+    /// background: the retry is not notified when they end.
     fn report_left_children(&mut self) {
         for OpenChild { id, agent, call } in std::mem::take(&mut self.children) {
             // The call itself gets a result that says so, and a grading run is not the model's own.

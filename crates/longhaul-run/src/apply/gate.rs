@@ -15,9 +15,9 @@ use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::ControlState;
 use crate::state::stage::{PendingModelCall, RunStage};
 
-/// Maximum length in bytes of the text about one gate of a program.
+/// Maximum length in bytes of one report for the model about a gate of a program or a child run.
 const SIGNAL_BYTES_MAX: usize = 64 * 1024;
-/// Maximum length in bytes of all texts about gates of programs in one turn, besides 256 bytes each.
+/// Maximum total length in bytes of the unread reports. Further reports are cut to 256 bytes each.
 const SIGNALS_BYTES_MAX: usize = 256 * 1024;
 
 impl ControlState {
@@ -39,7 +39,8 @@ impl ControlState {
         NO_MESSAGES
     }
 
-    /// Adds a text about a gate of a program or a child run for the model's next turn. A long text is cut.
+    /// Adds a report that the model reads in its next turn: how a gate that a program raised was
+    /// closed, or how a child run ended. A long text is cut.
     pub(super) fn add_report(&mut self, mut text: String) {
         let pending: usize = self.unread_reports.iter().map(|text| text.len()).sum();
         let max = SIGNAL_BYTES_MAX.min(SIGNALS_BYTES_MAX.saturating_sub(pending)).max(256);
@@ -50,8 +51,8 @@ impl ControlState {
         self.unread_reports.push(text.into());
     }
 
-    /// Returns whether the model must read the unread reports before the run ends. A
-    /// run whose turns are used up, or whose reply is that of a handler, ends with what it has.
+    /// Returns whether the model must read the unread reports before the run ends. False if no turn
+    /// is left, or if a handler returned the output instead of a model.
     pub(crate) fn must_read_reports(&self) -> bool {
         let by_handler = matches!(&self.stage, RunStage::Concluding(state) if state.by_handler);
         let has_turn = self.caps.turns.is_none_or(|max| self.turns < max);
@@ -216,8 +217,7 @@ impl ControlState {
         NO_MESSAGES
     }
 
-    /// Lets a run go on that would end before its model has learned of the answer to a gate of a
-    /// program.
+    /// Lets a run that is about to end call its model again, if the model must read reports first.
     pub(super) fn continue_for_reports(&mut self) {
         if let RunStage::Concluding(concluding) = &self.stage
             && concluding.gate.is_none()
@@ -286,8 +286,8 @@ impl ControlState {
     }
 }
 
-/// Lets a call go on that nobody has answered in time. A tool that has asked a question learns that
-/// nobody answered; for every other call this is the result.
+/// Continues a call whose gate nobody has answered in time. A tool that has asked a question learns
+/// that nobody answered; any other call gets this as an error result.
 fn leave_call_unanswered(call: &mut TrackedToolCall) {
     if !call.answer_question(ToolAnswer::Unanswered) {
         let text = "nobody answered before the deadline";
@@ -295,8 +295,7 @@ fn leave_call_unanswered(call: &mut TrackedToolCall) {
     }
 }
 
-/// Returns a person's answer as the tool that has asked the question reads it. Notes are not for the
-/// tool.
+/// Converts a person's answer for the tool that has asked the question. Notes are left out.
 fn tool_answer(answer: &Answer) -> ToolAnswer {
     match &answer.decision {
         GateDecision::Answer(text) => {
@@ -309,7 +308,8 @@ fn tool_answer(answer: &Answer) -> ToolAnswer {
     }
 }
 
-/// Lets a call start, with the arguments of the person who edited it.
+/// Allows a call to start, with the arguments `edited` by a person. `None` means that nobody edited
+/// them.
 fn approve_call(call: &mut TrackedToolCall, edited: Option<&RawJson>) {
     call.state = ToolCallState::Ready;
     if let Some(edited) = edited {

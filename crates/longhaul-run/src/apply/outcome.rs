@@ -13,7 +13,7 @@ use crate::state::control::ControlState;
 use crate::state::outcome::Grading;
 use crate::state::stage::RunStage;
 
-/// Error code of a run whose result was not accepted in its last round.
+/// Error code of a run whose result was not accepted in its last allowed grading round.
 pub(super) const NOT_MET: &str = "outcome_not_met";
 
 /// Error code of a run whose result nobody could grade.
@@ -47,7 +47,8 @@ impl ControlState {
         }
     }
 
-    /// Keeps the verdict of a grading run. A verdict about an earlier result changes nothing.
+    /// Keeps the verdict of an ended grading run until it is recorded. A verdict about an earlier
+    /// result is ignored.
     pub(super) fn apply_grading_ended(&mut self, child: RunId, outcome: &RunOutcome) {
         if let RunStage::Concluding(concluding) = &mut self.stage
             && concluding.grading == Grading::Running(child)
@@ -94,8 +95,8 @@ impl ControlState {
         NO_MESSAGES
     }
 
-    /// Returns the message with the note about the result with which a failed run ended, which its
-    /// model has not read.
+    /// Returns the grader's note about the last result as a message, if the run fails because of
+    /// the verdict, so that its model has not read the note.
     pub(super) fn unread_note(&self) -> Option<Message> {
         let code = self.pending_failure.as_ref().map(|error| error.code.as_str());
         let last = self.outcome.verdicts().last().filter(|_| code == Some(NOT_MET));
@@ -103,18 +104,18 @@ impl ControlState {
     }
 }
 
-/// Returns the verdict and the note of a grading run that has ended in this way.
+/// Returns the verdict and the note of a grading run that ended with this outcome.
 fn verdict_of(child: RunId, outcome: &RunOutcome) -> (OutcomeVerdict, String) {
-    let failed = |why: String| (OutcomeVerdict::GraderFailed, bounded(&why));
+    let failed = |why: String| (OutcomeVerdict::GraderFailed, truncated_note(&why));
     match outcome {
         RunOutcome::Completed(RunOutput { data, .. }) => {
             let output = data.as_ref().map_or("", |data| data.as_str());
             match serde_json::from_str::<GraderOutput>(output) {
                 Ok(GraderOutput { satisfied: true, note }) => {
-                    (OutcomeVerdict::Satisfied, bounded(&note))
+                    (OutcomeVerdict::Satisfied, truncated_note(&note))
                 }
                 Ok(GraderOutput { satisfied: false, note }) => {
-                    (OutcomeVerdict::NotSatisfied, bounded(&note))
+                    (OutcomeVerdict::NotSatisfied, truncated_note(&note))
                 }
                 Err(_) => failed(format!("the grading run {child} gave no verdict")),
             }
@@ -126,7 +127,7 @@ fn verdict_of(child: RunId, outcome: &RunOutcome) -> (OutcomeVerdict, String) {
     }
 }
 
-fn bounded(text: &str) -> String {
+fn truncated_note(text: &str) -> String {
     text[..text.floor_char_boundary(NOTE_BYTES_MAX)].to_owned()
 }
 

@@ -66,7 +66,8 @@ impl ControlState {
     }
 }
 
-/// Stores how a started call is continued. The answer to an earlier question is used up.
+/// Stores the data with which the tool of a started call continues it later. Removes the answer to
+/// the tool's earlier question.
 fn suspend_call<'a>(
     call: &'a mut TrackedToolCall,
     suspension: &ToolSuspension,

@@ -110,10 +110,10 @@ pub fn timer_cancel_request(due_timer: &DueTimer) -> Option<RunControlRequest> {
             (CancelCause::ParentEnded, format!("its parent run {parent} has ended"))
         }
         TimerKind::VerdictUnneeded(parent) => {
-            (CancelCause::ParentEnded, format!("its parent run {parent} works on another result"))
+            (CancelCause::ParentEnded, format!("its parent run {parent} does not need its verdict"))
         }
         TimerKind::LaneInterrupted(newer) => {
-            (CancelCause::LaneInterrupted, format!("the newer {newer} interrupted it"))
+            (CancelCause::LaneInterrupted, format!("the newer run {newer} interrupted it"))
         }
         TimerKind::Wake
         | TimerKind::Start

@@ -77,8 +77,8 @@ pub(super) fn handle_model_failure(
     advance_unless_parked(decision, flow)
 }
 
-/// Returns the delay before the request is sent to the same model again. `None` means that quick
-/// retries no longer help. During an outage there are none.
+/// Returns the delay before the request is sent to the same model again. `None` means no quick
+/// retry: there were too many, the delay would be too long, or the provider has an outage.
 fn quick_retry_delay(
     decision: &DecisionBuilder<'_>,
     failures: u32,
@@ -105,7 +105,7 @@ fn advance_unless_parked(
 }
 
 /// Returns the model to use instead of the failed one. `None` means that there is no other model,
-/// that the failed model is worth waiting for, or that the conversation must be compacted instead.
+/// that the failed model is retried soon, or that the conversation must be compacted instead.
 fn fallback_model(decision: &DecisionBuilder<'_>, failure: &Failure) -> Option<String> {
     let other = decision.run.transcript.next_fallback_model()?;
     let class = failure.class;

@@ -22,8 +22,8 @@ pub(super) struct ModelCallCharge {
     held: BudgetAmount,
     held_caps: Vec<CapHold>,
     usage: Usage,
-    /// Cost of the model call. It is computed from the price list if the provider does not report
-    /// it.
+    /// Cost of the model call, as reported by the provider or else computed from the price list.
+    /// `None` means that the price is unknown.
     pub(super) cost: Option<MicroUsd>,
     turns: u32,
 }

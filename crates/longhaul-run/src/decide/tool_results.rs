@@ -48,7 +48,7 @@ pub(super) fn record_tool_results(
         let ended = ToolEnded { call: tool.call, output: tool.output, active: tool.active };
         let event = match tool.status {
             // Dropping the request to the tool has not stopped the work of the other system.
-            ToolCallStatus::Interrupted if !is_cancelled && keeps_working(decision, tool.call) => {
+            ToolCallStatus::Interrupted if !is_cancelled && works_remotely(decision, tool.call) => {
                 record_interrupted_poll(decision, (tool.call, tool.active))?;
                 continue;
             }
@@ -72,8 +72,8 @@ pub(super) fn record_tool_results(
     advance_run(decision)
 }
 
-/// Returns whether another system works for this call.
-fn keeps_working(decision: &DecisionBuilder<'_>, id: CallId) -> bool {
+/// Returns whether another system, such as an MCP server, goes on working for this suspended call.
+fn works_remotely(decision: &DecisionBuilder<'_>, id: CallId) -> bool {
     let mut calls = decision.control.calls().iter();
     calls.any(|call| call.id == id && call.must_cancel())
 }

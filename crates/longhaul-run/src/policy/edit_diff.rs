@@ -4,8 +4,8 @@ use longhaul_core::event::gate::EditedValue;
 use longhaul_core::raw::RawJson;
 use serde_json::Value;
 
-/// Returns the values that differ between two JSON texts. Objects are compared field by field, other
-/// values and texts that are nested too deeply to parse as a whole.
+/// Returns the values that differ between two JSON texts. Objects are compared field by field.
+/// Other values, and texts that are nested too deeply to parse, are compared as a whole.
 pub(crate) fn diff_json(before: &RawJson, after: &RawJson) -> Vec<EditedValue> {
     let parse = |json: &RawJson| serde_json::from_str::<Value>(json.as_str());
     let (Ok(old), Ok(new)) = (parse(before), parse(after)) else {

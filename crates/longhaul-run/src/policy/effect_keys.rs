@@ -10,24 +10,24 @@ use longhaul_core::policy::effect_key::{KeyChange, KeyClaim, KeyHolder, KeyState
 use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::ControlState;
 
-/// Returns the changes that settle the keys of the calls that an event ends. `control` is the state
-/// before the event.
+/// Returns the row changes that set the final state of the effect keys of the calls that an event
+/// ends. `control` is the state before the event.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events end no call")]
 pub(crate) fn key_settlements(control: &ControlState, event: &Event) -> Vec<Change> {
     let settled = match event {
-        Event::ToolCompleted(ended) => settle_call(control, ended.call, |_| Some(KeyState::Done)),
+        Event::ToolCompleted(ended) => settle_key_of(control, ended.call, |_| Some(KeyState::Done)),
         Event::ToolFailed(ended) => {
-            settle_call(control, ended.call, |call| state_after_failure(control, call))
+            settle_key_of(control, ended.call, |call| state_after_failure(control, call))
         }
         // The call is known to have stopped, but it may have had an effect before.
         Event::ToolInterrupted(ended) => {
-            settle_call(control, ended.call, |_| Some(KeyState::Unknown))
+            settle_key_of(control, ended.call, |_| Some(KeyState::Unknown))
         }
         event if event.is_terminal() => {
             let open = control.calls().iter().filter(|call| !call.is_done());
             let settled = open.filter(|call| call.starts > 0);
             return settled
-                .filter_map(|call| settlement(control.id, call, Some(KeyState::Unknown)))
+                .filter_map(|call| key_settlement(control.id, call, Some(KeyState::Unknown)))
                 .collect();
         }
         _ => None,
@@ -35,7 +35,7 @@ pub(crate) fn key_settlements(control: &ControlState, event: &Event) -> Vec<Chan
     settled.into_iter().collect()
 }
 
-fn settle_call(
+fn settle_key_of(
     control: &ControlState,
     id: CallId,
     state: impl FnOnce(&TrackedToolCall) -> Option<KeyState>,
@@ -46,7 +46,7 @@ fn settle_call(
         call.starts > 0 || matches!(call.state, ToolCallState::ResultReady { .. })
     };
     let call = calls.find(|call| call.id == id && has_claimed(call) && is_decided(call))?;
-    settlement(control.id, call, state(call))
+    key_settlement(control.id, call, state(call))
 }
 
 /// Returns the state of the key of a call that failed. `None` frees the key: the tool or a person has
@@ -70,12 +70,13 @@ fn state_after_failure(control: &ControlState, call: &TrackedToolCall) -> Option
     }
 }
 
-fn settlement(run: RunId, call: &TrackedToolCall, state: Option<KeyState>) -> Option<Change> {
+fn key_settlement(run: RunId, call: &TrackedToolCall, state: Option<KeyState>) -> Option<Change> {
     let claim = key_claim(run, call)?;
     Some(Change::UpdateKey(KeyChange::Settle { claim, state }))
 }
 
-/// Returns whether the call has claimed its key, or a person decides about the call that has.
+/// Returns whether the call has claimed its effect key, or is about to replace the claim of another
+/// call whose outcome is unknown.
 pub(crate) const fn has_claimed(call: &TrackedToolCall) -> bool {
     call.classification.key.is_some() && (call.starts > 0 || call.replaces.is_some())
 }
@@ -85,7 +86,8 @@ pub(crate) fn key_claim(run: RunId, call: &TrackedToolCall) -> Option<KeyClaim> 
     Some(KeyClaim { key, holder: key_holder(run, call), replaces: call.replaces })
 }
 
-/// Returns the call as the holder of a key. A call of a failed run stays the same call in the retry.
+/// Returns the identity of the call as the holder of an effect key. In a retry, a copied call keeps
+/// the id of the failed run.
 pub(crate) fn key_holder(run: RunId, call: &TrackedToolCall) -> KeyHolder {
     let run = call.origin.map_or(run, |origin| origin.run);
     KeyHolder { run, call: call.id }

@@ -62,7 +62,7 @@ pub(crate) fn in_doubt_question(call: &TrackedToolCall, reason: Option<&str>) ->
 /// outcome of another call with the same effect key is unknown.
 pub(crate) fn not_started_result(reason: Option<&str>) -> String {
     let reason = reason.map(to_sentence).unwrap_or_default();
-    format!("the call was not made. {reason} It may have happened")
+    format!("the call was not made. {reason} The other call may have happened")
 }
 
 /// Returns the text that the model reads as the result of a call in doubt.

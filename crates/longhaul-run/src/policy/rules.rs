@@ -121,7 +121,7 @@ fn opaque_call_denial_reason(rules: &[GateRule], call: &ToolCallClassification) 
     None
 }
 
-/// Returns whether this rule asks about calls of the same tool.
+/// Returns whether this rule requires an approval and applies to the tool of this call.
 fn asks_about_tool(rule: &GateRule, call: &ToolCallClassification) -> bool {
     matches!(rule.action, GateRuleAction::Ask(_)) && rule_matches_tool(rule, call)
 }
@@ -169,8 +169,8 @@ fn first_matching_rule<'a>(
     })
 }
 
-/// Returns the approval of all calls that match this rule, which a person has given for the run, the
-/// agent or the project. The patterns must be equal: a rule that has changed since asks again.
+/// Returns the approval that a person has given for all calls that match this rule. The patterns
+/// must be equal: a rule that was changed after the approval asks again.
 fn find_approval<'a>(
     control: &'a ControlState,
     rule: &GateRule,

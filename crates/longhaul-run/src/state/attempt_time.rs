@@ -18,9 +18,10 @@ pub(crate) struct AttemptTime {
     start: Millis,
     /// Time of calls whose duration was not recorded, because their driver died or released the run.
     unrecorded: Millis,
-    /// Time of the last entry of a driver up to which all durations are recorded.
+    /// Time of the last journal entry of a driver at which the durations of all calls were
+    /// recorded.
     recorded_until: Timestamp,
-    /// Time of the last entry of a driver.
+    /// Time of the last journal entry of a driver.
     last_entry: Timestamp,
     /// Whether the soft timeout has passed.
     pub(crate) overdue: bool,
@@ -44,16 +45,16 @@ impl AttemptTime {
         soft.into_iter().chain(retry.hard_timeout).min()
     }
 
-    /// Returns the time of a new attempt, given the active time of the run.
+    /// Returns the state at the start of a new attempt, given the active time of the run.
     pub(crate) fn with_new_attempt(&self, total: Millis) -> Self {
         let Self { recorded_until, last_entry, .. } = *self;
         Self { start: total, recorded_until, last_entry, ..Self::default() }
     }
 
-    /// Accounts for the time of an entry that is about to be applied.
+    /// Updates the times from a journal entry that is about to be applied.
     pub(crate) fn record_entry(&mut self, entry: &Entry, has_running_call: bool) {
         // An entry of an outsider says nothing about how long the driver has worked.
-        if entry.event.from_outside().is_some() {
+        if entry.event.outsider_wake_target().is_some() {
             return;
         }
         #[expect(

@@ -42,11 +42,11 @@ pub struct TrackedToolCall {
     /// Run that the tool call was copied from. `None` means that this run has made the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<ToolCallOrigin>,
-    /// Call of another run with the same effect key whose outcome is unknown, and whose claim of the
-    /// key this call replaces once a person has decided so.
+    /// Call of another run with the same effect key and an unknown outcome. If a person decides so,
+    /// this call replaces that call's claim of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<KeyHolder>,
-    /// How the tool continues the call. `None` means that the tool has never suspended it.
+    /// Data about the suspension of the call. `None` means that the tool has never suspended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended: Option<Arc<CallSuspension>>,
 }
@@ -54,11 +54,11 @@ pub struct TrackedToolCall {
 /// What is known about a call that its tool has suspended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallSuspension {
-    /// How the tool continues the call.
+    /// Stored state with which the tool continues the call.
     pub suspension: ToolSuspension,
     /// Time at which the call became pending for the first time. `None` means that it never was.
     pub since: Option<Timestamp>,
-    /// Number of times that the tool had no result yet.
+    /// Number of polls in which the tool had no result yet.
     pub polls: u32,
     /// Number of questions that the tool has asked.
     pub questions: u32,
@@ -71,18 +71,19 @@ pub struct CallSuspension {
     /// Number of times in a row that the tool could not be asked, because it was not available.
     #[serde(default)]
     pub postponed: u32,
-    /// What the tool said about the work last, or why it could not be asked.
+    /// Last status message of the tool about this call, or the reason why the tool could not be
+    /// asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// Run that an unfinished tool call was copied from, because this run retries it.
+/// Origin of an unfinished tool call that a retry has copied from a failed run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCallOrigin {
     /// Run whose model made the tool call. The idempotency key of the call names this run.
     pub run: RunId,
-    /// Sum of the epochs (numbers of claims) of all runs before this one. Added to the epoch of a
-    /// claim, it gives a number that tools have not seen for this call.
+    /// Sum of the epochs (numbers of claims) of all earlier runs that had this call. Added to the
+    /// epoch of a claim, it gives a number that tools have not seen for this call.
     pub epochs: Epoch,
 }
 
@@ -102,7 +103,7 @@ pub enum ToolCallState {
     InDoubt {
         /// Policy that says how the doubt is resolved.
         policy: InDoubtPolicy,
-        /// Whether the tool can still verify that the call has taken effect.
+        /// Whether the tool can still verify whether the call has taken effect.
         can_verify: bool,
         /// Reason why the call's outcome is unknown. `None` means that the journal has no reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,7 +111,7 @@ pub enum ToolCallState {
     },
     /// The call waits for a person's answer at this gate. The answer becomes the call's result.
     AwaitingAnswer(GateId),
-    /// The call waits until another call has settled its effect key.
+    /// The call waits for another call that holds the same effect key.
     AwaitingKey {
         /// Call that holds the key.
         holder: KeyHolder,
@@ -193,8 +194,8 @@ impl TrackedToolCall {
         }
     }
 
-    /// Returns whether another system works for the call, which must be told if the run gives up the
-    /// call.
+    /// Returns whether another system works for the suspended call, so that its tool must be asked
+    /// to cancel the work if the run gives up the call.
     pub(crate) fn must_cancel(&self) -> bool {
         let is_open =
             !matches!(self.state, ToolCallState::ResultReady { .. } | ToolCallState::Done { .. });
@@ -227,7 +228,8 @@ impl TrackedToolCall {
         true
     }
 
-    /// Returns what the tool continues the call with. `None` means that the call is started anew.
+    /// Returns the state and the answer with which the tool continues the call. `None` means that
+    /// the tool has never suspended the call.
     pub(crate) fn resumption(&self) -> Option<ToolResumption> {
         let suspended = self.suspended.as_ref()?;
         let state = suspended.suspension.state.clone();

@@ -32,7 +32,8 @@ use crate::state::stage::{RunStage, RunningModelCall, RunningToolCalls};
 /// Maximum number of artifacts of a run. The engine limits their size.
 pub const ARTIFACTS_MAX: usize = 256;
 
-/// Number of turns between two compactions from which the first one was useful.
+/// Minimum number of completed turns between two compactions. After fewer turns, another compaction
+/// counts as too soon.
 const COMPACTION_TURNS_MIN: u32 = 2;
 
 /// Control state of a run: everything about it except the conversation.
@@ -53,7 +54,8 @@ pub struct ControlState {
     #[serde(default)]
     pub crashes: u32,
     pub stage: RunStage,
-    /// Whether the timer has fired that starts a run with a start time or a run of a batch.
+    /// Whether the timer has fired that starts this run at its start time or after the previous run
+    /// of its batch.
     #[serde(default)]
     pub(crate) start_timer_fired: bool,
     pub idle: Option<IdleReason>,
@@ -66,7 +68,7 @@ pub struct ControlState {
     pub(crate) pending_failure: Option<RunError>,
     /// Gate that asks a person for a missing dependency, while the run is blocked on it.
     pub(crate) blocked_on: Option<GateId>,
-    /// Whether a person has resumed the run while it was blocked on that gate.
+    /// Whether a person has resumed the run while it was blocked on the gate `blocked_on`.
     #[serde(default)]
     pub(crate) blocked_resumed: bool,
     pub attempt: u32,
@@ -85,12 +87,12 @@ pub struct ControlState {
     /// Child runs that have not ended. Their number is bounded.
     #[serde(default)]
     pub children: Vec<OpenChild>,
-    /// Texts that tell the model how gates of programs were answered and how child runs in the
-    /// background ended, until the next turn starts.
-    /// Their length is bounded.
+    /// Texts that tell the model how gates that programs raised were closed and how child runs in
+    /// the background ended. Kept until the next turn starts. Their length is bounded.
     #[serde(default)]
     pub(crate) unread_reports: Vec<Arc<str>>,
-    /// Votes with a note or a payload on the open gates, for the model.
+    /// Votes with a note or a payload on open gates. The model gets the notes when the gate is
+    /// closed.
     #[serde(default)]
     pub(crate) votes: Vec<GateAnswer>,
     /// Approvals that a person has given for the rest of the run.
@@ -107,7 +109,8 @@ pub struct ControlState {
     pub(crate) warned: Vec<BudgetCap>,
     /// Budget cap that was exhausted and has not been raised since.
     pub(crate) exhausted_cap: Option<BudgetCap>,
-    /// Value of that cap if it is one of the whole tree, in millionths of a US dollar or tokens.
+    /// Value of `exhausted_cap` in millionths of a US dollar or in tokens, if it is a cap of the
+    /// whole tree. `None` means that it is a cap of this run alone.
     #[serde(default)]
     pub(crate) exhausted_tree_cap: Option<u64>,
     /// Whether the last model reply was interrupted and no message to the model followed it.
@@ -146,7 +149,7 @@ pub enum IdleReason {
     Paused,
 }
 
-/// Results of the latest compactions of the conversation.
+/// Number of turns and size of the conversation at the last compaction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionState {
     /// Number of completed turns of the run at the last compaction. `None` means that the
@@ -166,8 +169,7 @@ pub struct QueuedSteer {
     pub text: Arc<str>,
     /// Point at which the queued message is delivered, such as before the next tool call.
     pub delivery: SteerDelivery,
-    /// Whether a person was being asked a question when the message arrived. Then the message is
-    /// the answer.
+    /// Whether the message is a valid answer to a question that was open when it arrived.
     pub answers: bool,
     /// Whether the message is a task that was added to the run.
     #[serde(default)]
@@ -333,13 +335,14 @@ impl ControlState {
         self.compaction_policy.as_ref()?.keep.as_deref()
     }
 
-    /// Sets the size of the conversation in bytes after a compaction.
-    /// Returns whether hardly any turn was completed since the conversation was compacted.
+    /// Returns whether fewer than `COMPACTION_TURNS_MIN` turns were completed since the last
+    /// compaction.
     pub(crate) fn is_soon_after_compaction(&self) -> bool {
         let last = self.compaction.last_turns;
         last.is_some_and(|last| self.turns.saturating_sub(last) < COMPACTION_TURNS_MIN)
     }
 
+    /// Sets the size of the conversation in bytes after a compaction.
     pub(crate) fn set_size_after_compaction(&mut self, bytes: u64) {
         self.transcript_bytes = bytes;
         self.compaction.remaining_bytes = bytes;
@@ -402,7 +405,7 @@ impl ControlState {
     }
 
     /// Returns the suspended calls that the run gives up, because it has to stop or a message
-    /// interrupts it, and whose tools must be told so.
+    /// interrupts it, and whose tools must be asked to cancel them.
     pub(crate) fn abandoned_calls(&self) -> impl Iterator<Item = &TrackedToolCall> {
         let gives_up = self.cancel.is_some()
             || self.pending_failure.is_some()
@@ -412,7 +415,8 @@ impl ControlState {
         calls.filter(|call| call.must_cancel() && !call.is_running_in_epoch(self.epoch))
     }
 
-    /// Returns whether the run has a suspended call that another system works for.
+    /// Returns whether the run has a suspended call that its tool must cancel if the run gives it
+    /// up.
     pub fn has_call_to_cancel(&self) -> bool {
         self.calls().iter().any(TrackedToolCall::must_cancel)
     }

@@ -32,8 +32,8 @@ impl ControlState {
         }
     }
 
-    /// Returns the failure because of which the run has switched to its fallback model, if the run
-    /// waits for the provider after such a failure.
+    /// Returns the class of the failure that made the run switch to its fallback model, if the run
+    /// would otherwise have waited for the provider of the preferred model.
     pub(crate) const fn unavailable_model(&self) -> Option<FailureClass> {
         match &self.stage {
             RunStage::ModelPending(pending) => pending.unavailable_model,
@@ -45,8 +45,8 @@ impl ControlState {
         }
     }
 
-    /// Returns the failure because of which the run has switched to its fallback model, after this
-    /// failed model call.
+    /// Returns the new value of `unavailable_model` after this failed model call, which may make
+    /// the run switch to its fallback model.
     pub(crate) fn unavailable_model_after(&self, failed: &TurnFailed) -> Option<FailureClass> {
         let class = failed.failure.class;
         let is_switch = failed.fallback_model.is_some() && class.is_transient();

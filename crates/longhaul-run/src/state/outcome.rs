@@ -1,4 +1,4 @@
-//! How far the result of a run is checked against the rubric of its agent.
+//! Progress of grading the result of a run against the rubric of its agent.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of verdicts that the state keeps for views. The journal has all of them.
 const VERDICTS_MAX: usize = 10;
 
-/// How far one result is checked.
+/// Progress of grading one result.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Grading {
     /// No run grades the result yet.
@@ -61,7 +61,7 @@ impl OutcomeRounds {
         }
     }
 
-    /// Starts to count the rounds from 1 again: the run has another task, or another try.
+    /// Restarts the count of rounds, because a person sent a message or the run is retried.
     pub(crate) const fn reset_count(&mut self) {
         self.round = 0;
     }

@@ -1,6 +1,6 @@
-//! Detects a run without progress: calls and results that the run has had before, also in a cycle of
-//! several calls, replies with the same text, and compactions soon after another. Only counts and hashes are stored, so the cost does
-//! not grow with the run.
+//! Detects a run without progress: calls that only repeat recent calls with the same results,
+//! replies with the same text, and compactions in quick succession. Only counts and hashes are
+//! stored, so the cost does not grow with the run.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ const REPEATED_TEXT_BYTES_MIN: usize = 100;
 /// Detects a run that makes no progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgressGuard {
-    /// Turns in a row whose calls and results were all known.
+    /// Number of turns in a row that only repeated recent calls with the same results.
     pub(crate) known_calls: RepetitionCount,
     /// Replies in a row with the same text.
     pub(crate) same_text: RepetitionCount,
@@ -33,7 +33,7 @@ pub struct ProgressGuard {
     last_text: Option<Hash>,
 }
 
-/// Number of repetitions in a row, which warns at half of its limit.
+/// Number of repetitions in a row. The model is warned at half of the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepetitionCount {
     /// Number of repetitions at which the run fails. `None` means that repetitions are not detected.
@@ -52,7 +52,7 @@ impl RepetitionCount {
         *self = Self::new(self.limit);
     }
 
-    /// Counts a repetition. Anything else ends the row.
+    /// Counts a repetition, or resets the count if `is_repetition` is false.
     pub(crate) const fn record(&mut self, is_repetition: bool) {
         if is_repetition {
             self.count = self.count.saturating_add(1);
@@ -92,8 +92,8 @@ impl ProgressGuard {
         }
     }
 
-    /// Counts the calls of a reply, which must all be done, if the run has had all of them with the
-    /// same results. A call that waits for people or time is not a lack of progress.
+    /// Counts a turn if all calls of its reply repeat recent calls with the same results. All calls
+    /// must be done. A call that waits for people or time resets the count.
     pub(crate) fn record_finished_calls(&mut self, calls: &[TrackedToolCall]) {
         if self.known_calls.limit.is_none() {
             return;

@@ -63,8 +63,8 @@ pub struct PendingModelCall {
     /// Number of failed model calls of this turn that were made during an outage of the provider.
     #[serde(default)]
     pub outage_attempts: u32,
-    /// Failure because of which the run has switched to its fallback model, if the run would wait
-    /// for the provider after such a failure.
+    /// Class of the failure that made the run switch to its fallback model, if the run would
+    /// otherwise have waited for the provider of the preferred model.
     #[serde(default)]
     pub unavailable_model: Option<FailureClass>,
     /// Whether a person has resumed the run, so that the next model call is made without a delay.
@@ -112,8 +112,8 @@ pub struct RunningModelCall {
     /// provider.
     #[serde(default)]
     pub outage_attempts: u32,
-    /// Failure because of which the run has switched to its fallback model, if the run would wait
-    /// for the provider after such a failure.
+    /// Class of the failure that made the run switch to its fallback model, if the run would
+    /// otherwise have waited for the provider of the preferred model.
     #[serde(default)]
     pub unavailable_model: Option<FailureClass>,
     /// Epoch (number of the claim) of the driver that made the model call.
@@ -180,7 +180,7 @@ pub struct ConcludingState {
     /// Whether a handler returned the output. A handler is not called again.
     #[serde(default)]
     pub by_handler: bool,
-    /// How far the output is checked against the rubric of the agent.
+    /// Progress of grading the output against the rubric of the agent.
     #[serde(default)]
     pub grading: Grading,
     /// Whether a person has approved the output.

@@ -1,7 +1,7 @@
 //! The conversation between the runtime and the model.
 //!
 //! Invariant: a reply is followed by the results of all its calls before the next reply. The
-//! results of a turn are added together, when the last one is recorded.
+//! results of a turn are appended all at once, when the last one is recorded.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct Transcript {
     /// Names of the tools that the run has loaded, which are the last ones in `tools`.
     #[serde(default)]
     loaded_tools: Vec<String>,
-    /// Size of their entries in `tools`.
+    /// Size in bytes of the entries of the loaded tools in `tools`.
     #[serde(default)]
     loaded_bytes: u64,
     model: String,
@@ -28,16 +28,16 @@ pub struct Transcript {
     #[serde(default)]
     models: Vec<String>,
     messages: Arc<Vec<Arc<Message>>>,
-    /// Number of summaries of compactions, which are the first messages.
+    /// Number of messages at the start of `messages` that are summaries written by compactions.
     #[serde(default)]
     summaries: usize,
-    /// Number of messages that compactions have replaced, without earlier summaries.
+    /// Number of messages that compactions have replaced, not counting replaced summaries.
     #[serde(default)]
     dropped: usize,
     /// Message with the task's input. It is appended to the thread when the run completes.
     task_message: Option<Arc<Message>>,
-    /// Delivered messages that are tasks which were added to the run. They are appended to the
-    /// thread, too.
+    /// Messages of tasks that were added to the run after it was created. Like `task_message`, they
+    /// are appended to the thread when the run completes.
     #[serde(default)]
     added_task_messages: Vec<Arc<Message>>,
 }
@@ -115,7 +115,7 @@ impl Transcript {
         messages.sum::<u64>() + self.loaded_bytes
     }
 
-    /// Returns the size of the loaded tools in bytes.
+    /// Returns the size in bytes of the definitions of the tools that the run has loaded.
     pub(crate) const fn loaded_bytes(&self) -> u64 {
         self.loaded_bytes
     }
@@ -126,7 +126,8 @@ impl Transcript {
     }
 
     /// Adds loaded tools to the end of the list of tools. A tool that is loaded again keeps its
-    /// place, so that providers can cache the list. The list of a run that can load tools is inline.
+    /// place, so that providers can cache the list. Does nothing if the list is stored as a blob,
+    /// which never happens in a run that can load tools.
     pub(crate) fn add_loaded_tools(&mut self, entries: &[RawJson]) {
         for entry in entries {
             let value = entry.to_value();
@@ -209,13 +210,14 @@ impl Transcript {
         self.messages = Arc::new(messages);
     }
 
-    /// Returns the number of summaries of compactions, which are the first messages.
+    /// Returns the number of messages at the start of the conversation that are summaries written
+    /// by compactions.
     pub(crate) const fn summary_messages(&self) -> usize {
         self.summaries
     }
 
-    /// Returns the number of messages of the whole run that compactions have replaced, without earlier
-    /// summaries.
+    /// Returns the number of messages of the whole run that compactions have replaced, not counting
+    /// replaced summaries.
     pub(crate) const fn dropped_messages(&self) -> usize {
         self.dropped
     }

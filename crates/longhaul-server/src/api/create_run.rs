@@ -211,8 +211,8 @@ pub(crate) fn check_task_agent_and_budget(
     Ok(())
 }
 
-/// Returns the agent of a task, or the agents of the steps of its chain. A caller who lets the steps
-/// approve their own results must be an approver.
+/// Returns the agent of a task, or the agents of the steps of its chain. Returns an error if the
+/// request sets `auto_approve` and the caller is not an approver.
 fn task_agents(
     app: &App,
     caller: &CallerIdentity,

@@ -82,7 +82,8 @@ fn parse_gate_status(text: &str) -> Result<GateStatus, Problem> {
     }
 }
 
-/// Raises a gate for an event that a program will report. The run can't end before.
+/// Raises a gate for an event that a program will report. The run can't end before the gate is
+/// answered.
 #[utoipa::path(
     post, path = "/v1/gates", tag = "gates", operation_id = "raise_gate",
     request_body = SignalGateBody,

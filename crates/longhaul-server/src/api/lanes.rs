@@ -55,7 +55,7 @@ pub(crate) async fn show_lane(
     ok_response(&app.longhaul().lane(&parse_lane_key(name)?).await?)
 }
 
-/// Pauses a lane: no run of it starts, and a run that has started goes on.
+/// Pauses a lane: runs that wait in it don't start, and a run that has started continues.
 #[utoipa::path(
     post, path = "/v1/lanes/{name}/pause", tag = "lanes", operation_id = "pause_lane",
     params(("name" = String, Path, description = "Name of the lane")),

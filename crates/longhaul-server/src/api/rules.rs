@@ -46,7 +46,7 @@ pub(crate) async fn list_rules(
     ok_response(&paginate(views, limit, |rule| rule.id.to_string()))
 }
 
-/// Revokes a remembered approval. Calls of later replies ask again.
+/// Revokes a remembered approval. Tool calls in later replies of the model need an approval again.
 #[utoipa::path(
     delete, path = "/v1/rules/{id}", tag = "rules", operation_id = "revoke_rule",
     params(("id" = inline(RuleIdSchema), Path, description = "Id of the rule")),

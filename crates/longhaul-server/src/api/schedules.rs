@@ -79,7 +79,7 @@ pub(crate) async fn delete_schedule(
     ok_response(&schedule)
 }
 
-/// Starts a run of a schedule now. The next firing of the schedule stays as it is.
+/// Starts a run of a schedule now. The time of the schedule's next firing does not change.
 #[utoipa::path(
     post, path = "/v1/schedules/{name}/run", tag = "schedules", operation_id = "run_schedule",
     params(

@@ -32,7 +32,8 @@ fn task_from_event_body(body: NewEventBody, caller: &CallerIdentity) -> Result<T
     })
 }
 
-/// Sends an event to an agent. The agent reads it as a text, in a run of its own.
+/// Sends an event to an agent, which gets the event as text: in a new run, or in a running one as a
+/// message if the lane is busy.
 #[utoipa::path(
     post, path = "/v1/events", tag = "events", operation_id = "send_event",
     request_body = NewEventBody,

@@ -12,7 +12,7 @@ use crate::params::{NamePath, Query};
 use crate::problem::Problem;
 use crate::response::ok_response;
 
-/// Lists the spend caps, each with what it has counted in its current window.
+/// Lists the spend caps, each with the usage counted in its current window.
 #[utoipa::path(
     get, path = "/v1/spend", tag = "spend", operation_id = "list_spend",
     responses((status = 200, description = "All spend caps", body = List<SpendCapView>)),
@@ -26,7 +26,7 @@ pub(crate) async fn list_spend(
     ok_response(&List { data: app.longhaul().spend().await?, next: None })
 }
 
-/// Raises a spend cap until its current window ends. Runs that wait at it go on.
+/// Raises a spend cap until its current window ends. Runs that wait because of the cap continue.
 #[utoipa::path(
     post, path = "/v1/spend/{name}/raise", tag = "spend", operation_id = "raise_cap",
     params(("name" = String, Path, description = "Id of the cap, such as `day-usd-key`")),

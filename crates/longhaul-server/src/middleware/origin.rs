@@ -23,8 +23,9 @@ pub(crate) async fn reject_cross_site_requests(request: Request, next: Next) -> 
     }
 }
 
-/// Returns whether a page of another site has made the request. For forms on link pages, the nonce
-/// in the form proves that the form is ours if the browser sends no usable header.
+/// Returns whether a page of another site has made the request. If the browser sends no usable
+/// header with a form on a link page, the request is let through, because the nonce in the form
+/// proves later that the form is from this server.
 fn is_cross_site(method: &Method, headers: &HeaderMap, is_link_page: bool) -> bool {
     let header = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let origin = headers.get_all(ORIGIN).iter();

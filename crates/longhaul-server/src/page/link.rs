@@ -46,7 +46,7 @@ struct GateLinkPage {
     edited_by: Option<String>,
     /// What the call would change: labels and texts. Empty if there is no call to approve.
     effects: Vec<(&'static str, String)>,
-    /// Lines of the diff, each with the name of its style.
+    /// Lines of the diff, each with its CSS class.
     diff: Vec<(&'static str, String)>,
     agent: String,
     run: String,
@@ -59,7 +59,8 @@ struct GateLinkPage {
     digest: Option<String>,
     digest_short: String,
     is_question: bool,
-    /// Whether the run waits for an event, which has happened or will not happen.
+    /// Whether the gate waits for an external event. The person then answers that the event has
+    /// happened or will not happen.
     is_signal: bool,
     options: Vec<String>,
     /// Fields of the form that the answer fills in. Empty if the answer is a text.
@@ -163,7 +164,8 @@ fn link_not_found_page(app: &App) -> Result<Response, Problem> {
 /// What the page shows after a person has submitted its form.
 #[derive(Debug, Default)]
 struct PageState {
-    /// Outcome of the answer. `None` means that the gate says how it ended.
+    /// Sentence about the result of the submitted answer. `None` means that the page shows a
+    /// sentence about the gate's current status instead.
     outcome: Option<String>,
     /// Problems with the fields of the form.
     problems: Vec<String>,
@@ -218,7 +220,7 @@ async fn render_link_page(
     render_page(status, &page)
 }
 
-/// Returns the lines of a diff, each with the name of its style.
+/// Returns the lines of a diff, each with its CSS class.
 fn styled_diff_lines(diff: &str) -> Vec<(&'static str, String)> {
     let styled = diff.lines().enumerate().map(|(index, line)| {
         // Only the first two lines are surely names of files: a removed line may be `-- a`.
@@ -406,7 +408,8 @@ impl AnswerForm {
         Ok(form)
     }
 
-    /// Returns the decision that was submitted, or the problems with the fields of the form.
+    /// Returns the decision that was submitted, or as inner error the problems with the form's
+    /// fields. The outer error means that the request is invalid.
     fn decision(&self, form: Option<&Form>) -> Result<Result<GateDecision, Vec<String>>, Problem> {
         match (self.decision.as_str(), form) {
             ("approve", _) => Ok(Ok(GateDecision::Approve)),

@@ -69,8 +69,8 @@ pub(crate) struct StreamClient {
 }
 
 impl StreamClient {
-    /// Creates the reader of a new stream, with a stream permit for this caller. Returns an error
-    /// if the caller has too many streams open.
+    /// Creates the client of a new stream, with a stream permit for this caller. Returns an error
+    /// if the caller has the maximum number of streams open.
     pub(crate) fn new(app: &App, caller: &str, credential: Credential) -> Result<Self, Problem> {
         let Some(permit) = app.acquire_stream_permit(caller) else {
             let message = "you have too many streams open";

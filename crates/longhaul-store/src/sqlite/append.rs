@@ -1,8 +1,9 @@
-//! Appends events to journals, under the conditions of each kind of author.
+//! Appends events to journals. Each kind of author (driver, outsider, closer) may append under its
+//! own condition.
 //!
 //! Invariant: events and the row changes that belong to them are written together. An append by a
-//! driver, the worker that drives the run, normally needs no reads: one update of the run's head,
-//! then inserts.
+//! driver, the worker that has claimed the run, normally needs no reads: one update of the run's
+//! head (its scheduling row), then inserts.
 
 use longhaul_core::change::Change;
 use longhaul_core::event::WakeTarget;
@@ -49,7 +50,7 @@ impl EncodedAppend {
         let AppendRequest { run, author, batch } = append;
         if author == JournalAuthor::Outsider {
             let mut events = batch.events.iter();
-            if let Some(event) = events.find(|event| event.from_outside().is_none()) {
+            if let Some(event) = events.find(|event| event.outsider_wake_target().is_none()) {
                 return Ok(Err(AppendRefusalReason::NotAllowedForOutsider(event.kind())));
             }
         }
@@ -128,6 +129,7 @@ struct DriverAppendCondition {
     after: Seq,
 }
 
+/// Checks an append by a driver: its worker must still hold the claim and know all events so far.
 fn check_driver_append(
     tx: &Tx<'_>,
     encoded_append: &EncodedAppend,
@@ -164,6 +166,8 @@ fn check_driver_append(
     }))
 }
 
+/// Checks an append by a closer, a process that ends or pauses a run. It succeeds only if no worker
+/// has claimed the run and `after` is the last event of the journal.
 fn check_append_without_driver(
     tx: &Tx<'_>,
     encoded_append: &EncodedAppend,
@@ -199,6 +203,8 @@ fn check_append_without_driver(
     }))
 }
 
+/// Checks an append by an outsider, a process that does not drive the run: the run must not have
+/// ended. Wakes the run if the events require it.
 fn check_outsider_append(tx: &Tx<'_>, encoded_append: &EncodedAppend) -> AuthorCheck {
     let run = encoded_append.run;
     let Some(head) = RunHeadState::load(tx, run)? else {
@@ -226,6 +232,8 @@ fn check_outsider_append(tx: &Tx<'_>, encoded_append: &EncodedAppend) -> AuthorC
     Ok(Ok(tail))
 }
 
+/// Returns the outcome of an append whose events are already in the journal, because its caller
+/// repeats it. `None` means that the events are not there.
 fn repeated_append_outcome(
     tx: &Tx<'_>,
     encoded_append: &EncodedAppend,

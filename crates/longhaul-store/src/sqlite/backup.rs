@@ -51,8 +51,9 @@ pub fn back_up_store(
     Ok(report)
 }
 
-/// Replaces the store `store` with a copy of `from`. Fails if a process drives the store. Returns
-/// the new path of the replaced store, or `None` if there was no store to replace.
+/// Replaces the store `store` with a copy of `from`. Fails if a process holds the driver lock of
+/// the store. Returns the new path of the replaced store, or `None` if there was no store to
+/// replace.
 pub fn restore_store(
     from: &Path,
     store: &Path,

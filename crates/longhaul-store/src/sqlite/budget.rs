@@ -28,8 +28,8 @@ pub(crate) fn create_budget(tx: &Tx<'_>, root: RunId, caps: &Budget) -> Result<(
     )
 }
 
-/// Reserves the worst-case cost of a call. Refused if a cap would be exceeded, or if the model is to
-/// be warned first.
+/// Reserves the worst-case cost of a call. Refused if a cap would be exceeded, or if so much of a
+/// cap is used that the model must be warned before the call.
 pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetHold) -> Result<(), RowChangeError> {
     let held = tx.run(
         "UPDATE budget SET held_micro_usd = held_micro_usd + ?2, held_tokens = held_tokens + ?3
@@ -90,9 +90,9 @@ pub(crate) fn settle_budget_hold(
     account.map_or(Ok(()), |account| wake_waiting_runs(tx, account))
 }
 
-/// Sets the budget caps that `raise` contains. Other caps stay unchanged. A raise of a child run
-/// concerns its own caps only, which its journal has. Runs that wait for a higher budget of the tree
-/// are woken and try again.
+/// Sets those budget caps of a tree of runs that `raise` contains. Other caps stay unchanged. Does
+/// nothing for a child run that is not a chain step: its own caps are only in its journal. Runs
+/// that wait for a higher budget of the tree are woken and try again.
 pub(crate) fn set_budget_caps(
     tx: &Tx<'_>,
     run: RunId,
@@ -128,8 +128,8 @@ pub(crate) fn set_budget_caps(
     wake_waiting_runs(tx, account)
 }
 
-/// Queues a parked run until the budget covers this amount. The run is woken at once if it does by
-/// now, because another request was settled after the refusal.
+/// Records that a parked run waits until the amount `needed` fits into the budget. If it fits
+/// already, because a hold was released after the run's hold was refused, the run is woken at once.
 pub(crate) fn wait_for_holds(
     tx: &Tx<'_>,
     run: RunId,
@@ -145,9 +145,10 @@ pub(crate) fn wait_for_holds(
     account.map_or(Ok(()), |account| wake_waiting_runs(tx, account))
 }
 
-/// Wakes the runs of an account whose amounts now fit, and those whose amounts can no longer fit,
-/// because too much was spent. Each amount is compared alone: a woken run may make no request, and
-/// then nothing would wake the next one. A run that comes too late waits again.
+/// Wakes the waiting runs of a budget whose needed amounts now fit, and those whose amounts can no
+/// longer fit, because too much was spent. Each amount is compared with the whole free amount: a
+/// woken run may reserve nothing, and then nothing would wake the next run. A woken run whose hold
+/// is refused again waits again.
 fn wake_waiting_runs(tx: &Tx<'_>, root: [u8; 16]) -> Result<(), RowChangeError> {
     let waiting: Vec<([u8; 16], BudgetAmount, bool)> = tx.query_all(
         "SELECT w.run, w.micro_usd, w.tokens, h.state = ?2 AND h.reason = 'budget_held'

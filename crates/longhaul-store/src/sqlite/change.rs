@@ -21,7 +21,8 @@ use crate::sqlite::{
 pub(crate) struct RowChangeTarget {
     /// Run to whose journal the batch is appended.
     pub(crate) run: RunId,
-    /// Whether the run may be added to the ready queue, because no worker drives it.
+    /// Whether the run may be added to the ready queue. False if the worker that has claimed the
+    /// run appends the batch.
     pub(crate) may_queue: bool,
     /// Sequence number of the last event in the batch.
     pub(crate) last_seq: Seq,

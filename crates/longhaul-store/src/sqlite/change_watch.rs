@@ -41,7 +41,7 @@ pub(crate) struct WatchedFile {
 }
 
 impl WatchedFile {
-    /// Creates the target of a watcher thread.
+    /// Combines the file to watch with the connection and the hook of the watcher thread.
     pub(crate) const fn new(
         conn: Connection,
         file: OpenedDatabaseFile,

@@ -19,8 +19,8 @@ use crate::sqlite::error::CommandError;
 use crate::sqlite::journal::{JournalAppendPoint, encode_events, insert_events};
 use crate::sqlite::tx::Tx;
 
-/// Selects ready runs of an inbox behind a position in queue order, which is the order of the
-/// primary key, so that nothing is sorted.
+/// Selects the ready runs of an inbox that come after a given position of the queue. The order of
+/// the queue is the order of the primary key, so that nothing is sorted.
 pub(crate) const SELECT_READY: &str =
     "SELECT q.run, q.inbox, q.rank, q.sort_key, h.epoch, h.last_seq
        FROM ready q CROSS JOIN run_head h ON h.run = q.run
@@ -87,6 +87,7 @@ fn claim_given_runs(
     Ok(claimed)
 }
 
+/// Claims ready runs of the tree of runs with this root.
 fn claim_tree(
     tx: &Tx<'_>,
     request: &ClaimRequest,
@@ -137,6 +138,8 @@ pub(crate) fn peek_queue(
     Ok(ready.into_iter().map(|ready| ready.position).collect())
 }
 
+/// Returns whether the worker may claim runs: it is live (neither draining nor dead), and its last
+/// heartbeat is not older than its ttl.
 fn may_worker_claim(tx: &Tx<'_>, request: &ClaimRequest) -> rusqlite::Result<bool> {
     let live = tx.query_one(
         "SELECT 1 FROM worker

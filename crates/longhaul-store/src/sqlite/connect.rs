@@ -61,8 +61,8 @@ pub(crate) fn open_reader_or_immutable(path: &Path, busy_timeout: Duration) -> R
     open_immutable(path, busy_timeout)
 }
 
-/// Opens a read-only connection that creates no files beside the database. If there is no
-/// write-ahead log, no process has the database open.
+/// Opens a read-only connection that creates no files beside the database. Without a write-ahead
+/// log no process has the database open, so the file is opened as immutable.
 pub(crate) fn open_inspection_reader(path: &Path, busy_timeout: Duration) -> Result<Connection> {
     match wal_path(path).exists() {
         true => open_reader_connection(path, busy_timeout),

@@ -1,6 +1,8 @@
-//! Effect keys: which call has claimed a key, and the runs that wait until the key is settled.
+//! Effect keys, each of which names an effect that happens at most once: which call has claimed a
+//! key, and which runs wait until the outcome of that call is known.
 //!
-//! Invariant: a key has at most one holder, and the row of a settled key is never deleted.
+//! Invariant: a key has at most one holder. The row of a key whose call may have taken effect is
+//! never deleted.
 
 use longhaul_core::id::{CallId, RunId};
 use longhaul_core::policy::effect_key::{KeyChange, KeyClaim, KeyHolder, KeyState, TakenKey};
@@ -13,12 +15,12 @@ use crate::sqlite::error::RowChangeError;
 use crate::sqlite::head::wake_run;
 use crate::sqlite::tx::Tx;
 
-/// Selects the parked runs that wait for a key.
+/// Selects the parked runs that wait for the outcome of the call that holds an effect key.
 pub(crate) const SELECT_WAITING_RUNS: &str = "SELECT w.run FROM effect_key_wait w
        CROSS JOIN run_head h ON h.run = w.run
       WHERE w.key = ?1 AND h.state = ?2";
 
-/// Applies a change of a key that belongs to an append to the journal of this run.
+/// Applies a change to an effect key. `run` is the run whose append makes the change.
 pub(crate) fn update_key(
     tx: &Tx<'_>,
     run: RunId,
@@ -31,6 +33,8 @@ pub(crate) fn update_key(
     }
 }
 
+/// Claims an effect key for a call that starts. Refused if another call has claimed the key, unless
+/// this call replaces that claim.
 fn claim_key(tx: &Tx<'_>, run: RunId, claim: &KeyClaim) -> Result<(), RowChangeError> {
     match load_key(tx, claim.key)? {
         Some(taken) if !claim.may_change(&taken) => {
@@ -44,6 +48,7 @@ fn claim_key(tx: &Tx<'_>, run: RunId, claim: &KeyClaim) -> Result<(), RowChangeE
     }
 }
 
+/// Records that a run waits for the call `holder`. Refused if `holder` no longer holds the key.
 fn wait_for_key(
     tx: &Tx<'_>,
     run: RunId,
@@ -57,6 +62,8 @@ fn wait_for_key(
     tx.exec(sql, params![key.bytes(), run.bytes()])
 }
 
+/// Sets the state of the key of a call that is over, and wakes the runs that wait for the key. If
+/// `state` is `None`, the key is freed. Does nothing if another call has claimed the key.
 fn settle_key(
     tx: &Tx<'_>,
     run: RunId,
@@ -77,6 +84,7 @@ fn settle_key(
     waiting.into_iter().try_for_each(|run| wake_run(tx, RunId::from_bytes(run)))
 }
 
+/// Returns the row of an effect key. `None` means that no call has claimed the key.
 fn load_key(tx: &Tx<'_>, key: Hash) -> Result<Option<TakenKey>> {
     let sql = "SELECT run, call, state FROM effect_key WHERE key = ?1";
     tx.query_one(sql, params![key.bytes()], |row| {

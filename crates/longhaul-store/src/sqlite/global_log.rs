@@ -75,7 +75,7 @@ pub(crate) fn last_global_seq(tx: &Tx<'_>) -> Result<GlobalSeq> {
     Ok(end.unwrap_or_default())
 }
 
-/// Returns the run with the newest journal row.
+/// Returns the run with the newest journal row. `None` means that there are no journal rows.
 pub(crate) fn last_written_run(tx: &Tx<'_>) -> Result<Option<RunId>> {
     tx.query_one(SELECT_LAST_WRITTEN_RUN, (), |row| get_run_id(row, 0))
 }

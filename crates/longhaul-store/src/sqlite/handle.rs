@@ -28,7 +28,8 @@ pub struct SqliteStore {
     pub(crate) at: Arc<str>,
     /// Driver lock. `None` means a store in memory, or one that can only be read.
     pub(crate) driver_lock: Option<Arc<DriverLockSlot>>,
-    /// Whether no other process can drive the store, because it is in memory.
+    /// Whether this process is always the driver, because the store is in memory and no other
+    /// process can open it.
     pub(crate) is_always_driver: bool,
     pub(crate) boot: i64,
     pub(crate) clock: Arc<dyn Clock>,
@@ -65,25 +66,27 @@ impl SqliteStore {
         self.writer.commit_count()
     }
 
-    /// Returns whether this process drives the store.
+    /// Returns whether this process is the store's driver, the only process that may execute its
+    /// runs.
     pub fn is_driver(&self) -> bool {
         self.is_always_driver || self.driver_lock.as_ref().is_some_and(|lock| lock.is_held())
     }
 
-    /// Lets another process drive the store. This process can then read the store and send
-    /// commands to runs. All its workers must have ended before. Does nothing for a store in memory.
+    /// Releases the driver lock, so that another process can become the store's driver. This
+    /// process can still read the store and send commands to runs. All its workers must have ended
+    /// before. Does nothing for a store in memory.
     pub fn release_driver_lock(&self) {
         if let Some(lock) = &self.driver_lock {
             lock.release();
         }
     }
 
-    /// Makes this process the driver of the store and releases what a previous driver held. Does
-    /// nothing if this process drives the store already.
+    /// Makes this process the store's driver and releases the runs that a previous driver had
+    /// claimed. Does nothing if this process is the driver already.
     ///
     /// # Errors
-    /// [`StoreError::AlreadyDriven`]: another process drives the store. Other errors: the store
-    /// can't be written to.
+    /// [`StoreError::AlreadyDriven`]: another process is the driver. Other errors: the store can't
+    /// be written to.
     pub async fn acquire_driver_lock(&self) -> Result<(), StoreError> {
         if self.is_driver() {
             return Ok(());

@@ -57,7 +57,7 @@ pub(crate) fn update_run_scheduling(
     }
 }
 
-/// Releases the lane of a run's root, unless another run of its tree is open.
+/// Removes the root of a run's tree from its lane, if the root and all its descendants have ended.
 fn leave_root_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
     let root = tx.query_one(
         "SELECT h.run FROM run r JOIN run_head h ON h.run = r.root
@@ -68,12 +68,13 @@ fn leave_root_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
     root.map_or(Ok(()), |root| leave_lane(tx, RunId::from_bytes(root)))
 }
 
-/// Returns which runs the events of an outsider (a process that does not drive the run) wake: the
-/// widest target among the events.
+/// Returns in which states a run is woken by the events of an outsider (a process that does not
+/// drive the run): when parked or paused, only when parked, or never. The event that wakes in the
+/// most states decides.
 pub(crate) fn wake_target_of_events(events: &[Event]) -> WakeTarget {
     let has_target = |target| {
         let mut events = events.iter();
-        events.any(|event| event.from_outside() == Some(target))
+        events.any(|event| event.outsider_wake_target() == Some(target))
     };
     if has_target(WakeTarget::ParkedOrPaused) {
         WakeTarget::ParkedOrPaused

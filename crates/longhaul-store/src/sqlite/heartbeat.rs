@@ -1,8 +1,8 @@
 //! Heartbeats of workers, and releasing the runs of dead workers.
 //!
 //! Invariant: a worker is not declared dead because this process itself was interrupted. A worker
-//! that missed its own heartbeats must first have been connected for one ttl (the time after which
-//! a silent worker counts as dead) before it releases the runs of other workers.
+//! that has missed its own heartbeats releases the runs of other workers only after it has sent
+//! heartbeats in time again for one ttl (the time after which a silent worker counts as dead).
 //!
 //! A heartbeat time in the future was written before the wall clock was set back. If it is more
 //! than one ttl ahead, the worker counts as dead, as if its heartbeat were too old.
@@ -25,8 +25,8 @@ use crate::sqlite::tx::Tx;
 /// into a column.
 const TTL_MAX: Millis = Millis(1 << 40);
 
-/// Records a heartbeat. If the worker has been connected for one ttl, also releases the runs of
-/// dead workers.
+/// Records a heartbeat. If the worker has sent its heartbeats in time for one ttl, also releases
+/// the runs of dead workers.
 pub(crate) fn record_heartbeat(
     tx: &Tx<'_>,
     heartbeat: &Heartbeat,
@@ -84,6 +84,7 @@ fn reap_dead_workers(tx: &Tx<'_>) -> Result<usize> {
     release_runs_of_dead_workers(tx.conn)
 }
 
+/// The columns of a worker's row that are needed to handle its next heartbeat.
 struct WorkerState {
     liveness: WorkerLiveness,
     ttl: Millis,
@@ -117,7 +118,8 @@ pub(crate) fn claimed_runs(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<(RunId, 
     )
 }
 
-/// Selects the workers that are not dead. The condition must be that of the index.
+/// Selects the workers that are not dead. The condition must equal that of the partial index, so
+/// that SQLite uses the index.
 pub(crate) const SELECT_WORKERS: &str =
     "SELECT w.id, w.host, w.build, w.liveness, w.heartbeat_at, w.ttl_ms,
             (SELECT count(*) FROM run_head h WHERE h.worker = w.id AND h.state = ?1),

@@ -82,7 +82,8 @@ pub(crate) fn replace_request_effect(
     )
 }
 
-/// Returns the effect that an earlier attempt at a request had.
+/// Returns the effect that an earlier attempt at a request had, if the request has no stored
+/// response yet. `None` means that no attempt has had an effect, or that there is a response.
 pub(crate) fn effect_of_earlier_attempt(
     tx: &Tx<'_>,
     key: &IdempotencyKey,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::id::InboxName;
-use longhaul_core::port::records::InboxRow;
+use longhaul_core::port::records::InboxCounts;
 use rusqlite::{Result, params_from_iter};
 
 use crate::sqlite::column::{LANE_WAIT, LEASED, PARKED, READY, get_parsed, get_u64};
@@ -28,8 +28,8 @@ impl InboxesToCount {
     }
 }
 
-/// Returns the statement that counts the open runs by inbox, state and epoch: the columns of an
-/// index, so that neither rows nor a sorted copy are needed.
+/// Returns the statement that counts the open runs by inbox, state and epoch. An index has these
+/// columns in this order, so SQLite neither reads table rows nor sorts.
 pub(crate) fn count_open_runs(inboxes: InboxesToCount) -> String {
     format!(
         "SELECT h.inbox, h.state, h.epoch, COUNT(*)
@@ -49,7 +49,7 @@ pub(crate) fn count_failed_runs(inboxes: InboxesToCount) -> String {
 }
 
 /// Returns the numbers of open and failed runs by inbox, ordered by the inboxes' names.
-pub(crate) fn count_by_inbox(tx: &Tx<'_>, inbox: Option<&InboxName>) -> Result<Vec<InboxRow>> {
+pub(crate) fn count_by_inbox(tx: &Tx<'_>, inbox: Option<&InboxName>) -> Result<Vec<InboxCounts>> {
     let inboxes = inbox.map_or(InboxesToCount::All, |_| InboxesToCount::One);
     let name = || params_from_iter(inbox.map(InboxName::as_str));
     let open: Vec<(InboxName, i64, u64, u64)> =
@@ -60,7 +60,7 @@ pub(crate) fn count_by_inbox(tx: &Tx<'_>, inbox: Option<&InboxName>) -> Result<V
         tx.query_all(&count_failed_runs(inboxes), name(), |row| {
             Ok((get_parsed(row, 0)?, get_u64(row, 1)?))
         })?;
-    let mut rows: BTreeMap<InboxName, InboxRow> = BTreeMap::new();
+    let mut rows: BTreeMap<InboxName, InboxCounts> = BTreeMap::new();
     for (inbox, state, epoch, count) in open {
         let row = rows.entry(inbox).or_insert_with_key(empty_row);
         *match (state, epoch) {
@@ -75,6 +75,6 @@ pub(crate) fn count_by_inbox(tx: &Tx<'_>, inbox: Option<&InboxName>) -> Result<V
     Ok(rows.into_values().collect())
 }
 
-fn empty_row(inbox: &InboxName) -> InboxRow {
-    InboxRow { inbox: inbox.clone(), pending: 0, running: 0, waiting: 0, failed: 0 }
+fn empty_row(inbox: &InboxName) -> InboxCounts {
+    InboxCounts { inbox: inbox.clone(), pending: 0, running: 0, waiting: 0, failed: 0 }
 }

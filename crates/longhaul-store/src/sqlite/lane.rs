@@ -111,8 +111,8 @@ pub(crate) fn leave_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
     Ok(())
 }
 
-/// Gives the lane to the first run in it that has not ended. This must be a separate statement
-/// after the update of the lane's row, so that the order of the lane is kept.
+/// Gives the lane to the first run in it that has not ended. The caller must have updated the
+/// lane's row in an earlier statement, so that the order of the lane is kept.
 pub(crate) fn promote_next_run(tx: &Tx<'_>, lane: &str) -> Result<()> {
     let next: Option<([u8; 16], i64, Option<i64>)> =
         tx.query_one(SELECT_NEXT_IN_LANE, params![lane], |row| {
@@ -130,8 +130,8 @@ pub(crate) fn promote_next_run(tx: &Tx<'_>, lane: &str) -> Result<()> {
     }
 }
 
-/// Makes a run ready that collects messages, or parks it until no message has arrived for
-/// `window_ms`. The last event of such a run is its last message.
+/// Starts a run that collects messages: parks it until no message has arrived for `window_ms`, or
+/// makes it ready if that time has passed. The last event of such a run is its last message.
 fn start_after_collect_window(tx: &Tx<'_>, run: RunId, window_ms: i64) -> Result<()> {
     delete_start_timer(tx, run)?;
     let last: Option<i64> = tx.query_one(
@@ -175,7 +175,8 @@ fn delete_start_timer(tx: &Tx<'_>, run: RunId) -> Result<()> {
     )
 }
 
-/// Refuses a run whose lane contains runs that it must not queue behind.
+/// Returns an error if a new run may not enter the lane: its entry policy requires that the lane is
+/// empty, or that no run in it waits for its first claim.
 pub(crate) fn check_lane_entry_policy(
     tx: &Tx<'_>,
     lane: &LaneKey,
@@ -204,12 +205,12 @@ pub(crate) fn check_lane_entry_policy(
     }
 }
 
-/// Sets a timer for every run in the lane that cancels it, because `newer` interrupts it. The row of
-/// `newer` must not exist yet.
+/// Sets a timer for each run in the lane. The timer cancels the run, because the run `newer`
+/// interrupts the lane. The row of `newer` must not exist yet.
 ///
-/// The runs are visited from the newest to the oldest. When a run that no worker has claimed has its
-/// timer already, so had all runs before it, because such a run never changes its position. So a
-/// burst of `n` runs sets `n` timers.
+/// The runs are visited from the newest to the oldest. The visit stops at a run that was never
+/// claimed and has its timer already: its position never changes, so all runs before it have got
+/// timers, too. So a burst of `n` new runs sets only `n` timers.
 pub(crate) fn interrupt_lane(tx: &Tx<'_>, lane: &LaneKey, newer: RunId) -> Result<()> {
     let kind = TimerKind::LaneInterrupted(newer);
     let mut before = i64::MAX;
@@ -232,8 +233,9 @@ pub(crate) fn interrupt_lane(tx: &Tx<'_>, lane: &LaneKey, newer: RunId) -> Resul
     }
 }
 
-/// Pauses or resumes a lane and returns its row. The head of a paused lane goes on if a worker has
-/// claimed it before, and otherwise waits again. A run that is paused itself stays paused.
+/// Pauses or resumes a lane and returns its row. When a lane is paused, the run that holds it
+/// continues if a worker has ever claimed it; otherwise the run loses the lane and waits. A run
+/// that is itself paused stays paused.
 pub(crate) fn set_lane_paused(tx: &Tx<'_>, lane: &LaneKey, paused: bool) -> Result<LaneRow> {
     tx.run(
         "INSERT INTO lane (lane, head, depth, next_position, paused) VALUES (?1, NULL, 0, 1, ?2)
@@ -264,9 +266,9 @@ pub(crate) fn set_lane_paused(tx: &Tx<'_>, lane: &LaneKey, paused: bool) -> Resu
     Ok(row.unwrap_or_else(|| LaneRow::empty(lane.clone())))
 }
 
-/// Lists lanes with waiting runs whose holder has ended, of the lanes after `after` up to and including
-/// `last`. An ended root run still holds its lane
-/// while any run of its tree is open. Nothing is stuck in a paused lane.
+/// Lists lanes in which runs wait although no open run holds the lane, of the lanes after `after`
+/// up to and including `last`. An ended root run still holds its lane while any run of its tree is
+/// open. Paused lanes are not listed.
 pub(crate) fn list_stuck_lanes(tx: &Tx<'_>, (after, last): (&str, &str)) -> Result<Vec<String>> {
     tx.query_all(
         "SELECT l.lane FROM lane l

@@ -21,7 +21,7 @@ const LOCK_RETRY_DELAY: Duration = Duration::from_millis(4);
 /// Maximum number of bytes that are read of the description of the lock's holder.
 const HOLDER_BYTES_MAX: u64 = 1_024;
 
-/// The driver lock of a store, held while this process drives the store.
+/// The driver lock of a store, held while this process is the store's driver (executes its runs).
 #[derive(Debug)]
 pub(crate) struct DriverLock {
     file: File,
@@ -62,7 +62,7 @@ impl DriverLock {
 pub(crate) struct DriverLockSlot {
     folder: PathBuf,
     location: Arc<str>,
-    /// Description of this process, for other processes that want to drive the store.
+    /// Description of this process. Another process that can't get the lock shows it in its error.
     holder: String,
     /// The lock, while this process holds it.
     lock: Mutex<Option<DriverLock>>,
@@ -99,13 +99,14 @@ impl DriverLockSlot {
     }
 }
 
-/// Returns whether a process drives the store in this file. Writes nothing.
+/// Returns whether some process is the driver of the store in this file, and so executes its runs.
+/// Writes nothing.
 pub fn store_has_driver(file: &Path) -> Result<bool, StoreError> {
     Ok(current_driver_description(file)?.is_some())
 }
 
-/// Returns the description of the process that drives the store in this file. `None` means that no
-/// process drives the store. Writes nothing.
+/// Returns the description of the process that is the driver of the store in this file. `None`
+/// means that the store has no driver now. Writes nothing.
 pub fn current_driver_description(file: &Path) -> Result<Option<String>, StoreError> {
     let at = file.to_string_lossy();
     let found = resolve_symlinks(file).map_err(|error| store_error_from_io(error, &at))?;

@@ -26,8 +26,8 @@ pub(crate) const SELECT_NOTES: &str = "SELECT id, text, tags, run, at FROM note
 
 const COUNT: &str = "SELECT count(*) FROM note WHERE resource = ?1";
 
-/// Adds a note to a resource, unless a note with the same key exists or the resource has too many
-/// notes.
+/// Adds a note to a resource, unless a note with the same key exists or the resource already has
+/// `NOTES_MAX` notes.
 pub(crate) fn add_note(
     tx: &Tx<'_>,
     resource: &ResourceKey,

@@ -1,5 +1,5 @@
-//! Opens a store: inspects the file, acquires the driver lock, migrates the schema and releases
-//! what a dead driver held.
+//! Opens a store: inspects the file, acquires the driver lock, migrates the schema and releases the
+//! runs that a previous driver had claimed.
 //!
 //! Invariant: a file that is not a Longhaul store is never changed.
 

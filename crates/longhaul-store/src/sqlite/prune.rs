@@ -64,14 +64,15 @@ const DELETE_EXPIRED_REQUESTS: &[&str] = &[
       (SELECT rowid FROM idempotent_request WHERE expires_at <= ?1 LIMIT ?2)",
 ];
 
-/// Deletes workers that are dead for long and hold no runs.
+/// Deletes dead workers whose last heartbeat is before a given time and that hold no runs.
 const DELETE_DEAD_WORKERS: &str = "DELETE FROM worker WHERE rowid IN
       (SELECT w.rowid FROM worker w WHERE w.liveness = 2 AND w.heartbeat_at < ?1
           AND NOT EXISTS (SELECT 1 FROM run_head h WHERE h.worker = w.id) LIMIT ?2)";
 
-/// Selects runs past their retention, oldest first. A run is kept while a message about it is still to
-/// be delivered: an inbox that does not know of the end would return the task again. The set of trees with open runs is computed
-/// once, not for each run, because a tree can have many runs.
+/// Selects runs past their retention, oldest first. A run is kept while an outbox message about it
+/// is not delivered yet: an inbox that was not notified of the run's end would return the task
+/// again. The set of trees with open runs is computed once, not for each run, because a tree can
+/// have many runs.
 pub(crate) const SELECT_EXPIRED_RUNS: &str =
     "SELECT h.run, h.last_seq FROM run_head h CROSS JOIN run r ON r.id = h.run
       WHERE h.finished_at < ?1 AND h.state = 5 AND h.run IS NOT ?3

@@ -75,7 +75,7 @@ fn lane_promotion_uses_an_index() {
 }
 
 #[test]
-fn an_append_finds_its_head_by_primary_key() {
+fn an_append_finds_the_run_head_by_primary_key() {
     check_query_plan(UPDATE_HEAD_AS_DRIVER, &["SEARCH run_head USING PRIMARY KEY (run=?)"]);
 }
 
@@ -161,11 +161,11 @@ fn inboxes_are_counted_from_indexes_alone() {
     }
 }
 
-/// Plan of the condition that no later run retries a run.
+/// Expected steps of the query plan for the condition that no later run retries a run.
 const RETRIED: [&str; 2] =
     ["CORRELATED SCALAR SUBQUERY 1", "SEARCH later USING COVERING INDEX run_retry_of (retry_of=?)"];
 
-/// Plan of the joins that read a run's chain.
+/// Expected steps of the query plan for the joins that read a run's chain.
 const CHAIN: [&str; 2] = [
     "SEARCH c USING PRIMARY KEY (root=?) LEFT-JOIN",
     "SEARCH ch USING PRIMARY KEY (run=?) LEFT-JOIN",

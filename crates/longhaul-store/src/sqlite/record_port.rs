@@ -14,7 +14,7 @@ use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
 use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
+    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxCounts, LaneRow,
     ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::StoreError;
@@ -207,7 +207,7 @@ impl RecordStore for SqliteStore {
     async fn count_runs_by_inbox(
         &self,
         inbox: Option<&InboxName>,
-    ) -> Result<Vec<InboxRow>, StoreError> {
+    ) -> Result<Vec<InboxCounts>, StoreError> {
         let inbox = inbox.cloned();
         self.run_query(move |tx| inbox::count_by_inbox(tx, inbox.as_ref())).await
     }

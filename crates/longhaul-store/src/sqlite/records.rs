@@ -58,7 +58,7 @@ pub(crate) fn list_sandboxes(tx: &Tx<'_>, run: RunId) -> Result<Vec<SandboxRow>>
     tx.query_all(sql, params![run.bytes()], |row| get_json(row, 0))
 }
 
-/// Stores a result that arrived after its run had ended.
+/// Stores the result of a tool call that arrived after the call's run had ended.
 pub(crate) fn save_late_result(
     tx: &Tx<'_>,
     run: RunId,
@@ -70,7 +70,7 @@ pub(crate) fn save_late_result(
     )
 }
 
-/// Lists the results that arrived after the run had ended, in order of arrival.
+/// Lists the results of tool calls that arrived after the run had ended, in order of arrival.
 pub(crate) fn list_late_results(tx: &Tx<'_>, run: RunId) -> Result<Vec<LateToolResult>> {
     tx.query_all(
         "SELECT call, text FROM late_result WHERE run = ?1 ORDER BY id",

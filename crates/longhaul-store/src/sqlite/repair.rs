@@ -106,7 +106,8 @@ impl RepairPage {
         Ok(Self { after, last })
     }
 
-    /// Returns the cursor after this page. After the last rows, the search begins again.
+    /// Returns the cursor after this page. After the page with the last rows, the cursor is at the
+    /// beginning again.
     pub(crate) fn into_next_cursor(self) -> RepairCursor {
         let next_id = |last: Vec<u8>| if last == AFTER_ALL_IDS { Vec::new() } else { last };
         let RepairCursor { run, gate, lane } = self.last;

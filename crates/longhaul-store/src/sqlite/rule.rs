@@ -20,14 +20,16 @@ pub(crate) const SELECT_ACTIVE_RULE: &str =
 pub(crate) const COUNT_SHARED_RULES: &str =
     "SELECT count(*) FROM rule WHERE scope < 'run:' AND revoked = 0";
 
-/// Selects the rules before this one, newest first. A rule of an ended run is not active.
+/// Selects the rules that are older than a given rule, newest first: all of them, or only the
+/// active ones. A rule for a single run is not active after that run has ended.
 pub(crate) const SELECT_RULES: &str = "SELECT r.data
        FROM rule r LEFT JOIN run_head h ON h.run = r.run
       WHERE r.rule < ?1
         AND (?2 OR (r.revoked = 0 AND (r.scope < 'run:' OR h.state <> 5)))
       ORDER BY r.rule DESC LIMIT ?3";
 
-/// Adds a rule. Refused if an active one has the same scope and pattern, or if there are too many.
+/// Adds a rule. Refused if an active rule has the same scope and pattern, or if the rule applies to
+/// more than one run and `RULES_MAX` such rules are active.
 pub(crate) fn add_rule(tx: &Tx<'_>, row: &ApprovalRuleRow) -> Result<(), RowChangeError> {
     if active_rule(tx, &row.scope, &row.pattern)?.is_some() {
         return Err(RowChangeError::Refused(AppendRefusalReason::RuleExists));

@@ -61,7 +61,8 @@ pub(crate) fn due_schedules(tx: &Tx<'_>, limit: usize) -> Result<Vec<ScheduleRow
     )
 }
 
-/// Returns the time of the next firing of any schedule.
+/// Returns the time of the next firing of any schedule. `None` means that no schedule has a next
+/// firing.
 pub(crate) fn next_schedule_due(tx: &Tx<'_>) -> Result<Option<Timestamp>> {
     let sql = "SELECT due_at FROM schedule WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
     tx.query_one(sql, params![], |row| get_time(row, 0))

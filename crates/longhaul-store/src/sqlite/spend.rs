@@ -1,4 +1,5 @@
-//! Counts of spend caps, and runs that wait until the amounts that they need fit.
+//! Counts of spend caps: the amounts that are spent, lost and held in each time window, and the
+//! runs that wait until the amount that they need fits into the rest of a cap's limit.
 //!
 //! Invariant: a hold never makes the sum of spent, lost and held amounts exceed the limit.
 
@@ -17,11 +18,12 @@ use crate::sqlite::tx::Tx;
 const COLUMNS: &str = "s.cap, s.subject, s.window_start, s.window_end, s.cap_limit, \
                        s.raised_limit, s.spent, s.lost, s.held";
 
-/// Condition of rows whose run still waits at the cap.
+/// SQL condition that the run of a `spend_wait` row is still parked because of the spend cap.
 const RUN_WAITS: &str = "EXISTS (SELECT 1 FROM run_head h WHERE h.run = w.run
                                   AND h.state = ?1 AND h.reason = 'cap')";
 
-/// Holds amounts within spend caps. Refused if one of them does not fit.
+/// Reserves an amount in each of these spend caps. Refused if an amount does not fit into the rest
+/// of its cap's limit, or if the time window of a reservation is not the current one.
 pub(crate) fn hold_caps(
     tx: &Tx<'_>,
     run: RunId,
@@ -34,7 +36,7 @@ pub(crate) fn hold_caps(
         }
         let row = load_or_new_row(tx, reservation)?;
         if reservation.hold.amount > row.left() {
-            return Err(over_cap(&row));
+            return Err(over_cap_refusal(&row));
         }
         let held = row.held.saturating_add(reservation.hold.amount);
         save_row(tx, &SpendRow { held, ..row })?;
@@ -42,8 +44,9 @@ pub(crate) fn hold_caps(
     tx.exec("DELETE FROM spend_wait WHERE run = ?1", params![run.bytes()])
 }
 
-/// Counts a new run in the spend caps that refuse tasks. Refused if one of them is reached: its
-/// amount does not fit, or another run waits at the cap.
+/// Counts a new run in the spend caps that refuse new tasks. Refused if such a cap is reached: its
+/// limit is used up, the run's amount does not fit into the rest of the limit, or another run waits
+/// because of the cap.
 pub(crate) fn count_new_run(
     tx: &Tx<'_>,
     reservations: &[CapReservation],
@@ -55,7 +58,7 @@ pub(crate) fn count_new_run(
             || row.left() == 0
             || count_waiting_runs(tx, &row.key)? > 0
         {
-            return Err(over_cap(&row));
+            return Err(over_cap_refusal(&row));
         }
         let spent = row.spent.saturating_add(reservation.hold.amount);
         // The limit that workers use stays, because a process that submits may have another one.
@@ -65,11 +68,13 @@ pub(crate) fn count_new_run(
     Ok(())
 }
 
-fn over_cap(row: &SpendRow) -> RowChangeError {
+/// Returns the refusal of an amount that does not fit into the rest of a spend cap's limit.
+fn over_cap_refusal(row: &SpendRow) -> RowChangeError {
     RowChangeError::Refused(AppendRefusalReason::OverCap(Box::new(row.refusal())))
 }
 
-/// Returns the count of a reservation, with the limit of the reservation.
+/// Returns the count that a reservation belongs to, or a new count of zero. The limit of the
+/// returned count is the reservation's limit.
 fn load_or_new_row(tx: &Tx<'_>, reservation: &CapReservation) -> Result<SpendRow> {
     let CapReservation { hold, window_end, limit } = reservation;
     let found = load_row(tx, &hold.key)?;
@@ -104,8 +109,9 @@ fn save_row(tx: &Tx<'_>, row: &SpendRow) -> Result<()> {
     )
 }
 
-/// Releases held amounts, books what was spent or lost, and wakes runs whose amounts now fit. A
-/// count that was pruned since is not created again.
+/// Releases held amounts, adds the amounts that were spent or lost, and wakes waiting runs whose
+/// amounts now fit into the rest of a cap's limit. A count that was pruned in the meantime is not
+/// created again.
 pub(crate) fn settle_caps(tx: &Tx<'_>, settlements: &[CapSettlement]) -> Result<()> {
     for settlement in settlements {
         let Some(row) = load_row(tx, &settlement.key)? else {
@@ -123,8 +129,9 @@ pub(crate) fn settle_caps(tx: &Tx<'_>, settlements: &[CapSettlement]) -> Result<
     Ok(())
 }
 
-/// Queues a run at a spend cap. A run waits at one cap at a time. If its amount fits by now, because
-/// another request was settled after the refusal, the run is woken at once.
+/// Records that a run waits because of a spend cap. A run waits because of one cap at a time. If
+/// its amount already fits into the rest of the limit, because held amounts were released since the
+/// refusal, the run is woken at once.
 pub(crate) fn queue_at_cap(tx: &Tx<'_>, run: RunId, wait: &CapWaitRow) -> Result<()> {
     let CapHold { key, amount, .. } = &wait.reservation.hold;
     let row = load_or_new_row(tx, &wait.reservation)?;
@@ -150,7 +157,8 @@ pub(crate) fn queue_at_cap(tx: &Tx<'_>, run: RunId, wait: &CapWaitRow) -> Result
     )
 }
 
-/// Wakes the runs of all caps and subjects whose amounts fit into what is left.
+/// Wakes the runs that wait because of any spend cap, if their amounts fit into the rest of its
+/// limit.
 pub(crate) fn wake_runs_at_caps(tx: &Tx<'_>) -> Result<()> {
     let sql = format!(
         "SELECT {COLUMNS} FROM spend s
@@ -163,7 +171,8 @@ pub(crate) fn wake_runs_at_caps(tx: &Tx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Makes the timers due of the runs whose amounts fit into what is left, the longest waiting first.
+/// Wakes runs that wait because of this spend cap, by making their timers due: the longest waiting
+/// first, at most `max` runs, and only those whose amounts together fit into the rest of the limit.
 fn wake_waiting_runs(tx: &Tx<'_>, row: &SpendRow, max: usize) -> Result<()> {
     let mut left = row.left();
     let sql = format!(
@@ -209,7 +218,8 @@ fn count_waiting_runs(tx: &Tx<'_>, key: &CapKey) -> Result<u64> {
     Ok(tx.query_one(&sql, key, |row| get_u64(row, 0))?.unwrap_or_default())
 }
 
-/// Changes the limit of a spend cap in one window, and wakes runs whose amounts now fit.
+/// Changes the limit of a spend cap in one window, and wakes waiting runs whose amounts now fit
+/// into the rest of the limit.
 pub(crate) fn set_cap_limit(tx: &Tx<'_>, change: &CapLimitChange) -> Result<()> {
     let CapLimitChange { cap, subject, period, limit } = change;
     let rows = match subject {
@@ -239,8 +249,8 @@ pub(crate) fn set_cap_limit(tx: &Tx<'_>, change: &CapLimitChange) -> Result<()> 
     Ok(())
 }
 
-/// Lists the counts whose window contains the current time, those with waiting runs and with the
-/// highest usage first.
+/// Lists the counts of spend caps in their current windows. Counts with the most waiting runs come
+/// first, then those with the highest usage.
 pub(crate) fn list_spend_rows(tx: &Tx<'_>) -> Result<Vec<SpendRow>> {
     let sql = format!(
         "SELECT {COLUMNS}, (SELECT count(*) FROM spend_wait w

@@ -1,4 +1,4 @@
-//! Steers: messages that people send to a run, queued until the run takes them.
+//! Steers: messages that people send to a run, queued until the run reads them.
 
 use longhaul_core::change::{STEERS_MAX, SteerRow, SteerStatus, SteerUpdate};
 use longhaul_core::id::RunId;
@@ -9,7 +9,7 @@ use crate::sqlite::column::{get_json, limit_to_column, to_json};
 use crate::sqlite::error::RowChangeError;
 use crate::sqlite::tx::Tx;
 
-/// Adds a message to the queue of a run.
+/// Adds a message to the queue of a run. Refused if the queue already has `STEERS_MAX` messages.
 pub(crate) fn queue_steer(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<(), RowChangeError> {
     let queued = tx.run(
         "INSERT INTO steer (run, steer, queued, data) SELECT ?1, ?2, ?3, ?4
@@ -28,7 +28,8 @@ pub(crate) fn queue_steer(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<(
     Ok(())
 }
 
-/// Adds a message to a new run, whose queue is empty.
+/// Adds a message to a new run. The limit on queued messages is not checked, because the queue of a
+/// new run is empty.
 pub(crate) fn insert_steer(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<()> {
     tx.exec(
         "INSERT INTO steer (run, steer, queued, data) VALUES (?1, ?2, ?3, ?4)",

@@ -1,5 +1,6 @@
-//! Takes a store over from a previous driver and releases everything that the previous driver held.
-//! The driver lock proves that the previous driver is gone, so no lease has to expire first.
+//! Takes a store over from a previous driver: releases the runs that its workers had claimed, and
+//! ends the requests that it had in progress. The driver lock proves that the previous driver is
+//! gone, so no lease has to expire first.
 
 use longhaul_core::port::store::WorkerLiveness;
 use rusqlite::{Connection, Result};

@@ -19,7 +19,8 @@ pub(crate) const SELECT_DUE_TIMERS: &str =
        FROM timer t LEFT JOIN run_head h ON h.run = t.run
       WHERE t.fire_at <= ?1 ORDER BY t.fire_at, t.timer LIMIT ?3";
 
-/// Sets a timer, consumes a timer by deleting it, or deletes timers of gates. Refused if the timer was already consumed.
+/// Sets a timer, consumes a timer by deleting it, or deletes the timers that approve gates of a run
+/// automatically. Refused if the timer to consume does not exist any more.
 pub(crate) fn set_or_consume_timer(
     tx: &Tx<'_>,
     timer_update: &TimerUpdate,

@@ -26,8 +26,8 @@ pub(crate) const CONSUME_TOKEN: &str = "DELETE FROM token
                  AND (k.expires_at IS NULL OR k.expires_at > ?3)))
   RETURNING issuer_key_hash, expires_at";
 
-/// Deletes some expired tokens. Runs for each new token and deletes up to 100 tokens, so that more
-/// tokens are deleted than added.
+/// Deletes up to 100 expired tokens. Runs whenever a token is added, so the number of expired
+/// tokens does not grow.
 pub(crate) const DELETE_EXPIRED_TOKENS: &str = "DELETE FROM token WHERE rowid IN
       (SELECT rowid FROM token WHERE expires_at <= ?1 ORDER BY expires_at LIMIT 100)";
 

@@ -18,7 +18,8 @@ impl Tx<'_> {
     ) -> Result<AppendResult, Rollback<AppendResult>> {
         let AppendRequest { run, author, batch } = append;
         if author == JournalAuthor::Outsider
-            && let Some(event) = batch.events.iter().find(|event| event.from_outside().is_none())
+            && let Some(event) =
+                batch.events.iter().find(|event| event.outsider_wake_target().is_none())
         {
             return Ok(AppendResult::Refused(AppendRefusalReason::NotAllowedForOutsider(
                 event.kind(),

@@ -67,7 +67,8 @@ impl Tx<'_> {
 
     /// Wakes an idle run if the events of an outsider do so.
     pub(crate) fn wake_by_events(&mut self, run: RunId, events: &[Event]) {
-        let wakes = |target| events.iter().any(|event| event.from_outside() == Some(target));
+        let wakes =
+            |target| events.iter().any(|event| event.outsider_wake_target() == Some(target));
         let rested = wakes(WakeTarget::ParkedOrPaused);
         let parked = rested || wakes(WakeTarget::Parked);
         let is_woken = match self.tables.heads.get(&run).map(|head| &head.state) {

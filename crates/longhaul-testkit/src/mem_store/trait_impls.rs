@@ -19,7 +19,7 @@ use longhaul_core::port::auth::{
 };
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
+    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxCounts, LaneRow,
     ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
@@ -245,7 +245,10 @@ impl RecordStore for MemStore {
         }))
     }
 
-    async fn count_runs_by_inbox(&self, inbox: Option<&InboxName>) -> StoreResult<Vec<InboxRow>> {
+    async fn count_runs_by_inbox(
+        &self,
+        inbox: Option<&InboxName>,
+    ) -> StoreResult<Vec<InboxCounts>> {
         Ok(self.read_tx(|tx| tx.tables.count_by_inbox(inbox)))
     }
 

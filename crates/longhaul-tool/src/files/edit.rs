@@ -20,7 +20,8 @@ use crate::tool_support::{
     deserialize_tool_input, object_tool_spec, predict_on_blocking_thread, run_on_blocking_thread,
 };
 
-/// Maximum number of matches checked to find out whether an edit in doubt was made.
+/// Maximum number of matches that are checked to find out whether an interrupted call has made its
+/// edit.
 const MATCHES_MAX: usize = 1_000;
 
 /// The tool `edit_file`, which replaces exact text in a file.

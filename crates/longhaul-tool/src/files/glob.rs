@@ -35,8 +35,8 @@ impl Glob {
         Ok(Self { regex, names_only: !text.contains('/'), text: text.to_owned() })
     }
 
-    /// Returns whether the glob matches a path, given from the top of the workspace and from the
-    /// folder where the walk started.
+    /// Returns whether the glob matches a file. Its path is passed twice: relative to the top of
+    /// the workspace, and relative to the folder where the walk started.
     pub(crate) fn is_match(&self, path_from_top: &str, path_from_start: &str) -> bool {
         if self.names_only {
             let name = path_from_top.rsplit('/').next().unwrap_or(path_from_top);

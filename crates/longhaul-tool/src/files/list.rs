@@ -54,7 +54,7 @@ impl TypedTool for ListFilesTool {
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
     /// Returns the folder as the text that approval rules match; `.` means the whole workspace.
-    fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
+    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
         self.workspace.rule_subjects(input)
     }
 

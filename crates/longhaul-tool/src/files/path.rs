@@ -114,8 +114,8 @@ pub(crate) fn path_part_error(part: &str) -> Option<(&'static str, &'static str)
     }
 }
 
-/// Returns why a file with this path component must not be created: another system would take the
-/// name for another file, or for none.
+/// Returns why no file or folder with this name may be created: some operating system can't store
+/// the name or gives it another meaning. `None` means that the name is allowed.
 pub(crate) fn invalid_new_name_reason(part: &str) -> Option<&'static str> {
     if part.ends_with('.') || part.trim() != part {
         Some("has a component that starts or ends with a space or ends with a dot")

@@ -167,7 +167,9 @@ fn starts_with_word_char(rest: &str) -> bool {
     rest.starts_with(|first: char| first.is_alphanumeric() || first == '_')
 }
 
-/// Normalizes a path component as the most lenient file system does, for comparison.
+/// Returns a path component in a form for comparison that ignores everything some file system
+/// ignores: case, invisible joiners, a `:` with what follows, trailing dots, and spaces around the
+/// name.
 fn normalized_path_component(part: &str) -> String {
     let visible: String = part.chars().filter(|c| !matches!(c, '\u{200c}' | '\u{200d}')).collect();
     let folded = fold_file_name_case(&visible);

@@ -58,7 +58,7 @@ impl TypedTool for ReadFileTool {
     const CLASS: EffectClass = EffectClass::Pure;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
+    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
         self.0.rule_subjects(input)
     }
 

@@ -94,7 +94,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Visits the entries of this folder, or all files below the folder if the walk is deep.
+    /// Visits the entries of this folder or, if `deep` is true, all files in it and in its
+    /// subfolders.
     pub(crate) fn visit_entries(
         &mut self,
         parts: &[String],

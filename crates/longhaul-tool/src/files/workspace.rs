@@ -149,7 +149,8 @@ impl Workspace {
         self.workspace_protection_reason(&names, PathAccess::Write).is_some()
     }
 
-    /// Returns the effects of a call that only reads this path, or that fails because of it.
+    /// Returns the effects of a call that changes nothing: it only reads this path, or it fails
+    /// because the path is invalid or protected.
     pub(crate) fn predict_access(&self, path: &str, access: PathAccess) -> PredictedEffects {
         let parts = path::parse_path_parts(&self.roots, path).unwrap_or_default();
         let is_protected = self.workspace_protection_reason(&parts, access).is_some();

@@ -17,7 +17,8 @@ pub(super) const NOISE_ELEMENTS: [&[u8]; 10] = [
     b"button",
     b"dialog",
 ];
-/// HTML elements that start the main content of a page. An unclosed menu ends there.
+/// HTML elements that start the main content of a page. A skipped `nav` element without an end tag
+/// ends before them.
 pub(super) const CONTENT_START_ELEMENTS: [&[u8]; 3] = [b"main", b"article", b"h1"];
 
 /// Returns the number of line breaks around the text of an HTML element.

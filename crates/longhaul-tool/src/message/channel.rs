@@ -29,7 +29,7 @@ const STDERR_BYTES_MAX: usize = 300;
 /// Timeout of the program that delivers a message.
 const COMMAND_TIMEOUT: Millis = Millis::from_secs(30);
 
-/// Why a worker that has lost its claim (its exclusive right to drive the run) sends no message.
+/// Reason why a message is not sent: another worker has claimed the run in the meantime.
 pub(super) const TAKEN_OVER: &str = "another worker has taken this run over";
 
 /// The channel through which messages are delivered.
@@ -162,9 +162,9 @@ impl OutboxFile {
         Err(DeliveryError { reason: why, is_certain: sure })
     }
 
-    /// Appends the message to the outbox, unless the outbox already has it or a worker that has
-    /// taken the run over is sending it. The file is locked, so no other process can append the
-    /// message in between.
+    /// Appends the message to the outbox, unless the outbox already has it, or another worker that
+    /// has claimed the run since is sending it. The file is locked, so no other process can append
+    /// the message in between.
     fn append_unless_present(
         &self,
         envelope: &Envelope,
@@ -196,7 +196,7 @@ impl OutboxFile {
 /// Why a message was not appended to the outbox.
 #[derive(Debug)]
 enum OutboxError {
-    /// Another worker has taken the run over and is sending the message.
+    /// Another worker has claimed the run since and is sending the message.
     Superseded,
     /// The outbox file could not be used. `true` means that certainly nothing was written.
     Fs(FsError, bool),

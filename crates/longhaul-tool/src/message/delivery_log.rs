@@ -57,8 +57,8 @@ impl DeliveryLog {
         }
     }
 
-    /// Logs that a message is about to be sent, unless it was delivered already or a worker that
-    /// has taken the run over is sending it. Returns the delivery state before this call.
+    /// Logs that a message is about to be sent, unless it was delivered already, or another worker
+    /// that has claimed the run since is sending it. Returns the delivery state before this call.
     pub(super) fn record_delivery_start(
         &self,
         intent: &PendingDelivery<'_>,
@@ -125,8 +125,9 @@ fn host_name() -> String {
     uname.nodename().to_string_lossy().into_owned()
 }
 
-/// Returns whether the log was created on this machine. A log copied from another machine lacks the
-/// deliveries that were started here before the copy, or there after it.
+/// Returns whether the log was created on this machine. A copy of another machine's log lacks the
+/// deliveries that were started on this machine before the copy was made, and those that were
+/// started on the other machine afterwards.
 fn is_log_from_this_host(log: &LockedJsonLines) -> Result<bool, FsError> {
     let first = log.first_line()?.unwrap_or_default();
     Ok(first["kind"] == "host" && first["host"] == host_name())
@@ -157,8 +158,8 @@ fn logged_delivery_state(log: &LockedJsonLines, key: &str) -> Result<DeliverySta
     Ok(state)
 }
 
-/// Returns whether a logged failure belongs to the latest delivery attempt. An earlier driver knows
-/// only about its own attempt.
+/// Returns whether a logged failure belongs to the latest delivery attempt. A failure with a lower
+/// epoch was logged by an earlier worker and says nothing about the attempt of a later one.
 fn is_failure_of_latest_attempt(state: &DeliveryState, failure: &Value) -> bool {
     match (state, failure["epoch"].as_u64()) {
         (DeliveryState::Started { epoch, .. }, Some(its)) => its >= *epoch,

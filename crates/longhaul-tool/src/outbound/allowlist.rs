@@ -66,7 +66,8 @@ impl Allowlist {
         Ok(Self { rules, allow_private })
     }
 
-    /// Returns which addresses of this host are allowed at this port. The error says why none are.
+    /// Returns which addresses of this host are allowed at this port. `private` means that this
+    /// request may use private addresses. The error says why no address is allowed.
     pub(super) fn address_grant(
         &self,
         host: &Host<&str>,

@@ -17,8 +17,8 @@ use longhaul_core::time::{Clock, Millis};
 
 use crate::command::{CapturedOutput, ProcessGroup, ProgramExit};
 
-/// Maximum number of bytes kept of a command's output, half of them from the beginning. With our
-/// notes the result stays below the 10 MiB limit of a run.
+/// Maximum number of bytes kept of a command's output, half of them from the beginning. With the
+/// notes that we add, the result stays below the 10 MiB limit for a stored tool output.
 const OUTPUT_BYTES_MAX: usize = 10 * 1024 * 1024 - 64 * 1024;
 /// How long the output pipe is read after the shell has exited. A process that left the group may
 /// hold the pipe open forever.

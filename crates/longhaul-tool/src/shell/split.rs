@@ -60,8 +60,8 @@ fn split_outside_quotes(line: &str) -> Vec<String> {
     if is_text || quote.is_some() { split_commands(&line) } else { parts }
 }
 
-/// Splits a command line at the ends of commands, except where `is_inside` says that a character is
-/// quoted or escaped.
+/// Splits a command line at the characters that end a command, such as `;`, `|`, `&` and newlines,
+/// except where `is_inside` says that a character is quoted or escaped.
 fn split_at_command_ends(line: &str, mut is_inside: impl FnMut(char) -> bool) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut from = 0;

@@ -53,7 +53,7 @@ impl TypedTool for VaultListTool {
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
     /// Returns the folder as the text that approval rules match; `/` means the whole vault.
-    fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
+    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
         let folder = input["folder"].as_str().filter(|folder| !folder.is_empty());
         vec![name::normalize_nfc(folder.unwrap_or("/"))]
     }

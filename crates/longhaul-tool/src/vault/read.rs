@@ -43,7 +43,7 @@ impl TypedTool for VaultReadTool {
     const CLASS: EffectClass = EffectClass::Pure;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
+    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
         note_input::note_input_rule_subjects(input)
     }
 

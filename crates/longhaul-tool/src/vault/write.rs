@@ -65,12 +65,12 @@ impl TypedTool for VaultWriteTool {
     const CLASS: EffectClass = EffectClass::Keyed;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
+    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
         note_input::note_input_rule_subjects(input)
     }
 
-    /// Returns the note before and after the call. Its field `updated` has the present time, which
-    /// the call replaces by its own.
+    /// Returns the note before and after the call. The predicted field `updated` has the current
+    /// time; the call will write the time at which it runs.
     async fn predict_effects(&self, input: VaultWriteInput, ctx: &ToolContext) -> PredictedEffects {
         let Ok(draft) = parse_draft(input, ctx.run) else {
             return PredictedEffects::default();

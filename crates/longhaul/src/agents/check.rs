@@ -7,8 +7,8 @@ use wildmatch::WildMatch;
 use crate::agents::shell_check::SHELL_TOOL;
 use crate::mcp::name::parse_mcp_tool_name;
 
-/// Returns the warnings about an agent. The function parameter tells for a tool name whether a call
-/// of the tool must not be repeated, or `None` if that is unknown.
+/// Returns the warnings about an agent. `is_once_tool` returns for a tool name whether a call of
+/// the tool must not be repeated, or `None` if that is unknown.
 pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>) -> Vec<String> {
     let mut notes = Vec::new();
     if agent.prompt.is_empty() {

@@ -209,7 +209,8 @@ fn parse_max_turns(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<
     turns
 }
 
-/// Parses the field `sandbox`. Claude Code has no such field, so Longhaul's field is meant.
+/// Sets the agent's sandbox from the field `sandbox`, which Longhaul adds to Claude Code's format.
+/// An invalid value is ignored with a note.
 fn set_agent_sandbox(diagnostics: &mut Diagnostics, agent: &mut Agent, entry: &TableEntry) {
     let mut own = Diagnostics::default();
     let read = runtime_fields::parse_sandbox(&mut own, entry);
@@ -221,6 +222,7 @@ fn set_agent_sandbox(diagnostics: &mut Diagnostics, agent: &mut Agent, entry: &T
 
 /// A tool as a Claude Code agent file names it.
 struct ClaudeTool {
+    /// Longhaul's name of the tool. `None` means that the listed name is not a Claude Code name.
     native_name: Option<String>,
     /// Whether the file allows only some calls of the tool, as in `Bash(git log:*)`.
     is_limited: bool,
@@ -238,7 +240,8 @@ impl ClaudeTool {
     }
 }
 
-/// Returns the tools that the file names and that the agent can be given.
+/// Resolves the names in the field `tools` to the tools that the agent gets: the read-only tools if
+/// none are listed. A name that can't be resolved is left out with a note.
 fn resolve_listed_tools(
     diagnostics: &mut Diagnostics,
     agent: &Agent,

@@ -134,7 +134,7 @@ impl Diagnostics {
         self.missing.push(Diagnostic::new(ProblemKind::Missing, position, message));
     }
 
-    /// Adds a file of the project in `root` that was read.
+    /// Records that the file `name` of the project in `root` was read.
     pub(crate) fn add_file(&mut self, root: &Path, name: &str) {
         let plain = Path::new(name).components().filter(|part| *part != Component::CurDir);
         self.files.push(root.join(plain.collect::<PathBuf>()));
@@ -145,6 +145,7 @@ impl Diagnostics {
         self.notes.push(escape_control_characters(&note.into()));
     }
 
+    /// Reports that the value of `entry` is not what is expected. Always returns `None`.
     fn report_type_mismatch<T>(&mut self, entry: &TableEntry, expected: &str) -> Option<T> {
         let node = &entry.node;
         let found = match &node.value {

@@ -70,6 +70,7 @@ fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> Option<&'a LoadedAgen
     agents.find(|one| one.agent.name.as_str() == name)
 }
 
+/// Returns a message such as `agents/a.md changed: version 1234abcd`.
 fn describe_agent_change(agent: &LoadedAgent, change: &str) -> String {
     let (path, version) = (agent.path.display(), short_version(&agent.agent.definition_hash()));
     format!("{path} {change}: version {version}")

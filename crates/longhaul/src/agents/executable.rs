@@ -8,9 +8,9 @@ use std::path::Path;
 use crate::agents::diagnostics::Diagnostics;
 use crate::spanned::Position;
 
-/// Checks that a program exists and can be executed. A program inside the project is reported as
-/// missing; for other programs a note is enough, since they may exist on the machine that runs the
-/// agent.
+/// Checks that a program exists and can be executed. If not, a program whose path is relative to
+/// the project is reported as missing. Any other program is only mentioned in a note, since it may
+/// exist on the machine that runs the agent.
 pub(crate) fn check_program_executable(
     diagnostics: &mut Diagnostics,
     position: Position,

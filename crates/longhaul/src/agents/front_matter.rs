@@ -12,7 +12,7 @@ use crate::agents::load_context::LoadContext;
 use crate::agents::rule;
 use crate::agents::shell_check;
 use crate::agents::split::{self, AgentFileParts};
-use crate::agents::template::{self, AllowedVariables, LANE_NAMES, prompt_variable_names};
+use crate::agents::template::{self, AllowedVariables, LANE_VARIABLES, prompt_variable_names};
 use crate::agents::tools;
 use crate::agents::{outcome, output, runtime_fields};
 use crate::config::settings::{factor_to_percent, fraction_to_percent, usd_to_micros};
@@ -200,7 +200,7 @@ fn parse_approval_rules(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
 
 fn parse_lane_fields(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
     agent.lane = fields.parse_field_with("lane", |diagnostics, entry| {
-        diagnostics.parse_template(entry, AllowedVariables::Only(LANE_NAMES))
+        diagnostics.parse_template(entry, AllowedVariables::Only(LANE_VARIABLES))
     });
     let on_park = |diagnostics: &mut Diagnostics, entry: &TableEntry| {
         diagnostics.parse_one_of(entry, LANE_ON_PARK)

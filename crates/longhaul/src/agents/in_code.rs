@@ -6,7 +6,7 @@ use longhaul_engine::agent::config::OutcomeConfig;
 
 use crate::agents::load_context::LoadContext;
 use crate::agents::shell_check;
-use crate::agents::template::{self, AllowedVariables, LANE_NAMES, prompt_variable_names};
+use crate::agents::template::{self, AllowedVariables, LANE_VARIABLES, prompt_variable_names};
 use crate::agents::tools;
 use crate::agents::{outcome, output};
 
@@ -24,7 +24,7 @@ pub(crate) fn find_agent_problems(agent: &mut Agent, ctx: &LoadContext<'_>) -> V
     let names = prompt_variable_names(agent.perception.is_some());
     let prompt = [("the prompt", &agent.prompt, AllowedVariables::Only(&names))];
     let lane = agent.lane.iter();
-    let lane = lane.map(|lane| ("`lane`", lane, AllowedVariables::Only(LANE_NAMES)));
+    let lane = lane.map(|lane| ("`lane`", lane, AllowedVariables::Only(LANE_VARIABLES)));
     let events = agent.events.values();
     let events = events.map(|text| ("`events`", text, AllowedVariables::Any));
     for (what, text, names) in prompt.into_iter().chain(lane).chain(events) {

@@ -161,6 +161,7 @@ impl<'a> AgentLoader<'a> {
         Some((file.stem.clone(), agent))
     }
 
+    /// Adds the agent to the usable agents or, if it has problems, to the invalid ones.
     fn record_loaded_or_broken(
         &mut self,
         file: AgentFile,

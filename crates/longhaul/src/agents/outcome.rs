@@ -68,7 +68,7 @@ fn parse_rubric(
     }
 }
 
-/// Returns why this text can't be a rubric.
+/// Returns the reason why this text is not a valid rubric. `None` means that it is valid.
 pub(crate) fn rubric_error(rubric: &str) -> Option<String> {
     let max = OutcomeConfig::RUBRIC_BYTES_MAX;
     if rubric.trim().is_empty() {

@@ -11,7 +11,7 @@ use longhaul_engine::agent::EffectRule;
 use longhaul_engine::is_control_tool;
 
 use crate::agents::diagnostics::{Diagnostics, FieldReader};
-use crate::agents::template::{AllowedVariables, LANE_NAMES};
+use crate::agents::template::{AllowedVariables, LANE_VARIABLES};
 use crate::duration;
 use crate::spanned::TableEntry;
 
@@ -25,13 +25,14 @@ const ON_TIMEOUT: &[(&str, GateTimeoutAction)] = &[
     ("pause", GateTimeoutAction::Pause),
 ];
 
-/// Maximum number of steps of an escalation.
+/// Maximum number of elements of `then:`, the people or groups that are notified later about an
+/// open gate.
 const ESCALATION_STEPS_MAX: usize = 10;
 
 /// Minimum interval of reminders.
 const REMIND_MIN: Millis = Millis::from_secs(60);
 
-/// Question of a result gate that sets none.
+/// Default question of a result gate, at which a person must approve the result of a run.
 const RESULT_GATE_QUESTION: &str = "Is this result good?";
 
 const CLASSES: &[(&str, EffectClass)] = &[
@@ -94,7 +95,8 @@ pub(crate) fn parse_gate_rule(
     })
 }
 
-/// Parses `approve_result`: `true`, or a table with the question and its conditions.
+/// Parses `approve_result`: a boolean, or a table with the question, timeout, approvers and tags.
+/// The inner `None` means `false`: no approval is needed.
 pub(crate) fn parse_result_gate(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
@@ -285,8 +287,8 @@ fn parse_reminder_delay(
     Some(remind)
 }
 
-/// Parses one element of `effects:`, which declares whether calls of a tool may be repeated, and by
-/// which key they take effect only once.
+/// Parses one element of `effects:`. It declares whether calls of a tool may be repeated, and the
+/// template of a key: calls with the same key take effect only once.
 pub(crate) fn parse_effect_rule(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
@@ -297,7 +299,7 @@ pub(crate) fn parse_effect_rule(
     let class = fields.get("class");
     let class = class.map(|class| fields.diagnostics.parse_one_of(class, CLASSES));
     let key = fields.get("key");
-    let names = AllowedVariables::Only(LANE_NAMES);
+    let names = AllowedVariables::Only(LANE_VARIABLES);
     let key = key.map(|key| fields.diagnostics.parse_template(key, names));
     if class.is_none() && key.is_none() {
         let name = &entry.key;

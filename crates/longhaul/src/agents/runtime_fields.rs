@@ -1,6 +1,6 @@
-//! Parses the fields `skills`, `sandbox`, `guards`, `children`, `compaction`, `perception` and `events` of an
-//! agent file.
-//! `shell_check` decides whether this build supports the sandbox.
+//! Parses the fields `skills`, `sandbox`, `guards`, `children`, `compaction`, `perception` and
+//! `events` of an agent file. Whether an agent may run shell commands without a sandbox is checked
+//! in `shell_check`.
 
 use std::collections::BTreeMap;
 
@@ -40,15 +40,17 @@ const UNSUPPORTED_SANDBOX_FIELDS: &[&str] = &[
 const PERCEPTION_INTERVALS: &[(&str, PerceptionInterval)] =
     &[("run", PerceptionInterval::Run), ("turn", PerceptionInterval::Turn)];
 
-/// Smallest and largest share of the context window at which a conversation can be compacted. Above
-/// it, the provider might reject the conversation first.
+/// Minimum of `compaction: at`, the share of the context window at which a conversation is
+/// compacted.
 const COMPACTION_AT_MIN: f64 = 0.1;
+/// Maximum of `compaction: at`. With a larger share, the provider might reject the conversation
+/// before it is compacted.
 const COMPACTION_AT_MAX: f64 = 0.95;
 
-/// Maximum length of the agent's text about what a summary keeps.
+/// Maximum size in bytes of `compaction: keep`, the instruction about what a summary must keep.
 const COMPACTION_KEEP_BYTES_MAX: usize = 4_096;
 
-/// What happens with child runs when their parent is cancelled.
+/// Values of `children: on_cancel`: what happens to child runs when their parent is cancelled.
 const CHILDREN_ON_CANCEL: &[(&str, ChildCancelPolicy)] =
     &[("cancel", ChildCancelPolicy::Cancel), ("keep", ChildCancelPolicy::Keep)];
 
@@ -163,7 +165,8 @@ fn parse_loop_guards(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Optio
     })
 }
 
-/// Parses a limit of repetitions: a number, or `off`.
+/// Parses a limit of repetitions: a number, or `off`. The inner `None` means `off`; the outer
+/// `None` means that the value is invalid.
 fn parse_guard_limit(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Option<u32>> {
     match entry.node.as_text() {
         Some(_) => diagnostics.parse_one_of(entry, OFF_VALUE).map(|()| None),

@@ -23,8 +23,8 @@ pub(crate) enum AllowedVariables<'a> {
     Any,
 }
 
-/// Variable names that the templates of lanes and effect keys may use.
-pub(crate) const LANE_NAMES: &[&str] = &["input", "context"];
+/// Names of the variables that the templates of lanes and of effect keys may use.
+pub(crate) const LANE_VARIABLES: &[&str] = &["input", "context"];
 
 /// Returns the names of the variables that a prompt template may use. They include `perception`
 /// only if the agent has that field.
@@ -83,8 +83,8 @@ pub(crate) fn find_template_error(
     })
 }
 
-/// Finds the first tag that would load another template. The template compiler accepts such tags,
-/// but rendering them would fail.
+/// Finds the first tag that would load another template, and returns its offset and its keyword.
+/// The template compiler accepts such tags, but rendering them would fail.
 fn find_template_loading_tag(source: &str) -> Option<(usize, &str)> {
     let mut at = 0;
     while let Some(found) = source[at..].find('{') {
@@ -112,7 +112,8 @@ fn find_template_loading_tag(source: &str) -> Option<(usize, &str)> {
     None
 }
 
-/// Returns the offset of the first use of the variable `name` after the first opening brace.
+/// Returns the offset of the first use of a variable after the first `{{` or `{%`, or 0 if it is
+/// not found.
 fn first_use_offset(source: &str, variable: &str) -> usize {
     let code = source.find("{{").into_iter().chain(source.find("{%")).min();
     let code = code.unwrap_or(0);

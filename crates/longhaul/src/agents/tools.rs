@@ -36,7 +36,7 @@ pub(crate) fn longhaul_tool_name(claude_tool_name: &str) -> Option<&'static str>
 }
 
 /// Converts the name `mcp__server__tool`, as Claude Code writes it, to Longhaul's name
-/// `mcp:server/tool`.
+/// `mcp:server/tool`. `None` means that the name does not start with `mcp__`.
 pub(crate) fn parse_claude_mcp_tool_name(wire_name: &str) -> Option<String> {
     let rest = wire_name.strip_prefix("mcp__")?;
     Some(match rest.split_once("__") {

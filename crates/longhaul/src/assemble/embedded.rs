@@ -53,8 +53,9 @@ pub(crate) fn open_project(
     Ok(runtime)
 }
 
-/// Converts the store URL of the program to a setting. `None` means a store in memory. A relative
-/// path is resolved against the program's working directory, not the project's folder.
+/// Converts the store URL that the program sets to an override of the setting `store.url`. `None`
+/// means a store in memory. A relative path is resolved against the program's working directory,
+/// not the project's folder.
 fn store_url_override(url: &str) -> Result<Option<SettingOverride>, AssembleError> {
     let value = match url.strip_prefix("sqlite:") {
         Some(_) if url == IN_MEMORY_URL => return Ok(None),

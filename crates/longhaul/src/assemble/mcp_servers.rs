@@ -17,7 +17,7 @@ use crate::mcp::file::McpFile;
 use crate::mcp::resolved::ResolvedServer;
 use crate::mcp::server::{self, McpServerConfig};
 
-/// Folder of the saved logins, inside the user's state folder.
+/// Folder of the saved OAuth logins of MCP servers, inside the user's state folder.
 const LOGINS_FOLDER: &str = "logins";
 
 /// Hint that is added to messages about a missing login.

@@ -166,6 +166,7 @@ impl McpTools {
         drop(self.close_unused_clients());
     }
 
+    /// Makes the file and the client the current ones. The previous ones are kept in `retired`.
     fn install_servers(&self, file: McpFile, client: Arc<dyn McpClient>) {
         let ready = resolve_enabled_servers(&self.config, &file);
         let state = McpServerSet::new(file, ready, client);
@@ -223,7 +224,8 @@ impl McpTools {
         close_all_clients(closing, &states).await;
     }
 
-    /// Replaces the connections to all servers at once; the returned future closes the old ones.
+    /// Replaces the file and the client immediately, even while runs use them. The returned future
+    /// closes the connections of all previous clients.
     pub fn restart_servers(
         &self,
         file: McpFile,
@@ -317,6 +319,7 @@ impl ExternalToolSource for McpTools {
     }
 }
 
+/// Closes the connections of the server sets, and waits for the clients that are being closed.
 async fn close_all_clients(closing: ClosingMcpClients, server_sets: &[Arc<McpServerSet>]) {
     let ClosingMcpClients { clients: mut lines, mut tasks } = closing;
     let all = async {

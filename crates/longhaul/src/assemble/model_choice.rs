@@ -146,7 +146,7 @@ impl ModelSelector {
         })
     }
 
-    /// Returns the default model of a provider.
+    /// Returns the default model of a provider as `provider/model`. `None` means that it has none.
     pub fn default_model(&self, provider: &str) -> Option<String> {
         let listed = || self.prices.default_model(provider);
         if provider == MOONSHOT_PROVIDER {

@@ -63,8 +63,8 @@ impl OutboundTools {
     }
 }
 
-/// Returns the outbound allowlist in the user's own settings file, which is otherwise overridden by
-/// that of the project.
+/// Returns the outbound allowlist of the user's own settings file. In the effective settings, the
+/// list of the project replaces it.
 fn user_allowed_hosts(config: &Config) -> Vec<String> {
     let file = config.user_file.as_ref();
     let layer = file.and_then(|file| layer::load_config_layer(file, file, ConfigFileScope::User));

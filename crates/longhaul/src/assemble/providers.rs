@@ -60,7 +60,8 @@ impl Provider {
         self.key_env.join(" or ")
     }
 
-    /// Returns the HTTP headers that are added to every request to the provider.
+    /// Returns the HTTP headers, with their secret values, that are added to every request to the
+    /// provider.
     pub fn revealed_headers(&self) -> Vec<(String, String)> {
         let pairs = self.headers.iter();
         pairs.map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()

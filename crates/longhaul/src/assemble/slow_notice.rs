@@ -29,7 +29,8 @@ impl SlowServerNotifier {
         _ = self.0.set(Box::new(callback));
     }
 
-    /// Waits for `work` of an MCP server, and reports once if the server is slow.
+    /// Waits for `work` of an MCP server. If that takes longer than `NOTICE_DELAY`, reports the
+    /// server once as slow.
     pub(crate) async fn wait_for_server<T>(
         &self,
         server: &str,
@@ -43,7 +44,7 @@ impl SlowServerNotifier {
     }
 }
 
-/// Waits for `work`. Calls `notify` once if the wait is long.
+/// Waits for `work`. Calls `notify` once if that takes longer than `NOTICE_DELAY`.
 pub async fn wait_and_notify_if_slow<T>(work: impl Future<Output = T>, notify: impl FnOnce()) -> T {
     let mut work = pin!(work);
     tokio::select! {

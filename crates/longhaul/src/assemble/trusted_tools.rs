@@ -98,8 +98,8 @@ impl TrustCheckedTools {
         }
     }
 
-    /// Returns the tool with this name, and the item that a person must trust before the agent uses
-    /// it. `None` means that the tool needs no trust.
+    /// Returns the shell tool or the message tool with this name, and the item that a person must
+    /// trust before the agent uses it. `None` means another tool, or that no trust is needed.
     fn tool_requiring_trust(
         &self,
         name: &str,

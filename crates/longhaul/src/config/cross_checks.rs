@@ -107,7 +107,8 @@ fn check_provider_settings(settings: &BTreeMap<String, Setting>) -> Vec<SettingE
     faults
 }
 
-/// Checks the name of a header setting and the format of a base URL. The error is a message.
+/// Returns an error message if the name of a header is invalid, or if a base URL contains a user
+/// name, a password or a query.
 fn provider_setting_error(setting_path: &str, key: &str, setting: &Setting) -> Option<String> {
     if let Some(header) = key.strip_prefix("headers.") {
         return (!is_header_name(header)).then(|| format!("`{header}` is not a valid header name"));
@@ -165,8 +166,8 @@ fn unsupported_setting_error(api: ApiFormat, key: &str, value: &SettingValue) ->
     fits.err().map(|bad| bad.to_string())
 }
 
-/// Checks the name of a provider, and that a provider that is not built in has all required
-/// settings.
+/// Returns an error message if the name of a provider is invalid, if the provider can't have
+/// settings, or if a provider that is not built in has no `api` or no `base_url`.
 fn provider_definition_error(name: &str, keys: &BTreeSet<&str>) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || !name.chars().all(plain) {

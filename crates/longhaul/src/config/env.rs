@@ -34,13 +34,13 @@ impl Env {
         Self { vars: Arc::new(values), ..Self::default() }
     }
 
-    /// Adds values of `.env` that must be redacted.
+    /// Sets the values of `.env` that must be redacted.
     pub(crate) fn with_dotenv_secrets(self, values: BTreeMap<String, String>) -> Self {
         Self { dotenv_secrets: Arc::new(values), ..self }
     }
 
-    /// Replaces the values that come from `.env` with those in `other`, which were read together
-    /// with `.mcp.json`.
+    /// Returns a copy in which the variables of `.env` have the values of `other`, which were read
+    /// together with `.mcp.json`.
     pub(crate) fn with_dotenv_values_of(&self, other: &Self) -> Self {
         let mut all = (*self.vars).clone();
         for name in &*self.from_dotenv {

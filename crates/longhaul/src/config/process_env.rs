@@ -51,15 +51,16 @@ impl ProcessEnv {
         value.filter(|value| !value.is_empty())
     }
 
-    /// Returns the nearest project folder: the working directory or one of its parents.
+    /// Returns the project folder: the first of the working directory and its parents that contains
+    /// `longhaul.toml` or `.longhaul`. `None` means that there is no project.
     pub fn project_root(&self) -> Option<&Path> {
         self.cwd.ancestors().find(|folder| {
             folder.join(CONFIG_FILE_NAME).is_file() || folder.join(DATA_FOLDER_NAME).is_dir()
         })
     }
 
-    /// Returns the user id of another user who owns the folder, or a file in it that the runtime
-    /// uses. Root and the user who called `sudo` do not count as other users.
+    /// Returns the owner's user id if the folder, or a file in it that the runtime uses, belongs to
+    /// another user. Root and the user who called `sudo` do not count as other users.
     pub fn foreign_owner(&self, folder: &Path) -> Option<u32> {
         let uid = self.uid?;
         let sudo = self.var("SUDO_UID");
@@ -74,13 +75,15 @@ impl ProcessEnv {
         found.into_iter().chain(folder).find(is_foreign)
     }
 
-    /// Returns the path of the user's configuration file. The file may not exist.
+    /// Returns the path of the user's configuration file, which may not exist. `None` means that
+    /// the home folder is unknown.
     pub fn user_config_file(&self) -> Option<PathBuf> {
         let folder = self.xdg_or_home_folder("XDG_CONFIG_HOME", ".config")?;
         Some(folder.join(CONFIG_FILE_NAME))
     }
 
-    /// Returns the folder for the user's state outside projects.
+    /// Returns the folder for the user's state outside projects. `None` means that the home folder
+    /// is unknown.
     pub fn state_folder(&self) -> Option<PathBuf> {
         self.xdg_or_home_folder("XDG_STATE_HOME", ".local/state")
     }

@@ -5,16 +5,16 @@ use longhaul_core::suggest;
 use longhaul_engine::spend_caps::SpendCaps;
 use serde_json::{Map, Value as Json};
 
-/// Maximum number of caps.
+/// Maximum number of spend caps in `[[caps]]`.
 const CAPS_MAX: usize = 32;
 
-/// Maximum length of a pattern in bytes.
+/// Maximum length in bytes of the texts `match` and `tz` of a cap.
 const PATTERN_BYTES_MAX: usize = 200;
 
-/// Maximum limit in dollars.
+/// Maximum of `usd`, the limit of a cap in dollars.
 const USD_MAX: f64 = 1e9;
 
-/// Maximum limit in tokens or runs: 2^50.
+/// Maximum of `tokens` and `runs`, the limits of a cap: 2^50.
 const COUNT_MAX: u64 = 1 << 50;
 
 const KEYS: &[&str] = &["window", "usd", "tokens", "runs", "per", "match", "at_cap", "tz"];
@@ -67,7 +67,7 @@ fn parse_cap(table: &Map<String, Json>) -> Result<SpendCap, String> {
     Ok(SpendCap { window: CapWindow::ALL[window], tz, per, pattern, unit, limit, at_cap })
 }
 
-/// Returns the index of a text among the valid ones. `None` means that the key is not set.
+/// Returns the index in `choices` of the text of `key`. `None` means that the key is not set.
 fn parse_choice(
     table: &Map<String, Json>,
     key: &str,
@@ -83,6 +83,7 @@ fn parse_choice(
     }
 }
 
+/// Returns the text of `key`. `None` means that the key is not set.
 fn parse_text(table: &Map<String, Json>, key: &str) -> Result<Option<String>, String> {
     let Some(value) = table.get(key) else {
         return Ok(None);
@@ -94,7 +95,7 @@ fn parse_text(table: &Map<String, Json>, key: &str) -> Result<Option<String>, St
     }
 }
 
-/// Returns the unit and the limit. Money is counted in micro-dollars.
+/// Returns the unit and the limit of a cap. For `usd`, the limit is in micro-dollars.
 fn parse_limit(table: &Map<String, Json>) -> Result<(CapUnit, u64), String> {
     let mut units = CapUnit::ALL.into_iter().filter(|unit| table.contains_key(unit.as_str()));
     let (Some(unit), None) = (units.next(), units.next()) else {
@@ -198,7 +199,7 @@ mod tests {
             ),
             (
                 r#"[{ window = "day", runs = 1 }, { window = "day", runs = 2 }]"#,
-                "two caps count the same (`day-runs-all`)",
+                "two caps limit the same usage (`day-runs-all`)",
             ),
             (r#"[{ window = "day", runs = 1 }, { window = "day", runs = 0 }]"#, "cap 2: "),
         ] {

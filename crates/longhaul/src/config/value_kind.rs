@@ -200,7 +200,7 @@ impl SettingValueKind {
         })
     }
 
-    /// Parses a list whose elements are of this kind.
+    /// Parses a list whose elements are of this kind. `Ok(None)` means that the node is not a list.
     fn parse_list(self, node: &Node) -> Result<Option<SettingValue>, String> {
         let Some(list) = node.as_list() else {
             return Ok(None);

@@ -92,8 +92,8 @@ impl Handler {
         self
     }
 
-    /// Sets how often a run is retried after transient errors and hard timeouts. Default: the project's
-    /// setting, or once.
+    /// Sets the maximum number of retries of a run after transient errors and hard timeouts.
+    /// Default: the project's setting, or 1.
     pub const fn max_retries(mut self, retries: u32) -> Self {
         self.retry.max_retries = Some(retries);
         self

@@ -16,17 +16,17 @@ use crate::handler::request::HandlerError;
 /// Number of journal entries that are read at once.
 const PAGE_SIZE: usize = 500;
 
-/// Maximum size of a handler's result as JSON in bytes. It follows from the size limit of a call of
-/// `finish`.
+/// Maximum size of a handler's result as JSON in bytes. It follows from the size limit for the
+/// input of the tool `finish`.
 const RESULT_BYTES_MAX: usize = 4 * 1024 * 1024 - FINISH_PREFIX.len() - 1;
 
-/// Start of the JSON input of `finish`. The handler's result follows.
+/// Start of the JSON input of `finish`, the tool that ends a run. The handler's result follows.
 pub(crate) const FINISH_PREFIX: &str = "{\"output\":";
 
-/// Start of a journaled result that is any value.
+/// Start of the JSON of a journaled result that is not a `Response`.
 const VALUE_PREFIX: &str = "{\"value\":";
 
-/// Start of a journaled result that is a response.
+/// Start of the JSON of a journaled result that is a `Response`.
 const RESPONSE_PREFIX: &str = "{\"response\":";
 
 /// Result of a handler as it is journaled: one JSON object.
@@ -36,9 +36,9 @@ pub(crate) struct HandlerResult(pub(crate) String);
 /// A result of a handler, read from the journal.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum JournaledResult<'a> {
-    /// Any value, as JSON.
+    /// Value that is not a `Response`, as JSON.
     Value(&'a str),
-    /// A response with all fields of the run's output.
+    /// Output of the run, from a `Response` that the handler returned.
     Response(Box<RunOutput>),
 }
 
@@ -82,12 +82,12 @@ pub(crate) fn decode_handler_result(result: &str) -> Result<JournaledResult<'_>,
 /// The calls of the handler's function that the journal of a run contains.
 #[derive(Debug, Default)]
 pub(crate) struct JournaledCalls {
-    /// Task of the run.
+    /// Task of the run. `None` means that the journal is empty.
     pub(crate) task: Option<TaskSpec>,
     /// Number of times that a call was started.
     pub(crate) starts: u32,
     started: BTreeSet<CallId>,
-    /// Output of the first call that succeeded.
+    /// Output of the first call that succeeded. `None` means that none has succeeded.
     pub(crate) result: Option<ToolOutput>,
     /// Output of the last call that failed in the current attempt of the run.
     pub(crate) failure: Option<ToolOutput>,

@@ -33,7 +33,8 @@ pub(crate) struct HandlerModel {
 }
 
 impl HandlerModel {
-    /// Returns the block of the reply to a request, and the run's output if the reply ends the run.
+    /// Returns the only block of the reply to a request. The output is set if the reply ends the
+    /// run with a `Response` of the handler.
     async fn next_reply_block(
         &self,
         request: &ModelRequest,
@@ -73,8 +74,8 @@ impl HandlerModel {
     }
 }
 
-/// Returns the block that ends the run with a journaled result, and the run's output if the block
-/// does not determine it.
+/// Returns the block that ends the run with a journaled result, and the run's output if the result
+/// is a `Response`.
 fn final_reply_block(result: &str) -> Result<(Block, Option<RunOutput>), String> {
     match decode_handler_result(result)? {
         JournaledResult::Value(json) => {

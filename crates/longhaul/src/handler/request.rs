@@ -48,7 +48,7 @@ pub struct HandlerRequest {
     pub metadata: Option<RawJson>,
     /// Thread (conversation) that the run belongs to.
     pub thread: Option<ThreadKey>,
-    /// Resource that the thread is about.
+    /// Resource: the person or thing that the thread is about.
     pub resource: Option<ResourceKey>,
 }
 

@@ -1,8 +1,8 @@
 //! The threads on which handlers run.
 //!
-//! Each call has a thread of its own, so that a function that does not yield blocks no thread of the
-//! async runtime. Such a function can't be aborted: its call ends, its late result is dropped, and it
-//! is counted and logged until it returns.
+//! Each call has a thread of its own, so that a function that does not yield blocks no thread of
+//! the async runtime. Such a function can't be aborted: its run does not wait for it, its late
+//! result is dropped, and it is counted and logged as stuck until it returns.
 
 use std::any::Any;
 use std::io;
@@ -39,12 +39,12 @@ pub(crate) enum HandlerCallError {
     NotStarted(io::Error),
     /// The function panicked with this payload.
     Panicked(Box<dyn Any + Send>),
-    /// The thread ended without a result.
+    /// The thread ended without a result, or the call was aborted.
     NoResult,
 }
 
 impl HandlerThreads {
-    /// Creates threads whose stuck functions are counted by `counters`.
+    /// Creates a runner of handlers. `counters` counts the functions that are stuck.
     pub(crate) fn new(clock: Arc<dyn Clock>, counters: EngineCounters) -> Self {
         Self { clock, counters, watchers: Arc::default() }
     }

@@ -21,7 +21,8 @@ use crate::inbox::folder_files::{EndFolder, FILE_BYTES_MAX, FileStamp, InboxFold
 use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
 use crate::task::Task;
 
-/// Time for which size and modification time of a file must not change before the file is taken.
+/// Time for which size and modification time of a file must not change before the file is claimed
+/// as a task.
 const SETTLE_TIME: Millis = Millis::from_secs(1);
 
 /// Error code of a task whose agent does not exist.
@@ -41,8 +42,9 @@ const EXTENSION_BYTES_MAX: usize = 16;
 /// `done/note.ID.txt.result.json`.
 ///
 /// Only regular files of at most 1 MiB become tasks. Hidden files and names that end with `.tmp` or
-/// `.part` are ignored, and a file is taken only when it has not changed for a second, so a program
-/// may write it slowly. To be safe in all cases, write the file under such a name and rename it.
+/// `.part` are ignored, and a file is claimed only when it has not changed for a second, so a
+/// program may write it slowly. To be safe in all cases, write the file under an ignored name and
+/// then rename it.
 ///
 /// ```no_run
 /// # async fn example(runtime: longhaul::Runtime) -> Result<(), Box<dyn std::error::Error>> {
@@ -99,6 +101,7 @@ impl FolderInbox {
         Self { scanner: Arc::new(scanner), ..self }
     }
 
+    /// Moves the file of an ended task to the folder `end`, and writes its result beside it.
     async fn move_to_end_folder(
         &self,
         id: &str,
@@ -151,9 +154,9 @@ struct FolderScanner {
     files: InboxFolder,
     agent: String,
     clock: Arc<dyn Clock>,
-    /// Waiting files, by their names.
+    /// Files that wait to be claimed, by name, as the last scan found them.
     seen: Mutex<HashMap<OsString, SeenFile>>,
-    /// Names of claimed files whose tasks have become runs, as far as this process knows.
+    /// Names of claimed files for which this process knows that a run exists.
     started: Mutex<HashSet<String>>,
 }
 
@@ -163,7 +166,7 @@ struct SeenFile {
     stamp: FileStamp,
     /// Time since which the file has not changed.
     unchanged_since: Millis,
-    /// Whether the file can't be claimed, and the log says so.
+    /// Whether a warning that the file can't be claimed was logged.
     is_reported: bool,
 }
 
@@ -173,21 +176,24 @@ impl FolderScanner {
         Self { files, agent, clock, seen, started }
     }
 
+    /// Calls `f` with the locked set `started`.
     fn with_started<T>(&self, f: impl FnOnce(&mut HashSet<String>) -> T) -> T {
         f(&mut self.started.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Claims waiting files, and returns the tasks of all claimed files that are no runs yet.
+    /// Claims waiting files, and returns up to `limit` tasks of claimed files that are not
+    /// submitted as runs yet.
     fn claim(&self, limit: usize) -> io::Result<Vec<InboxTask>> {
         let claimable = limit.saturating_sub(self.files_without_run()?.len());
-        self.claim_settled_files(claimable, |name, new_name| {
+        self.claim_unchanged_files(claimable, |name, new_name| {
             self.files.claim_file(name, new_name)
         })?;
         let files = self.files_without_run()?;
         Ok(files.iter().filter_map(|name| self.read_task(name)).take(limit).collect())
     }
 
-    /// Returns the names of the claimed files whose tasks are no runs yet, oldest first.
+    /// Returns the names of the claimed files whose tasks are not submitted as runs yet, oldest
+    /// first.
     fn files_without_run(&self) -> io::Result<Vec<String>> {
         let claimed = self.files.claimed_files()?;
         // A file that has left the folder of claimed tasks needs no entry any more.
@@ -197,9 +203,9 @@ impl FolderScanner {
         Ok(claimed.into_iter().filter(is_new).collect())
     }
 
-    /// Claims the files that have not changed for a while. A file that can't be claimed does not
-    /// stop the others.
-    fn claim_settled_files(
+    /// Claims up to `limit` files that have not changed for `SETTLE_TIME`. A file that can't be
+    /// claimed is skipped with a warning.
+    fn claim_unchanged_files(
         &self,
         limit: usize,
         claim_file: impl Fn(&OsStr, &str) -> io::Result<bool>,
@@ -234,7 +240,8 @@ impl FolderScanner {
         Ok(())
     }
 
-    /// Reads the task of a claimed file. A file that can't be a task is moved to the failed ones.
+    /// Reads the task of a claimed file. If the file can't be a task, moves it to the folder of
+    /// failed tasks and returns `None`.
     fn read_task(&self, name: &str) -> Option<InboxTask> {
         let bytes = self.files.read_claimed(name);
         let bytes = bytes.map_err(|error| format!("the file can't be read: {error}"));
@@ -275,7 +282,7 @@ fn parse_task_input(name: &str, bytes: Vec<u8>) -> Result<RawJson, String> {
     RawJson::parse(text.trim()).map_err(|error| invalid(error.to_string()))
 }
 
-/// Returns a name that no file had before: the name with an id in front of its extension.
+/// Returns a unique file name: `name` with an id, made of `id_bits`, in front of its extension.
 fn unique_file_name(name: &str, id_bits: u128) -> String {
     let (stem, extension) = match name.rsplit_once('.') {
         Some((stem, extension)) if extension.len() < EXTENSION_BYTES_MAX => (stem, Some(extension)),
@@ -341,7 +348,7 @@ mod tests {
             true => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
             false => scanner.files.claim_file(name, new_name),
         };
-        scanner.claim_settled_files(64, claim_file).unwrap();
+        scanner.claim_unchanged_files(64, claim_file).unwrap();
         assert_eq!(scanner.files.claimed_files().unwrap().len(), 1);
         let seen = scanner.seen.lock().unwrap();
         assert!(seen.len() == 1 && seen[OsStr::new("locked.txt")].is_reported, "{seen:?}");

@@ -127,8 +127,9 @@ impl InboxFolder {
         Ok(bytes)
     }
 
-    /// Ends a task: writes its result, and moves its file from the folder of claimed tasks, or from
-    /// the folder of failed tasks if it was retried. Does nothing if the task has ended before.
+    /// Ends a task: writes its result, and moves its file to the folder `end`. The file is in the
+    /// folder of claimed tasks, or in that of failed tasks if the run was retried. Does nothing if
+    /// it is in neither of them.
     pub(crate) fn move_claimed_file(
         &self,
         name: &str,
@@ -161,6 +162,7 @@ impl InboxFolder {
         Ok(sys::fsync(&source)?)
     }
 
+    /// Opens the folder of the inbox.
     fn open_root(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = sys::open(&self.base, flags, Mode::empty());

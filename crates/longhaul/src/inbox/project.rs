@@ -21,9 +21,9 @@ pub struct ProjectInboxes {
     pub problems: Vec<String>,
 }
 
-/// Opens the folder inboxes of a project with these names, or all if `names` is empty. A folder is served only if its inbox has a default agent
-/// and a person trusts the folder, because files in it start runs on their own. Folders that are not
-/// trusted are left out.
+/// Opens the folder inboxes of a project with these names, or all if `names` is empty. A folder is
+/// served only if its inbox has a default agent and a person trusts the folder, because each file
+/// in it starts a run without a command of the user. Folders that are not trusted are left out.
 pub fn project_folder_inboxes(config: &Config, names: &[InboxName]) -> ProjectInboxes {
     let mut found = ProjectInboxes::default();
     for folder in inbox_folders(config) {

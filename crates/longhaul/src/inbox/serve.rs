@@ -1,5 +1,5 @@
-//! Serves external inboxes: submits their tasks as runs, and delivers the ends of the runs from the
-//! store's outbox.
+//! Serves external inboxes: submits their tasks as runs, and reports to the inboxes how the runs
+//! ended, from messages in the store's outbox.
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -24,17 +24,17 @@ use tokio::task::JoinSet;
 
 use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
 
-/// Maximum number of tasks that are claimed at once, and of runs that wait in the inbox for a
-/// worker: no tasks are claimed while there are as many.
+/// Maximum number of tasks that are claimed at once. No tasks are claimed while this number of runs
+/// waits in the inbox for a worker.
 const CLAIM_MAX: usize = 64;
 
-/// Maximum number of postponed tasks. No tasks are claimed while there are as many.
+/// Maximum number of postponed tasks. No tasks are claimed while it is reached.
 const POSTPONED_MAX: usize = 256;
 
 /// Interval at which an inbox is asked for new tasks, and deliveries that failed are repeated.
 const POLL_INTERVAL: Millis = Millis::from_secs(1);
 
-/// Minimum interval between two reactions to changes of the store.
+/// Delay before a change of the store is handled. It limits how often the store is read.
 const MIN_WATCH_INTERVAL: Millis = Millis(20);
 
 /// Maximum duration of a call to an inbox.
@@ -57,9 +57,10 @@ pub fn add_inbox_names(
     Ok(())
 }
 
-/// Serves external inboxes until the future is dropped: submits their tasks, which must be of one of
-/// these types unless there are none, and delivers the ends of their runs. After a shutdown was
-/// requested, no more tasks are submitted. Returns only if there are no inboxes.
+/// Serves external inboxes until the future is dropped: submits their tasks as runs, and reports to
+/// the inboxes how the runs ended. If `types` is not empty, only tasks of these types are claimed.
+/// After a shutdown was requested, no more tasks are submitted. Returns only if there are no
+/// inboxes.
 ///
 /// Dropping the future loses nothing: an interrupted call to an inbox is repeated when the inbox is
 /// served again.
@@ -99,22 +100,22 @@ struct ServedInbox {
 /// A claimed task that is not submitted yet.
 struct WaitingTask {
     task: InboxTask,
-    /// Whether the log says why the task waits.
+    /// Whether the reason why the task waits was logged.
     is_reported: bool,
 }
 
-/// What became of a task that was to be submitted.
+/// Result of an attempt to submit a task.
 enum SubmissionOutcome {
-    /// The task is a new run.
+    /// A new run was created for the task.
     Created,
-    /// The task was a run before, or has failed.
+    /// The task already has a run, or has failed.
     NoNewRun,
     /// The task can't be submitted now, for this reason.
     Postponed(String),
 }
 
 impl ServedInbox {
-    /// Claims tasks and submits them until the worker drains.
+    /// Claims tasks and submits them until a shutdown is requested.
     async fn submit_tasks(&self, shutdown: &Shutdown) {
         let mut watch = self.longhaul.services().store.watch_for_changes();
         let mut postponed: Vec<WaitingTask> = Vec::new();
@@ -143,7 +144,8 @@ impl ServedInbox {
         }
     }
 
-    /// Returns how many more runs may wait in the inbox.
+    /// Returns how many more runs may wait in the inbox until `CLAIM_MAX` is reached, or 0 if the
+    /// queue can't be read.
     async fn free_queue_places(&self) -> usize {
         let request = PeekRequest {
             inbox: self.name.clone(),
@@ -162,7 +164,7 @@ impl ServedInbox {
         }
     }
 
-    /// Claims tasks, and returns those that do not wait already.
+    /// Claims tasks from the inbox, and returns those that are not in `waiting` yet.
     async fn claim_new_tasks(&self, count: usize, waiting: &[WaitingTask]) -> Vec<WaitingTask> {
         // The inbox may return the waiting tasks again, and they must not displace new ones.
         let filter = ClaimFilter { types: self.types.clone(), limit: count + waiting.len() };
@@ -235,7 +237,7 @@ impl ServedInbox {
         if let Some(&run) = outcome.run_ids().first()
             && let Err(reason) = self.call_inbox_method(self.inbox.start(id, run)).await
         {
-            tracing::warn!(inbox = %self.name, %run, %reason, "the inbox was not told about a run");
+            tracing::warn!(inbox = %self.name, %run, %reason, "the inbox could not record the run");
         }
         match outcome {
             SubmitOutcome::Created(_) => SubmissionOutcome::Created,
@@ -243,7 +245,8 @@ impl ServedInbox {
         }
     }
 
-    /// Postpones a task that was refused, if it may be submitted later. Else the task fails.
+    /// Postpones a task that the engine rejected for a temporary reason, such as a full lane. For
+    /// any other reason, the task fails.
     #[expect(clippy::wildcard_enum_match_arm, reason = "only some refusals are temporary")]
     async fn refused_task_outcome(
         &self,
@@ -285,7 +288,7 @@ impl ServedInbox {
         SubmissionOutcome::NoNewRun
     }
 
-    /// Delivers the ends of runs from the outbox for ever.
+    /// Reports the ends of runs from the outbox to the inbox. Never returns.
     async fn deliver_task_results(&self) {
         let services = self.longhaul.services();
         let endpoint = TaskSource::outbox_endpoint(&self.name);
@@ -298,7 +301,7 @@ impl ServedInbox {
         }
     }
 
-    /// Waits until the store has changed, but not long.
+    /// Waits for a change of the store, for about `POLL_INTERVAL` at most.
     async fn wait_for_store_change(&self, watch: &mut dyn StoreWatcher) {
         tokio::select! {
             biased;
@@ -310,6 +313,7 @@ impl ServedInbox {
         }
     }
 
+    /// Reads from the store how the run of a task has ended.
     async fn ended_task(&self, run: RunId) -> Result<InboxTaskEnd, String> {
         let view = self.longhaul.get_run(run).await.map_err(|error| error.to_string())?;
         Ok(match (view.status, &view.error) {
@@ -365,7 +369,10 @@ impl OutboxReceiver for ServedInbox {
             Ok(InboxTaskEnd::Completed(view)) => self.inbox.on_complete(id, &view).await,
             Ok(InboxTaskEnd::Failed(failure)) => self.inbox.on_error(id, &failure).await,
             Err(reason) => {
-                tracing::warn!(inbox = %self.name, %reason, "the hook of an inbox was not called")
+                tracing::warn!(
+                    inbox = %self.name, %reason,
+                    "`on_complete` or `on_error` of the inbox was not called"
+                )
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Expands `${VAR}` and `${VAR:-default}` in `.mcp.json`, as other MCP clients do.
 //!
-//! Invariant: values are not kept, an error names only the variable, and the expanded text has a
-//! size limit.
+//! Invariant: values of variables are not stored, an error contains only the name of the variable,
+//! and the expanded text has a size limit.
 
 use crate::config::env::Env;
 

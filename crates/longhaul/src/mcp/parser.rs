@@ -298,6 +298,7 @@ impl<'a> McpServerParser<'a> {
         Some(texts)
     }
 
+    /// Parses a boolean. A missing key means `false`, an invalid value `true`.
     fn parse_boolean(&mut self, fields: &Object<'a>, key: &str) -> bool {
         let value = fields.get(key);
         let read = value.and_then(|value| self.parse_field_value(key, value, "true or false"));
@@ -364,7 +365,8 @@ impl ScalarText {
 mod tests {
     use super::*;
 
-    /// Takes hours if each position is computed by scanning from the start of the text.
+    /// Ensures linear time: computing each position by a scan from the start of the text would take
+    /// hours.
     #[test]
     fn long_mcp_files_are_parsed_in_linear_time() {
         let keys: String = (0..100_000).map(|n| format!("\"k{n}\":1,")).collect();

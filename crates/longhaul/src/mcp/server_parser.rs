@@ -1,5 +1,5 @@
-//! The parser state of one MCP server, and JSON objects whose values know their positions in the
-//! file. Problems are collected; their messages show no values.
+//! The parser state of one MCP server, and JSON objects whose values have positions in the file.
+//! Problems are collected; their messages show no values.
 
 use std::collections::BTreeMap;
 use std::fmt;

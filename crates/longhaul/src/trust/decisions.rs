@@ -118,7 +118,7 @@ struct TrustDecision {
 }
 
 impl TrustDecision {
-    /// Whether the decision is about the current version of this item.
+    /// Whether the settings and files of the item are still those that the person saw.
     fn covers_item(&self, item: &TrustItem) -> bool {
         self.hash == item.settings_digest && Ok(&self.files) == item.files.as_ref()
     }
@@ -281,6 +281,7 @@ impl TrustDecisions {
         private_file::write_private_file(file, &text.map_err(|_| malformed_file_error(file))?)
     }
 
+    /// Whether the decision is about this item of this project, in any version.
     fn is_for_same_item(&self, decision: &TrustDecision, item: &TrustItem) -> bool {
         decision.project == self.project && decision.name == item.title
     }

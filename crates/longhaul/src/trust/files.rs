@@ -79,6 +79,8 @@ impl ProjectFiles {
         }
     }
 
+    /// Adds the file at this path if it is inside the project. If the path is a folder, adds the
+    /// files that an interpreter would run in it.
     fn add_file_at_path(&mut self, folder: &Path, path_text: &str) {
         if path_text.is_empty() || path_text.contains('\0') {
             return;

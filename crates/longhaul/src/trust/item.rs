@@ -109,6 +109,7 @@ impl TrustItem {
         Self::for_command(root, args, |name| format!("the command `{name}` that receives messages"))
     }
 
+    /// Creates the item for a command. `title` returns the title for the formatted command.
     fn for_command(root: &Path, args: &[String], title: impl Fn(&str) -> String) -> Self {
         let name = format_argv(args);
         let mut files = ProjectFiles::new(root);
@@ -151,6 +152,7 @@ pub(crate) fn digest_texts<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Has
     Hash::digest(&bytes)
 }
 
+/// Shortens a line to `LINE_CHARS_MAX` characters, with a remark about how many are left out.
 pub(crate) fn truncate_line(line: &str) -> String {
     let count = line.chars().count();
     if count <= LINE_CHARS_MAX {

@@ -16,7 +16,7 @@ use crate::mcp::name::parse_mcp_tool_name;
 use crate::trust::egress;
 use crate::trust::item::{TrustItem, TrustKind};
 
-/// Name of the tool that sends messages, possibly to a program.
+/// Name of the tool that sends messages to a file, a program or a URL.
 pub const SEND_MESSAGE_TOOL: &str = "send_message";
 
 /// Name of the tool that runs shell commands.
@@ -89,6 +89,8 @@ pub fn discover_trust_items(
     items
 }
 
+/// Returns the trust item of a perception command or URL. `None` means a context provider that the
+/// program registers, which needs no trust.
 fn perception_trust_item(config: &Config, perception: &PerceptionConfig) -> Option<TrustItem> {
     match &perception.source {
         PerceptionSource::Command(args) => {

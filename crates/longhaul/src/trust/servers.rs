@@ -134,8 +134,8 @@ fn command_variable_names(transport: &Transport) -> Vec<&str> {
     texts.flat_map(|text| referenced_variable_names(text)).collect()
 }
 
-/// Returns a line with the host of a server's URL after expansion with `.env`. The host is not a
-/// secret.
+/// Returns a line with the scheme and host of a server's URL after expansion with `.env`, which are
+/// not secret. `None` means that the server has no URL with a variable of `.env`.
 fn describe_expanded_url(transport: &Transport, dotenv: &Env) -> Option<String> {
     let Transport::Http { url, .. } = transport else {
         return None;

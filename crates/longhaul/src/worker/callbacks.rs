@@ -14,15 +14,15 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::hooks::WorkerHooks;
 use tokio::sync::oneshot;
 
-/// Time for which the worker waits for a callback.
+/// Maximum time for which the worker waits until a callback has returned.
 const CALLBACK_WAIT: Millis = Millis::from_secs(1);
 
-/// Maximum number of calls that wait for a callback that has not returned.
+/// Maximum number of calls that wait while an earlier callback has not returned.
 const WAITING_MAX: usize = 1_024;
 
 type RunCallback = Arc<dyn Fn(&RunRow) + Send + Sync>;
 
-/// Callbacks that the program sets to follow the worker.
+/// Callbacks of the program, called when a run starts, completes or fails, or when no run is left.
 #[derive(Clone, Default)]
 pub(super) struct Callbacks {
     pub(super) start: Option<Arc<dyn Fn(RunId) + Send + Sync>>,
@@ -52,12 +52,13 @@ impl fmt::Debug for Callbacks {
 pub(super) struct CallbackHooks {
     callbacks: Callbacks,
     calls: SyncSender<CallbackCall>,
-    /// Whether a callback takes so long that the worker does not wait for callbacks now.
+    /// Whether a callback has not returned within `CALLBACK_WAIT`. Until it returns, the worker
+    /// does not wait for callbacks.
     is_late: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
 }
 
-/// A call of a callback, which the thread carries out.
+/// A call of a callback that is sent to the callback thread.
 struct CallbackCall {
     name: &'static str,
     function: Box<dyn FnOnce() + Send>,
@@ -87,7 +88,7 @@ impl CallbackHooks {
         Ok(Self { callbacks, calls, is_late, clock })
     }
 
-    /// Calls a function on the thread of the callbacks. Waits until it has returned, but not long.
+    /// Calls a function on the callback thread, and waits at most `CALLBACK_WAIT` until it returns.
     async fn queue_callback(&self, name: &'static str, function: impl FnOnce() + Send + 'static) {
         let (done, finished) = oneshot::channel();
         let call = CallbackCall { name, function: Box::new(function), done };

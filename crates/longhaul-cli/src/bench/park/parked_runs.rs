@@ -30,17 +30,17 @@ use crate::cpu::cpu_time_us;
 /// Number of runs that are driven at the same time.
 const CONCURRENCY: usize = 32;
 
-/// Number of runs that are submitted at once. As many are parked before the memory is measured, so that
-/// one-time costs of the process are not measured.
+/// Number of runs that are submitted at once. One such batch is parked before the memory is
+/// measured, so that one-time costs of the process are not measured.
 const BATCH: u32 = 1_000;
 
 /// Maximum number of runs that are resumed.
 const RESUMED_RUNS: u32 = 200;
 
-/// Timeout for the next step of a run.
+/// Maximum time in which no run is parked, resumed or ended.
 const STEP_TIMEOUT: Millis = Millis::from_secs(120);
 
-/// Turn in which a run asks, and after whose answer it calls the model again.
+/// Script of the model: the first reply asks a person, the reply after the answer ends the run.
 const SCRIPT: &str = "replies:
   - tools: [{ name: ask_human, input: { question: Which way? } }]
   - text: Done.

@@ -1,4 +1,4 @@
-//! A store with queued tasks without work, and a worker that drives them.
+//! A store with queued no-op tasks, and a worker that drives them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

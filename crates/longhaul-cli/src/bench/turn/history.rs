@@ -33,7 +33,7 @@ pub(crate) struct HistoryCostRow {
     /// Ratio of the CPU time per turn to that in the first row of the table.
     cpu_to_first: f64,
     /// CPU time per byte by which a request is longer than in the table's first row, in
-    /// nanoseconds.
+    /// nanoseconds. `None` if it is not longer.
     cpu_ns_per_additional_byte: Option<f64>,
 }
 

@@ -94,8 +94,8 @@ impl CallHistory {
         self.tool.starts_with(PROBE_PREFIX)
     }
 
-    /// Returns how the call was settled after it was in doubt (started, outcome unknown after a
-    /// kill).
+    /// Returns how the outcome of a call in doubt (started, outcome unknown after a kill) was
+    /// decided, or `open` if it was not.
     pub(crate) fn in_doubt_outcome_label(&self) -> &'static str {
         match (self.settled_by, self.end_epochs.is_empty()) {
             (Some(settled), _) => settled,

@@ -3,7 +3,8 @@
 use longhaul_core::id::{CallId, RunId};
 use serde::Serialize;
 
-/// A guarantee of the runtime that a chaos run verifies.
+/// A guarantee of the runtime that a chaos run verifies. Each variant is described by its
+/// violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Invariant {
@@ -73,7 +74,7 @@ pub(crate) struct InDoubtCall {
     pub(crate) tool: String,
     /// Whether the probe file has a record of the call. `None` if the tool writes no records.
     pub(crate) happened: Option<bool>,
-    /// How the call was settled, such as `verified` or a person's decision.
+    /// How the outcome of the call was decided, such as `verified` or a person's decision.
     pub(crate) settled_by: String,
 }
 

@@ -17,7 +17,7 @@ use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
 use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
+    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxCounts, LaneRow,
     ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
@@ -405,7 +405,7 @@ impl RecordStore for FailingStore {
     async fn count_runs_by_inbox(
         &self,
         inbox: Option<&InboxName>,
-    ) -> Result<Vec<InboxRow>, StoreError> {
+    ) -> Result<Vec<InboxCounts>, StoreError> {
         self.inner.count_runs_by_inbox(inbox).await
     }
 

@@ -146,7 +146,7 @@ impl Rows {
     /// Applies the effect of an outsider's events on an idle run.
     pub(crate) fn wake_from(&mut self, events: &[Event]) {
         for event in events {
-            let wakes = event.from_outside();
+            let wakes = event.outsider_wake_target();
             assert_ne!(wakes, None, "an outsider may not append {}", event.kind());
             match (self.head, wakes) {
                 (Head::Parked, Some(WakeTarget::Parked | WakeTarget::ParkedOrPaused))

@@ -48,8 +48,8 @@ pub async fn outsiders_append_only_allowed_events(world: StoreFixture) {
 pub async fn events_wake_the_right_states(world: StoreFixture) {
     for event in outsider_events(&world) {
         let kind = event.kind();
-        let wakes_paused = event.from_outside() == Some(WakeTarget::ParkedOrPaused);
-        let wakes_parked = wakes_paused || event.from_outside() == Some(WakeTarget::Parked);
+        let wakes_paused = event.outsider_wake_target() == Some(WakeTarget::ParkedOrPaused);
+        let wakes_parked = wakes_paused || event.outsider_wake_target() == Some(WakeTarget::Parked);
         let mut held = world.open_and_claim(|_| {}).await;
         held.park("child").await;
         assert_appended_at(
