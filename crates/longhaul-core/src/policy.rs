@@ -102,7 +102,7 @@ pub enum LaneBusyPolicy {
     Collect,
     /// The task becomes a run, and all other runs in the lane are cancelled.
     Interrupt,
-    /// The task is refused.
+    /// The task is refused, and no run is created.
     Reject,
 }
 

@@ -92,9 +92,10 @@ pub enum WaitReason {
     Message(Timestamp),
     /// The run waits for another worker, because its last worker released it without a crash.
     Worker,
-    /// The run was woken before its start time and waits for it.
+    /// The run waits for its start time, although a message or a command has woken the run before.
     StartAt(Timestamp),
-    /// The run was woken before the previous run of its batch has completed and waits for it.
+    /// The run waits until the previous run of its batch has completed, although a message or a
+    /// command has woken the run before.
     Batch,
 }
 

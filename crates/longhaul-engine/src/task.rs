@@ -68,7 +68,7 @@ pub struct Task {
     pub source: Option<TaskSource>,
 }
 
-/// Chain that works on a task.
+/// Chain whose steps execute a task, one run per step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TaskChain {
     /// The chain, by name or with its steps.

@@ -40,7 +40,7 @@ struct StderrTail {
 /// Why a server process or connection is gone.
 #[derive(Debug, Clone)]
 pub(super) struct ExitReason {
-    /// The reason as text for messages.
+    /// Why the process or connection is gone, as text for messages.
     pub(super) reason: String,
     /// Whether the server violated a limit. Then its pending requests are not retried, and the
     /// server is killed without time to exit.

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 
 use crate::client_handler::{decline_elicitation_response, declined_question_text};
 
-/// Maximum number of rounds in which a server asks for input during one call. Each question to a
-/// person counts.
+/// Maximum number of times that a server may ask for input during one call. Several questions in one
+/// request count one by one.
 const ROUNDS_MAX: u32 = 8;
 
 /// Maximum length in bytes of `requestState`, which a server sends to get it back unchanged.

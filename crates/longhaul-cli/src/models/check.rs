@@ -289,11 +289,11 @@ impl ProviderCheckResult<'_> {
     }
 
     fn success_message(&self, selector: &ModelSelector, names: &[String]) -> String {
-        let many = match names.len() {
+        let models = match names.len() {
             1 => "1 model".to_owned(),
-            many => format!("{many} models"),
+            count => format!("{count} models"),
         };
-        let mut message = format!("ok, {} ms, {many}", self.duration.0);
+        let mut message = format!("ok, {} ms, {models}", self.duration.0);
         if self.provider.name == "openrouter" {
             message.push_str("; the list is public, so the key was not checked");
         }

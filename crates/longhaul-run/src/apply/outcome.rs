@@ -96,7 +96,7 @@ impl ControlState {
     }
 
     /// Returns the grader's note about the last result as a message, if the run fails because of
-    /// the verdict, so that its model has not read the note.
+    /// the grader's verdict. `None` in all other cases: the model has then read the note.
     pub(super) fn unread_note(&self) -> Option<Message> {
         let code = self.pending_failure.as_ref().map(|error| error.code.as_str());
         let last = self.outcome.verdicts().last().filter(|_| code == Some(NOT_MET));

@@ -39,8 +39,7 @@ pub(super) struct ShellProcess {
     output: CapturedOutput,
     partial_output: Option<PartialToolOutput>,
     progress: Arc<dyn Progress>,
-    /// Process group of the command. It is the last field, so that the output is still there when
-    /// the group is dropped.
+    /// Process group of the command, which is killed when dropped.
     group: ProcessGroup,
 }
 

@@ -56,7 +56,7 @@ pub(super) struct ParkMeasurements {
     pub(super) resume: ResumeCost,
 }
 
-/// Costs from an answer to the next model request of the same run.
+/// CPU time, elapsed time and commits from the answer to a gate until the next model request of the same run.
 #[derive(Debug, Serialize)]
 pub(super) struct ResumeCost {
     pub(super) runs: usize,
