@@ -4,8 +4,10 @@
 use clap::Args;
 use longhaul::assemble::ProjectRuntime;
 use longhaul_engine::Task;
+use longhaul_engine::agent::Agent;
 
 use crate::environment;
+use crate::error::CliError;
 use crate::record_replay::CassetteArgs;
 use crate::store_access::open_in_memory_as_driver;
 use crate::submit::prepare_task;
@@ -52,6 +54,7 @@ impl EphemeralArgs {
             prepare_task(&args_with_model, None, &process_env)?.into_task_printing_notes(silent);
         let runtime = open_in_memory_as_driver(&process_env)?;
         if let Ok(agent) = runtime.longhaul.get_agent(args.agent_name()) {
+            check_no_effect_keys(&agent)?;
             // Nobody could send a follow-up message.
             let mut agent = (*agent).clone();
             agent.keep_open = None;
@@ -59,4 +62,12 @@ impl EphemeralArgs {
         }
         Ok((runtime, task))
     }
+}
+
+/// Fails if the agent has effect keys, with the command that runs the agent in the store.
+fn check_no_effect_keys(agent: &Agent) -> Result<(), CliError> {
+    longhaul::ephemeral::check_no_effect_keys(agent).map_err(|error| {
+        let command = format!("longhaul run {} ...", agent.name);
+        CliError::usage_error(error.to_string()).with_hint("run the agent in the store", command)
+    })
 }

@@ -29,7 +29,7 @@ use crate::polling::polling_hint;
 use crate::run_env::RunEnv;
 use crate::run_session::STORE_RETRY_DELAY;
 use crate::services::EngineServices;
-use crate::template::render_template;
+use crate::template::render_identifier;
 use crate::tool_registry::RegisteredTool;
 
 /// Maximum length of the input of a tool call, in bytes.
@@ -300,7 +300,7 @@ fn effect_key(
     let context: serde_json::Map<_, _> =
         context.map(|(name, value)| (name, value.to_value())).collect();
     let values = json!({ "input": input, "context": context });
-    let text = render_template(template, &values).map_err(|why| {
+    let text = render_identifier(template, &values).map_err(|why| {
         format!("the effect key `{template}` of this call can't be rendered: {why}")
     })?;
     match text.len() {

@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::raw::RawJson;
-use longhaul_core::template::{TemplateLimits, check_template_is_bounded, render_within_limits};
+use longhaul_core::template::{
+    FormatFn, TemplateLimits, check_template_is_bounded, render_within_limits,
+};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{Environment, ErrorKind};
+use minijinja::{Environment, Error, ErrorKind};
 use serde_json::{Value, json};
 
 use crate::template_errors::undefined_value_message;
@@ -23,12 +25,24 @@ const TEXT_BYTES_MAX: usize = 256 * 1024;
 
 /// Renders a template with these values. The error says what is wrong with the template.
 pub(crate) fn render_template(source: &str, values: &Value) -> Result<String, String> {
+    render_with_format(source, values, |value| Ok(value.to_string()))
+}
+
+/// Renders the template of an identifier, in which a value that is `null` is an error: all calls
+/// without the value would have the same identifier.
+pub(crate) fn render_identifier(source: &str, values: &Value) -> Result<String, String> {
+    render_with_format(source, values, |value| match value.is_none() {
+        true => Err(Error::new(ErrorKind::InvalidOperation, "one of its values is null")),
+        false => Ok(value.to_string()),
+    })
+}
+
+fn render_with_format(source: &str, values: &Value, format: FormatFn) -> Result<String, String> {
     if !["{{", "{%", "{#"].iter().any(|mark| source.contains(mark)) {
         return Ok(source.to_owned());
     }
-    let text = |value: &minijinja::Value| Ok(value.to_string());
     let syntax = SyntaxConfig::default();
-    let filled = render_within_limits(source, Serde(values).into(), syntax, (&LIMITS, text))
+    let filled = render_within_limits(source, Serde(values).into(), syntax, (&LIMITS, format))
         .map_err(|error| match error.kind() == ErrorKind::UndefinedError {
             true => undefined_value_message(&error, values),
             false => error.to_string(),

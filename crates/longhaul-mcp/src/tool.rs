@@ -86,7 +86,7 @@ impl McpTool {
             let (answer, output_schema) = (answer.clone(), output_schema.cloned());
             let check = move || output_schema_violation(&answer, output_schema.as_ref());
             let checked = tokio::task::spawn_blocking(check).await;
-            checked.map_err(|_| ToolFailure::new("the check of the response panicked"))?
+            checked.map_err(|_| ToolFailure::after_effect("the check of the response panicked"))?
         } else {
             output_schema_violation(answer, output_schema)
         };
@@ -95,7 +95,7 @@ impl McpTool {
         };
         let server = &self.server.spec().name;
         let response = output::truncated_json(answer);
-        Err(ToolFailure::new(format!(
+        Err(ToolFailure::after_effect(format!(
             "the server `{server}` was called and has answered, but {why}. Response: {response}"
         )))
     }
@@ -110,7 +110,8 @@ impl McpTool {
             }
             ServerRequestError::Disconnected { reason: why, may_have_been_sent: sent, .. } => {
                 let message = format!("the server `{server}` disconnected: {why}");
-                match sent && !self.listed.class.may_repeat() {
+                match sent {
+                    true if self.may_repeat() => ToolFailure::after_effect(message),
                     true => ToolFailure::outcome_unknown(message),
                     false => ToolFailure::new(message),
                 }
@@ -127,7 +128,7 @@ impl McpTool {
     /// Returns the failure of a call whose server violates the protocol or exceeds a limit.
     fn misbehaved(&self, why: &str) -> ToolFailure {
         let server = &self.server.spec().name;
-        ToolFailure::new(format!("the call to the server `{server}` was given up: {why}"))
+        ToolFailure::after_effect(format!("the call to the server `{server}` was given up: {why}"))
     }
 
     /// Sends the call. If the connection is lost and the call may be repeated, sends it once more.
@@ -259,7 +260,7 @@ impl McpTool {
     ) -> Result<ToolReply, ToolFailure> {
         let TaskRequestError { reason, is_unknown_task } = error;
         if is_unknown_task {
-            return Err(ToolFailure::new(format!(
+            return Err(ToolFailure::after_effect(format!(
                 "the server does not know its task any more, so there is no result: {reason}"
             )));
         }

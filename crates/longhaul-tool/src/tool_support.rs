@@ -46,7 +46,9 @@ where
     F: FnOnce() -> Result<T, ToolFailure> + Send + 'static,
 {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
-        Err(ToolFailure::new("This call was interrupted. Check the current state, then try again."))
+        Err(ToolFailure::after_effect(
+            "This call was interrupted. Check the current state, then try again.",
+        ))
     })
 }
 

@@ -88,6 +88,17 @@ pub enum EphemeralError {
     /// do.
     #[error("{0} An ephemeral run can't wait for a person or an event")]
     WouldWait(String),
+    /// The agent has an effect key, but an ephemeral run does not see the calls of other runs.
+    #[error(
+        "the agent `{agent}` has an effect key for `{tool}`, which can't be checked in an ephemeral \
+         run: the calls of other runs are in the store"
+    )]
+    EffectKey {
+        /// Name of the agent.
+        agent: String,
+        /// Pattern of the tools whose calls have a key.
+        tool: String,
+    },
     /// The store in memory can't be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -164,6 +175,7 @@ impl Ephemeral {
     }
 
     fn open_engine(&self, agent: Agent) -> Result<Longhaul, EphemeralError> {
+        check_no_effect_keys(&agent)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let options = StoreOptions::new(IN_MEMORY_URL, OpenMode::Driver, Arc::clone(&clock));
         let store = Arc::new(longhaul_store::open_sqlite_store(options)?);
@@ -184,6 +196,20 @@ impl Ephemeral {
         // Nobody can look at an ephemeral run while it waits for hours, so it fails instead.
         defaults.retry.outage = Millis::ZERO;
         Ok(Longhaul::new(services, agents, defaults))
+    }
+}
+
+/// Checks that the agent has no effect keys.
+///
+/// # Errors
+/// The agent has an effect key. An ephemeral run does not see the calls of other runs.
+pub fn check_no_effect_keys(agent: &Agent) -> Result<(), EphemeralError> {
+    match agent.effects.iter().find(|rule| rule.key.is_some()) {
+        None => Ok(()),
+        Some(rule) => Err(EphemeralError::EffectKey {
+            agent: agent.name.to_string(),
+            tool: rule.tool.clone(),
+        }),
     }
 }
 

@@ -347,13 +347,19 @@ impl Progress for NoopProgress {
 pub struct ToolFailure {
     message: String,
     is_outcome_unknown: bool,
+    may_have_effect: bool,
     is_transient: bool,
 }
 
 impl ToolFailure {
     /// Creates a failure of a call that is known to have failed.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), is_outcome_unknown: false, is_transient: false }
+        Self {
+            message: message.into(),
+            is_outcome_unknown: false,
+            may_have_effect: false,
+            is_transient: false,
+        }
     }
 
     /// Creates a failure of a call that is known to have failed, for a reason that may pass.
@@ -363,7 +369,13 @@ impl ToolFailure {
 
     /// Creates a failure of a call that may have taken effect.
     pub fn outcome_unknown(message: impl Into<String>) -> Self {
-        Self { is_outcome_unknown: true, ..Self::new(message) }
+        Self { is_outcome_unknown: true, ..Self::after_effect(message) }
+    }
+
+    /// Creates a failure of a call that may have taken effect, with a message from which the model
+    /// learns enough to go on. Nobody else is asked, but the effect key of the call is not freed.
+    pub fn after_effect(message: impl Into<String>) -> Self {
+        Self { may_have_effect: true, ..Self::new(message) }
     }
 
     /// Returns whether the call failed for a reason that may pass.
@@ -374,6 +386,11 @@ impl ToolFailure {
     /// Returns whether it is unknown if the call has taken effect.
     pub const fn is_outcome_unknown(&self) -> bool {
         self.is_outcome_unknown
+    }
+
+    /// Returns whether the call may have taken effect before it failed.
+    pub const fn may_have_effect(&self) -> bool {
+        self.may_have_effect
     }
 
     /// Returns the message for the model.

@@ -226,8 +226,10 @@ async fn run_tool_call(mut request: ToolCallRequest) -> FinishedToolCall {
                 (ToolCallStatus::Suspended(suspended), ToolOutput::default())
             }
             Ok(Err(failure)) => {
+                let may_have_effect = request.has_effect_key && failure.may_have_effect();
                 let end = match failure.is_outcome_unknown() {
                     true => status_of_unknown_result(&request),
+                    false if may_have_effect => ToolCallStatus::Interrupted,
                     false => ToolCallStatus::Failed,
                 };
                 let transient = failure.is_transient();
@@ -372,31 +374,39 @@ mod tests {
         assert!(calls.is_empty());
     }
 
-    /// Test tool that reports that it does not know whether its call had an effect.
+    /// Test tool whose calls fail.
     #[derive(Debug)]
-    struct UnknownOutcomeTool(ToolSpec);
+    struct FailingTool(ToolSpec, ToolFailure);
 
     #[async_trait]
-    impl Tool for UnknownOutcomeTool {
+    impl Tool for FailingTool {
         fn spec(&self) -> &ToolSpec {
             &self.0
         }
 
         async fn call(&self, _: Value, _: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-            Err(ToolFailure::outcome_unknown("its server is gone"))
+            Err(self.1.clone())
         }
     }
 
     #[test]
-    fn an_unknown_result_is_in_doubt_only_if_the_call_is_not_repeatable() {
-        for (class, end) in [
-            (EffectClass::Pure, ToolCallStatus::Failed),
-            (EffectClass::Keyed, ToolCallStatus::Failed),
-            (EffectClass::Once, ToolCallStatus::Unknown),
-            (EffectClass::Session, ToolCallStatus::Unknown),
+    fn the_status_of_a_failed_call_depends_on_its_class_and_key() {
+        let unknown = || ToolFailure::outcome_unknown("its server is gone");
+        let after_effect = || ToolFailure::after_effect("its server is gone");
+        let failed = || ToolFailure::new("its server is gone");
+        for (class, has_effect_key, failure, end) in [
+            (EffectClass::Pure, false, unknown(), ToolCallStatus::Failed),
+            (EffectClass::Keyed, false, unknown(), ToolCallStatus::Failed),
+            (EffectClass::Once, false, unknown(), ToolCallStatus::Unknown),
+            (EffectClass::Session, false, unknown(), ToolCallStatus::Unknown),
+            (EffectClass::Keyed, true, unknown(), ToolCallStatus::Unknown),
+            (EffectClass::Once, false, after_effect(), ToolCallStatus::Failed),
+            (EffectClass::Once, true, after_effect(), ToolCallStatus::Interrupted),
+            (EffectClass::Once, true, failed(), ToolCallStatus::Failed),
         ] {
             let mut request = counting_call_request(1, class, &Arc::default());
-            request.tool = Arc::new(UnknownOutcomeTool(request.tool.spec().clone()));
+            request.has_effect_key = has_effect_key;
+            request.tool = Arc::new(FailingTool(request.tool.spec().clone(), failure));
             let mut calls = ActiveToolCalls::default();
             let tracked = ProgressThrottle::default().track_call(request.ctx.call);
             calls.start_call(request, tracked);

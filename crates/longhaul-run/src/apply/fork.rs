@@ -146,11 +146,11 @@ fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin)
             ToolCallState::InputRequired
         }
         ToolCallState::Started(_) => ask(call.classification.can_verify, None),
-        // The call of another run with the same effect key is in doubt.
-        ToolCallState::InDoubt { .. } if call.starts == 0 => ToolCallState::Unevaluated,
         ToolCallState::InDoubt { policy: InDoubtPolicy::Fail, can_verify, reason } => {
             ask(can_verify, reason)
         }
+        // The call of another run with the same effect key is in doubt.
+        ToolCallState::InDoubt { .. } if call.starts == 0 => ToolCallState::Unevaluated,
         // Only the question about a call in doubt is asked after its start.
         ToolCallState::AwaitingAnswer(_) if call.starts > 0 => ask(false, None),
         ToolCallState::Gated(_)

@@ -61,6 +61,8 @@ impl ControlState {
         }
         match data.state {
             KeyState::Held => {
+                // A decision about an earlier attempt says nothing about this one.
+                call.replaces = None;
                 call.state = ToolCallState::AwaitingKey { holder: data.holder, epoch };
             }
             KeyState::Unknown => {

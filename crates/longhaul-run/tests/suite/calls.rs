@@ -2,11 +2,13 @@
 //!
 //! Invariant: a call that must run alone never runs in parallel with another one.
 
+use longhaul_core::policy::RunPolicy;
+use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::effect_key::KeyState;
 use longhaul_core::status::RunOutcome;
 
 use super::harness::TestRun;
-use super::harness::script::check;
+use super::harness::script::{check, check_in};
 use super::policies::{plain, with_money_cap};
 
 #[test]
@@ -332,4 +334,44 @@ fn a_crash_leaves_the_key_with_the_call_in_doubt_until_the_run_ends() {
     test_run.play("claim");
     test_run.play("go");
     assert_eq!(state(&test_run), Some(KeyState::Unknown));
+}
+
+#[test]
+fn a_decision_about_an_unknown_call_does_not_hold_for_its_next_attempt() {
+    check(
+        plain(),
+        r#"
+        claim         => run.claimed | running
+        see           => run.prepared turn.started
+        key unknown k =>
+        call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 unknown) gate.raised(indoubt) run.waiting(question) | waiting question
+        key held k    =>
+        yes           => gate.answered
+        claim         => run.claimed
+        go            => tool.key_taken(t1.1 held) run.waiting(key) | waiting key
+        key unknown k =>
+        claim         => run.claimed
+        go            => tool.key_taken(t1.1 unknown) gate.raised(indoubt) run.waiting(question) | waiting question
+    "#,
+    );
+}
+
+#[test]
+fn the_retry_of_a_run_that_failed_at_an_unknown_call_asks_a_person() {
+    let failed = check(
+        RunPolicy { in_doubt: Some(InDoubtPolicy::Fail), ..plain() },
+        r#"
+        claim         => run.claimed | running
+        see           => run.prepared turn.started
+        key unknown k =>
+        call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 unknown) turn.failed(in_doubt) run.failed(in_doubt) | failed
+    "#,
+    );
+    check_in(
+        failed.retry(),
+        r#"
+        claim => run.claimed | running
+        go    => gate.raised(indoubt) run.waiting(question) | waiting question
+    "#,
+    );
 }

@@ -92,7 +92,9 @@ impl ShellProcess {
                     Ok(0) | Err(_) => ProcessEvent::Eof,
                 },
                 status = self.child.wait() => {
-                    let lost = |why| ToolFailure::new(format!("the exit status is unknown: {why}"));
+                    let lost = |why| {
+                        ToolFailure::after_effect(format!("the exit status is unknown: {why}"))
+                    };
                     ProcessEvent::Exited(ProgramExit::from_status(status.map_err(lost)?))
                 }
                 () = tell.as_mut() => ProcessEvent::ReportDue,

@@ -10,8 +10,8 @@ use longhaul_core::id::AgentName;
 use longhaul_core::message::Message;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
-use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{IsolationLevel, SandboxConfig};
+use longhaul_engine::agent::{Agent, EffectRule};
 use longhaul_engine::clock::SystemClock;
 use longhaul_model::scripted::{Script, ScriptedModel};
 use longhaul_tool::Shell;
@@ -89,6 +89,16 @@ async fn a_run_that_would_wait_ends_with_an_error() {
     let error = error.unwrap_err();
     assert!(matches!(error, EphemeralError::WouldWait(_)), "{error:?}");
     assert!(error.to_string().contains("can't wait"), "{error}");
+
+    let mut keyed = agent(&[]);
+    keyed.effects = vec![EffectRule {
+        tool: "pay".to_owned(),
+        subject: None,
+        class: None,
+        key: Some("a".to_owned()),
+    }];
+    let error = ephemeral_runtime.ask(keyed, Vec::new(), "go").await.unwrap_err();
+    assert!(error.to_string().contains("has an effect key for `pay`"), "{error}");
 
     let locked = ephemeral("- error: { status: 401, times: 99 }\n  text: never", Vec::new());
     let error = locked.ask(agent(&[]), Vec::new(), "go").await.unwrap_err();
