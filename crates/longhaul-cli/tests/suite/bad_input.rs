@@ -247,7 +247,7 @@ fn a_store_of_a_newer_build_is_left_alone() {
             "newer",
             &output,
             2,
-            &["schema 2", "use a newer longhaul", "longhaul version"],
+            &["schema version 2", "use a newer longhaul", "longhaul version"],
         );
     }
     let after = fs::read(project.store()).unwrap();
