@@ -401,14 +401,15 @@ impl ControlState {
         }
     }
 
-    /// Returns the suspended calls that the run gives up, because it has to stop or a message
-    /// interrupts it, and whose tools must be told so.
+    /// Returns the suspended calls that the run gives up, because it has to stop, a message
+    /// interrupts it, or they take too long, and whose tools must be told so.
     pub(crate) fn abandoned_calls(&self) -> impl Iterator<Item = &TrackedToolCall> {
         let gives_up = self.cancel.is_some()
             || self.pending_failure.is_some()
             || self.is_timed_out()
             || self.has_interrupting_steer();
-        let calls = self.calls().iter().filter(move |_| gives_up);
+        let calls = self.calls().iter();
+        let calls = calls.filter(move |call| gives_up || call.give_up_reason().is_some());
         calls.filter(|call| call.must_cancel() && !call.is_running_in_epoch(self.epoch))
     }
 
