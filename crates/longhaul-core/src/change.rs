@@ -273,7 +273,8 @@ pub enum TimerUpdate {
     },
     /// Marks the timer with this id as fired. Refused if the timer was already marked as fired.
     Consume(TimerId),
-    /// Deletes the timers with which open gates of this run approve themselves.
+    /// Makes the open gates of this run wait for a person: deletes the timers with which they approve
+    /// themselves, and `auto_approve` in their rows.
     StopAutoApproval(RunId),
 }
 

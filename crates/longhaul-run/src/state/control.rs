@@ -104,6 +104,9 @@ pub struct ControlState {
     /// When the conversation is compacted, and what its summary keeps. `None` means the defaults.
     #[serde(default)]
     pub(crate) compaction_policy: Option<Arc<CompactionPolicy>>,
+    /// Whether a person has rejected a result of the run. Then no result approves itself any more.
+    #[serde(default)]
+    pub(crate) result_rejected: bool,
     pub(crate) warned: Vec<BudgetCap>,
     /// Budget cap that was exhausted and has not been raised since.
     pub(crate) exhausted_cap: Option<BudgetCap>,
@@ -252,6 +255,7 @@ impl ControlState {
             compactor: None,
             compaction: CompactionState::default(),
             compaction_policy: None,
+            result_rejected: false,
             warned: Vec::new(),
             exhausted_cap: None,
             exhausted_tree_cap: None,
