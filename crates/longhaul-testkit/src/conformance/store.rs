@@ -192,6 +192,7 @@ macro_rules! each_store_check {
                 caps_can_be_raised
                 a_tree_has_one_account
                 a_hold_is_refused_until_the_model_is_warned
+                a_hold_leaves_a_reserve_until_the_model_is_warned
                 a_raise_of_the_root_reaches_its_tree
                 usage_adds_up
                 usage_is_summed_by_model

@@ -111,7 +111,8 @@ pub async fn a_tree_has_one_account(fixture: StoreFixture) {
 pub async fn a_hold_is_refused_until_the_model_is_warned(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
     let hold = |warn_money_at, warn_tokens_at| {
-        Change::Hold(BudgetHold { amount: hold_of(1, 1), warn_money_at, warn_tokens_at })
+        let (amount, reserve) = (hold_of(1, 1), hold_of(0, 0));
+        Change::Hold(BudgetHold { amount, reserve, warn_money_at, warn_tokens_at })
     };
     let spend = |spent| {
         let settlement = BudgetHoldSettlement { held: spent, spent, lost: hold_of(0, 0) };
@@ -128,6 +129,29 @@ pub async fn a_hold_is_refused_until_the_model_is_warned(fixture: StoreFixture) 
     refusing_account(held.change(hold(Some(91), Some(90))).await);
     assert_appended(&held.change(hold(Some(91), Some(91))).await);
     assert_appended(&held.change(hold(None, None)).await);
+}
+
+/// A hold is refused that may not leave the reserve, unless the model was warned. Amounts that are only
+/// held do not count, and a first hold needs no reserve.
+pub async fn a_hold_leaves_a_reserve_until_the_model_is_warned(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
+    let hold = |micros, warn_at| {
+        let (amount, reserve) = (hold_of(micros, 1), hold_of(30, 10));
+        let (warn_money_at, warn_tokens_at) = (warn_at, Some(90));
+        Change::Hold(BudgetHold { amount, reserve, warn_money_at, warn_tokens_at })
+    };
+    assert_appended(&held.change(hold(80, Some(90))).await);
+    let (amount, spent) = (hold_of(80, 1), hold_of(10, 1));
+    let lost = hold_of(0, 0);
+    let settlement = BudgetHoldSettlement { held: amount, spent, lost };
+    assert_appended(&held.change(Change::Settle(settlement)).await);
+    refusing_account(held.change(hold(61, Some(90))).await);
+    assert_appended(&held.change(hold(60, Some(90))).await);
+    assert_appended(&held.change(hold(30, Some(90))).await);
+    let settlement = BudgetHoldSettlement { held: hold_of(90, 2), spent: hold_of(10, 0), lost };
+    assert_appended(&held.change(Change::Settle(settlement)).await);
+    refusing_account(held.change(hold(61, Some(90))).await);
+    assert_appended(&held.change(hold(80, None)).await);
 }
 
 /// A raise of a child leaves the caps of its tree as they are. A raise of the root wakes the runs of
