@@ -22,6 +22,7 @@ use crate::policy::rule::ApprovalRuleRow;
 use crate::policy::spend_cap::{CapReservation, CapSettlement, CapWaitRow};
 use crate::raw::{BlobRef, Hash};
 use crate::request::{IdempotencyKey, IdempotencyRecord};
+use crate::status::WaitReason;
 use crate::task::TaskSpec;
 use crate::time::{Millis, Timestamp};
 use crate::usage::{BudgetAmount, MicroUsd, Usage};
@@ -83,15 +84,17 @@ pub enum Change {
     ReleaseSlot(SandboxId),
     /// Queues the run until the sandbox provider with this name can run one more sandbox.
     QueueForSlot(String),
-    /// Holds (reserves) the worst-case cost of a model request. Refused if the remaining budget
-    /// does not cover the cost, or if the model must first be warned that the budget is almost used
-    /// up.
+    /// Holds (reserves) the worst-case cost of a model request. Refused if the remaining budget,
+    /// without what runs need that wait for it, does not cover the cost, or if the model is to be
+    /// warned first.
     Hold(BudgetHold),
-    /// Releases a budget hold (reserved amount) and charges what the request used, or what counts
-    /// as used because the usage is unknown. Wakes runs that wait for the released amount.
+    /// Releases a budget hold and books the part that was spent or lost. Runs that wait for the
+    /// released amount are woken, in the order in which they began to wait.
     Settle(BudgetHoldSettlement),
     /// Queues the parked run until model requests of other runs have released enough of the budget
-    /// for this amount. In a batch, it comes after the change that parks the run.
+    /// for this amount. Follows the change that parks the run. A run that is queued already keeps
+    /// its place, and leaves the queue when it holds its amount, ends, pauses or waits for something
+    /// else.
     WaitForHolds(BudgetAmount),
     /// Holds (reserves) amounts within spend caps. Refused if one of them does not fit, or if the
     /// window of a cap has ended.
@@ -233,6 +236,17 @@ pub enum RunSchedulingUpdate {
     },
 }
 
+impl RunSchedulingUpdate {
+    /// Returns whether the run stays in the queue of its budget, if it is queued there.
+    pub fn stays_in_budget_queue(&self) -> bool {
+        match self {
+            Self::Park { reason, .. } => *reason == WaitReason::BudgetHeld.reason(),
+            Self::Release => true,
+            Self::Pause | Self::End { .. } => false,
+        }
+    }
+}
+
 /// Update of a gate: one more answer, or the end of the gate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GateUpdate {
@@ -277,7 +291,8 @@ pub enum TimerUpdate {
     },
     /// Marks the timer with this id as fired. Refused if the timer was already marked as fired.
     Consume(TimerId),
-    /// Deletes the timers that would approve open gates of this run without a person.
+    /// Makes the open gates of this run wait for a person: deletes the timers with which they approve
+    /// themselves, and `auto_approve` in their rows.
     StopAutoApproval(RunId),
 }
 

@@ -3,6 +3,7 @@
 //! This module only contains plain data. The state machine evaluates the policies.
 
 pub mod budget;
+pub mod budget_queue;
 pub mod effect;
 pub mod effect_facts;
 pub mod effect_key;

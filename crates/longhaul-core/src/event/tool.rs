@@ -165,6 +165,10 @@ pub struct ToolPending {
     /// State of the work, as described by the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Whether the run gives up the call, for the reason in `message`. The tool is told so instead of
+    /// being asked again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub given_up: bool,
     /// Duration for which the tool worked on the call.
     #[serde(default)]
     pub active: Millis,

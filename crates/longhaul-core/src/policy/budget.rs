@@ -145,8 +145,11 @@ impl BudgetAccount {
 pub struct BudgetHold {
     /// Money and tokens that the request uses at most.
     pub amount: BudgetAmount,
-    /// Used percentage of the tree's cap on money from which the hold is refused, so that the model
-    /// is warned first. `None` means that no warning is due.
+    /// Money and tokens that have to be left after the request, so that the model can still be told
+    /// to wrap up. They don't have to be left of caps about which the model was warned.
+    pub reserve: BudgetAmount,
+    /// Percentage of the tree's cap on money from which the hold is refused, so that the model is
+    /// warned first. `None` means that the model was warned.
     pub warn_money_at: Option<u8>,
     /// Used percentage of the tree's cap on tokens from which the hold is refused, so that the
     /// model is warned first. `None` means that no warning is due.
@@ -156,18 +159,31 @@ pub struct BudgetHold {
 impl BudgetHold {
     /// Returns whether the account covers the hold and the model needs no budget warning first.
     pub fn fits(&self, account: &BudgetAccount) -> bool {
-        let must_warn = |cap, percent: Option<u8>| {
-            percent.is_some_and(|percent| account.is_used_to(cap, percent))
-        };
-        account.free().covers(self.amount)
-            && !must_warn(BudgetCap::Money, self.warn_money_at)
-            && !must_warn(BudgetCap::Tokens, self.warn_tokens_at)
+        account.free().covers(self.amount) && self.cap_to_warn_about(account).is_none()
+    }
+
+    /// Returns a cap of the account about which the model has to be warned first: a high percentage
+    /// is used, or the request may not leave the reserve. What other requests hold counts as left. A
+    /// first request needs no reserve.
+    pub fn cap_to_warn_about(&self, account: &BudgetAccount) -> Option<BudgetCap> {
+        let BudgetAmount { micro_usd, tokens } = self.amount.plus(self.reserve);
+        let RemainingBudget { micro_usd: money_left, tokens: tokens_left } = account.unspent();
+        let caps = [
+            (BudgetCap::Money, self.warn_money_at, money_left.is_some_and(|left| left < micro_usd)),
+            (BudgetCap::Tokens, self.warn_tokens_at, tokens_left.is_some_and(|left| left < tokens)),
+        ];
+        caps.into_iter().find_map(|(cap, percent, is_short)| {
+            let is_due =
+                account.is_used_to(cap, percent?) || is_short && account.is_used_to(cap, 0);
+            is_due.then_some(cap)
+        })
     }
 }
 
 impl From<BudgetAmount> for BudgetHold {
     fn from(amount: BudgetAmount) -> Self {
-        Self { amount, warn_money_at: None, warn_tokens_at: None }
+        let reserve = BudgetAmount::default();
+        Self { amount, reserve, warn_money_at: None, warn_tokens_at: None }
     }
 }
 

@@ -462,7 +462,8 @@ pub struct GateRow {
 impl GateRow {
     /// Returns when the open gate is approved without a person. `None` means never.
     pub fn auto_approves_at(&self) -> Option<Timestamp> {
-        let auto = self.spec.auto_approve.as_ref().filter(|_| self.status == GateStatus::Open)?;
+        let is_unanswered = self.status == GateStatus::Open && self.answers.is_empty();
+        let auto = self.spec.auto_approve.as_ref().filter(|_| is_unanswered)?;
         Some(self.raised_at.plus(auto.after))
     }
 

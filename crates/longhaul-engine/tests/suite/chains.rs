@@ -272,6 +272,7 @@ async fn a_person_stops_the_approval_by_an_answer_or_a_pause() {
     engine.longhaul.pause_run(root, "cli:anna").await.unwrap();
     let clock = engine.clock.clone().unwrap();
     let gate = engine.gate(root).await;
+    assert_eq!(gate.auto_approves_at(), None);
     engine.longhaul.resume_run(root, None, "cli:anna").await.unwrap();
     clock.advance(Millis::from_secs(10));
     while engine.longhaul.services().records.next_timer_due().await.unwrap().is_some() {

@@ -96,6 +96,26 @@ async fn a_cancel_of_the_run_cancels_a_pending_call_at_its_tool() {
 }
 
 #[tokio::test]
+async fn a_pending_call_that_takes_too_long_is_cancelled_at_its_tool() {
+    let effects = EffectLog::default();
+    let short = |state| {
+        let (after, ttl) = (Millis::from_secs(60), Some(Millis::from_secs(90)));
+        let wait = ToolWait::Poll { after, ttl, message: None };
+        SuspendedToolCall { wait, ..task(state) }
+    };
+    let suspensions = ["t1", "t2", "t3"].map(short);
+    let engine = plan(&effects, suspensions).with_sim_clock().start();
+    let run = engine.submit().await;
+    let journal = engine.advance_until(run, "run.completed").await;
+    assert_eq!(count(&journal, "tool.failed"), 1, "{:?}", kinds(&journal));
+    assert_eq!(effects.count(r#"pay cancels "t3""#), 1);
+    assert_eq!(effects.count("pay begins"), 0);
+    let (text, is_error) = engine.results().remove(0);
+    assert!(is_error && text.contains("no result after 1m30s"), "{text}");
+    assert!(text.ends_with("its server was asked to stop the work"), "{text}");
+}
+
+#[tokio::test]
 async fn a_state_that_can_not_be_stored_fails_the_call() {
     let effects = EffectLog::default();
     let engine = plan(&effects, [question(&"x".repeat(300_000))]).start();

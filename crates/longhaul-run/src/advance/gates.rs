@@ -194,12 +194,14 @@ pub(super) fn raise_result_approval_gate(
         facts: None,
     };
     let digest = gate_content_digest(decision.run, &frozen);
+    let auto_approve = policy.auto_approve.clone();
+    let auto_approve = auto_approve.filter(|_| !decision.control.result_rejected);
     decision.raise_gate(GateSpec {
         input: Some(input),
         digest: Some(digest),
         timeout: policy.timeout.duration(),
         on_timeout: policy.on_timeout,
-        auto_approve: policy.auto_approve.clone(),
+        auto_approve,
         approvers: policy.approvers,
         tags: policy.tags.clone(),
         ..GateSpec::new(id, GateKind::Result, policy.ask.as_str())

@@ -6,7 +6,7 @@
 use longhaul_core::duration::format_duration;
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::{
-    ToolEnded, ToolInputRequired, ToolOutput, ToolPending, ToolResumed,
+    ToolEnded, ToolInputRequired, ToolOutput, ToolPending, ToolResumed, ToolSuspension,
 };
 use longhaul_core::id::CallId;
 use longhaul_core::policy::gate::{GateKind, GateSpec};
@@ -71,7 +71,7 @@ pub(crate) fn record_suspension(
                 let text = format!(
                     "stopped: the tool asked more than {QUESTIONS_MAX} questions without a result"
                 );
-                return record_stopped_call(decision, text, (call, active));
+                return give_up_call(decision, suspension, text, (call, active));
             }
             let required = ToolInputRequired { call, suspension, question, active };
             return decision.record_event(Event::ToolInputRequired(Box::new(required)));
@@ -87,22 +87,39 @@ pub(crate) fn record_suspension(
             "stopped: the tool has no result after {}, which is the time that it allows",
             format_duration(limit)
         );
-        return record_stopped_call(decision, text, (call, active));
+        return give_up_call(decision, suspension, text, (call, active));
     }
     let since = since.unwrap_or(now);
     let delay = poll_delay(after, now.duration_since(since));
     // A result may be gone after the tool's own limit.
     let until = now.plus(delay).min(expires).max(now.plus(POLL_DELAY_MIN));
-    let pending = ToolPending { call, suspension, since, until, message, active };
+    let given_up = false;
+    let pending = ToolPending { call, suspension, since, until, message, given_up, active };
     decision.record_event(Event::ToolPending(Box::new(pending)))?;
     let polls = earlier.map_or(1, |earlier| earlier.polls.saturating_add(1));
     decision.set_wake_timer_at(poll_timer_id(decision.run.id, call, polls), until);
     Ok(())
 }
 
-/// Records that the runtime has given up a suspended call. A call with an effect key counts as
-/// interrupted: a failure would release the key, but the call may still take effect.
-fn record_stopped_call(
+/// Gives up a suspended call. If another system works for it, its tool is told before the call ends.
+fn give_up_call(
+    decision: &mut DecisionBuilder<'_>,
+    suspension: ToolSuspension,
+    reason: String,
+    (call, active): (CallId, Millis),
+) -> Result<(), Rejection> {
+    if !suspension.must_cancel {
+        return record_stopped_call(decision, reason, (call, active));
+    }
+    let (now, message) = (decision.ctx.now, Some(reason));
+    let (since, until, given_up) = (now, now, true);
+    let pending = ToolPending { call, suspension, since, until, message, given_up, active };
+    decision.record_event(Event::ToolPending(Box::new(pending)))
+}
+
+/// Records that the runtime has given up a suspended call. A failure would free the effect key of a
+/// call that may still take effect.
+pub(crate) fn record_stopped_call(
     decision: &mut DecisionBuilder<'_>,
     text: String,
     (call, active): (CallId, Millis),
@@ -158,6 +175,9 @@ pub(crate) fn postpone_polls(
             SuspendedToolCall { suspension, wait },
             (call.id, Millis::ZERO),
         )?;
+    }
+    if decision.control.abandoned_calls().next().is_some() {
+        return Ok(false);
     }
     let mut pending = decision.control.calls().iter().filter_map(|call| {
         let ToolCallState::Pending(timer) = call.state else {

@@ -79,7 +79,7 @@ pub(super) fn start_turn(
         Ok(fitting) => fitting,
         Err(refused) => return spend_caps::park_at_cap(decision, &refused),
     };
-    let CallSize { max_tokens, hold } = size;
+    let CallSize { max_tokens, hold, reserve } = size;
     let turn = decision.control.turn + 1;
     let look = decision.perception_refresh.take().filter(|_| thinks);
     let update = look.and_then(|look| look.update);
@@ -96,7 +96,7 @@ pub(super) fn start_turn(
         perception_active,
     }))?;
     add_active_time_to_usage(decision, perception_active);
-    decision.add_row_change(Change::Hold(budget_hold(&decision.control, hold)));
+    decision.add_row_change(Change::Hold(budget_hold(&decision.control, (hold, reserve))));
     if !caps.is_empty() {
         decision.add_row_change(Change::HoldCaps(caps));
     }
@@ -113,24 +113,30 @@ fn park_until_released(
     Ok(flow)
 }
 
-/// Returns a hold of this budget amount. The store refuses the hold if a cap is nearly used up and
-/// the model was not warned about that cap yet.
-fn budget_hold(control: &ControlState, amount: BudgetAmount) -> BudgetHold {
+/// Returns the hold of this amount, which the store refuses if the model is to be warned first.
+fn budget_hold(
+    control: &ControlState,
+    (amount, reserve): (BudgetAmount, BudgetAmount),
+) -> BudgetHold {
     let warn_at = |cap| Some(control.caps.warn_percent).filter(|_| !control.warned.contains(&cap));
     let (warn_money_at, warn_tokens_at) = (warn_at(BudgetCap::Money), warn_at(BudgetCap::Tokens));
-    BudgetHold { amount, warn_money_at, warn_tokens_at }
+    BudgetHold { amount, reserve, warn_money_at, warn_tokens_at }
 }
 
-/// Maximum reply length of a model call, and the worst-case cost of the call.
+/// Maximum reply length of a model call, the worst-case cost of the call, and that of one more call
+/// with a short reply, in which the model can wrap up.
 #[derive(Debug, Clone, Copy)]
 struct CallSize {
     max_tokens: u64,
     hold: BudgetAmount,
+    reserve: BudgetAmount,
 }
 
 impl CallSize {
     const fn new(pricing: &ModelPricing, bytes: u64, max_tokens: u64) -> Self {
-        Self { max_tokens, hold: pricing.worst_case_hold(bytes, max_tokens) }
+        let hold = pricing.worst_case_hold(bytes, max_tokens);
+        let reserve = pricing.worst_case_hold(bytes, REPLY_TOKENS_MIN);
+        Self { max_tokens, hold, reserve }
     }
 }
 
@@ -140,7 +146,8 @@ enum CallSizeOutcome {
     Fits(CallSize),
     /// The budget covers this amount only after other runs have released what they hold.
     Held(BudgetAmount),
-    /// The budget covers only a shorter reply, and the model was not warned about this cap yet.
+    /// The budget covers only a shorter reply or no call after this one, and the model was not warned
+    /// about this cap yet.
     Warn(BudgetCap),
     /// The budget covers no useful reply, because of this cap.
     Exhausted(BudgetReached),
@@ -158,14 +165,17 @@ fn size_within_budget(
     let max_tokens = pricing.max_output_tokens.min(available.max(REPLY_TOKENS_MIN));
     let size = CallSize::new(pricing, bytes, max_tokens);
     let account = decision.ctx.budget_account.unwrap_or_default();
-    let own = own_budget(decision);
+    let own_account = own_account(decision);
+    let own = own_account.free();
     let unspent = account.unspent().min(own);
     let fits_now = |size: CallSize| match account.free().covers(size.hold) {
         true => CallSizeOutcome::Fits(size),
         false => CallSizeOutcome::Held(size.hold),
     };
     if unspent.covers(size.hold) {
-        return fits_now(size);
+        let hold = budget_hold(&decision.control, (size.hold, size.reserve));
+        let cap = [account, own_account].iter().find_map(|account| hold.cap_to_warn_about(account));
+        return cap.map_or_else(|| fits_now(size), CallSizeOutcome::Warn);
     }
     let short = if unspent.micro_usd.is_some_and(|left| size.hold.micro_usd > left) {
         BudgetCap::Money
@@ -188,22 +198,21 @@ fn size_within_budget(
     }
 }
 
-/// Returns what is left of the caps in the agent file of a child run. For a root run there is no
-/// limit here: its caps apply to the whole tree, and the store counts them.
-fn own_budget(decision: &DecisionBuilder<'_>) -> RemainingBudget {
+/// Returns the account of a child run for the caps in its own agent file. Those of a root are the caps
+/// of the whole tree, which the store counts.
+fn own_account(decision: &DecisionBuilder<'_>) -> BudgetAccount {
     if !decision.run.task.is_child() {
-        return RemainingBudget::default();
+        return BudgetAccount::default();
     }
     let ControlState { caps, totals, .. } = &decision.control;
     let spent = BudgetAmount { micro_usd: totals.cost, tokens: totals.usage.total_tokens() };
-    let own = BudgetAccount {
+    BudgetAccount {
         cap_micro_usd: caps.micro_usd,
         cap_tokens: caps.tokens,
         spent,
         lost: totals.lost,
         held: BudgetAmount::default(),
-    };
-    own.free()
+    }
 }
 
 /// A model call that is about to start.

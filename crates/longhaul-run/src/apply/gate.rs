@@ -175,6 +175,7 @@ impl ControlState {
     /// Sends the result back to the model with the note or the payload of the rejection. Ends the
     /// run if the rejection has neither.
     fn apply_result_rejection(&mut self, answer: &Answer, vote_notes: Vec<String>) -> ApplyResult {
+        self.result_rejected = true;
         match answer_note(answer) {
             Some(_) => {
                 self.stage = RunStage::ModelPending(PendingModelCall::default());

@@ -36,6 +36,7 @@ impl ControlState {
         }
         suspended.since.get_or_insert(data.since);
         suspended.message.clone_from(&data.message);
+        suspended.given_up = data.given_up;
         suspended.polls = suspended.polls.saturating_add(1);
         let timer = poll_timer_id(run, data.call, suspended.polls);
         let until = data.until;
@@ -86,6 +87,7 @@ fn suspend_call<'a>(
             resumes: 0,
             postponed: 0,
             message: None,
+            given_up: false,
         })
     };
     let suspended = Arc::make_mut(call.suspended.get_or_insert_with(new));

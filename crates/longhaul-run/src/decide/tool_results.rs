@@ -12,7 +12,7 @@ use longhaul_core::time::Millis;
 use crate::advance::advance_run;
 use crate::advance::call_events::add_active_time_to_usage;
 use crate::advance::suspension::{
-    record_interrupted_poll, record_suspension, withdraw_tool_question,
+    record_interrupted_poll, record_stopped_call, record_suspension, withdraw_tool_question,
 };
 use crate::decision::DecisionBuilder;
 use crate::input::{ToolCallResult, ToolCallStatus};
@@ -37,6 +37,8 @@ pub(super) fn record_tool_results(
                 && tool.status == ToolCallStatus::Interrupted
         });
         let is_cancelled = suspended.is_some_and(TrackedToolCall::must_cancel);
+        let reason = suspended.and_then(TrackedToolCall::give_up_reason);
+        let stopped = reason.map(|reason| format!("{reason}; {}", tool.output.joined_text()));
         if suspended.is_some() && !is_cancelled {
             // A result has arrived in the meantime.
             continue;
@@ -45,6 +47,11 @@ pub(super) fn record_tool_results(
             return Err(Rejection::CallNotRunning(tool.call));
         }
         active = active.plus(tool.active);
+        if let Some(text) = stopped {
+            withdraw_tool_question(decision, tool.call)?;
+            record_stopped_call(decision, text, (tool.call, tool.active))?;
+            continue;
+        }
         let ended = ToolEnded { call: tool.call, output: tool.output, active: tool.active };
         let event = match tool.status {
             // Dropping the request to the tool has not stopped the work of the other system.

@@ -75,6 +75,9 @@ pub struct CallSuspension {
     /// asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Whether the run gives up the call, for the reason in `message`.
+    #[serde(default)]
+    pub given_up: bool,
 }
 
 /// Origin of an unfinished tool call that a retry has copied from a failed run.
@@ -200,6 +203,12 @@ impl TrackedToolCall {
         let is_open =
             !matches!(self.state, ToolCallState::ResultReady { .. } | ToolCallState::Done { .. });
         is_open && self.suspended.as_ref().is_some_and(|call| call.suspension.must_cancel)
+    }
+
+    /// Returns why the run gives up the suspended call. `None` means that it does not.
+    pub(crate) fn give_up_reason(&self) -> Option<&str> {
+        let suspended = self.suspended.as_ref().filter(|call| call.given_up)?;
+        suspended.message.as_deref()
     }
 
     /// Returns whether the tool is to be asked now for the result of the pending call.

@@ -106,6 +106,9 @@ pub struct ControlState {
     /// When the conversation is compacted, and what its summary keeps. `None` means the defaults.
     #[serde(default)]
     pub(crate) compaction_policy: Option<Arc<CompactionPolicy>>,
+    /// Whether a person has rejected a result of the run. Then no result approves itself any more.
+    #[serde(default)]
+    pub(crate) result_rejected: bool,
     pub(crate) warned: Vec<BudgetCap>,
     /// Budget cap that was exhausted and has not been raised since.
     pub(crate) exhausted_cap: Option<BudgetCap>,
@@ -254,6 +257,7 @@ impl ControlState {
             compactor: None,
             compaction: CompactionState::default(),
             compaction_policy: None,
+            result_rejected: false,
             warned: Vec::new(),
             exhausted_cap: None,
             exhausted_tree_cap: None,
@@ -404,14 +408,15 @@ impl ControlState {
         }
     }
 
-    /// Returns the suspended calls that the run gives up, because it has to stop or a message
-    /// interrupts it, and whose tools must be asked to cancel them.
+    /// Returns the suspended calls that the run gives up, because it has to stop, a message
+    /// interrupts it, or they take too long, and whose tools must be told so.
     pub(crate) fn abandoned_calls(&self) -> impl Iterator<Item = &TrackedToolCall> {
         let gives_up = self.cancel.is_some()
             || self.pending_failure.is_some()
             || self.is_timed_out()
             || self.has_interrupting_steer();
-        let calls = self.calls().iter().filter(move |_| gives_up);
+        let calls = self.calls().iter();
+        let calls = calls.filter(move |call| gives_up || call.give_up_reason().is_some());
         calls.filter(|call| call.must_cancel() && !call.is_running_in_epoch(self.epoch))
     }
 

@@ -133,11 +133,11 @@ fn the_remaining_budget_limits_the_reply_or_parks_the_run() {
         see                => run.prepared turn.started
         ? step             => ask turn 1 try 1 max 4096
         call read/pure     => turn.completed tool.started(t1.1)
-        done t1.1 ok       => tool.completed(t1.1) turn.started
+        done t1.1 ok       => tool.completed(t1.1) budget.warned(money) turn.started
         ? step             => ask turn 2 try 1 max 4096
         crash              =>
         claim              => run.claimed
-        go                 => run.recovered turn.failed(lost) budget.warned(money) budget.reached(money) run.waiting(budget) | waiting budget
+        go                 => run.recovered turn.failed(lost) budget.reached(money) run.waiting(budget) | waiting budget
         raise money 500000 => budget.raised | running
         claim              => run.claimed
         go                 => turn.started
@@ -167,6 +167,38 @@ fn the_remaining_budget_limits_the_reply_or_parks_the_run() {
         cancel => run.cancel_requested | running
         claim  => run.claimed
         go     => run.cancelled | cancelled
+    "#,
+    );
+}
+
+#[test]
+fn a_run_has_a_turn_to_wrap_up_before_its_budget_is_exhausted() {
+    // The next call is too expensive, and a shorter reply is not.
+    check(
+        with_money_cap(200_000),
+        r#"
+        claim             => run.claimed | running
+        see               => run.prepared turn.started
+        others 0 170000   =>
+        call nonsense/bad => turn.completed tool.failed(t1.1) budget.warned(money) turn.started
+        ? step            => ask turn 2 try 1 max 1818
+        others 0 190000   =>
+        call nonsense/bad => turn.completed tool.failed(t2.1) budget.reached(money) run.waiting(budget) | waiting budget
+    "#,
+    );
+    // A call that fits is the turn to wrap up if it may leave too little for another one.
+    check(
+        with_money_cap(200_000),
+        r#"
+        claim             => run.claimed | running
+        see               => run.prepared turn.started
+        others 0 115000   =>
+        call nonsense/bad => turn.completed tool.failed(t1.1) turn.started
+        others 0 125000   =>
+        call nonsense/bad => turn.completed tool.failed(t2.1) budget.warned(money) turn.started
+        ? step            => ask turn 3 try 1 max 4096
+        ? said            => [longhaul] Little is left of the budget of money. Wrap up your work now: finish what you started, and list what remains to be done.
+        say Done.         => turn.completed run.completed(Done.) | completed
     "#,
     );
 }
@@ -251,10 +283,10 @@ fn the_money_cap_of_a_child_binds_its_own_spending() {
         claim              => run.claimed | running
         see                => run.prepared turn.started
         call read/pure     => turn.completed tool.started(t1.1)
-        done t1.1 ok       => tool.completed(t1.1) turn.started
+        done t1.1 ok       => tool.completed(t1.1) budget.warned(money) turn.started
         crash              =>
         claim              => run.claimed
-        go                 => run.recovered turn.failed(lost) budget.warned(money) budget.reached(money) run.waiting(budget) | waiting budget
+        go                 => run.recovered turn.failed(lost) budget.reached(money) run.waiting(budget) | waiting budget
         ? why              => The run's budget of money is used up.
         raise money 500000 => budget.raised | running
         claim              => run.claimed

@@ -107,6 +107,25 @@ fn a_result_approves_itself_unless_a_person_answers_first() {
         go          => run.failed(rejected) | failed
     "#,
     );
+    // A person who has rejected a result decides about the next one, too.
+    let run = check_in(
+        run_in_chain(steps(), policy()),
+        r#"
+        claim          => run.claimed | running
+        see            => run.prepared turn.started
+        say A poem.    => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
+        no Longer.     => gate.answered | running
+        claim          => run.claimed
+        go             => turn.started
+        say Two poems. => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
+        tick 5         =>
+        yes            => gate.answered | running
+        claim          => run.claimed
+        go             => chain.step_started run.completed(Two poems.) | completed
+    "#,
+    );
+    let approves_itself = run.rows.gates.iter().map(|gate| gate.spec.auto_approve.is_some());
+    assert_eq!(approves_itself.collect::<Vec<_>>(), [true, false]);
 }
 
 fn output(data: &str) -> RunOutput {

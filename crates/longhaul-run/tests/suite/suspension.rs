@@ -172,7 +172,7 @@ fn a_pending_call_is_asked_about_by_a_timer() {
 
 #[test]
 fn a_pending_call_fails_after_the_time_that_its_tool_allows() {
-    check(
+    let test_run = check(
         plain(),
         &format!(
             r#"{STARTED}
@@ -180,10 +180,21 @@ fn a_pending_call_fails_after_the_time_that_its_tool_allows() {
         tick 10           => timer.fired | running
         claim             => run.claimed
         go                => tool.resumed(t1.1)
-        pend t1.1 30 10   => tool.failed(t1.1) turn.started
-        ? said            => t1.1: ! stopped: the tool has no result after 10s, which is the time that it allows
+        pend t1.1 30 10   => tool.pending(t1.1)
+        crash             =>
+        claim             => run.claimed
+        go                => run.recovered
     "#
         ),
+    );
+    // The tool is told first.
+    assert_eq!(next_calls(&test_run)[0].action, ToolCallAction::Cancel);
+    check_in(
+        test_run,
+        r#"
+        kill t1.1 told    => tool.failed(t1.1) turn.started
+        ? said            => t1.1: ! stopped: the tool has no result after 10s, which is the time that it allows; told
+    "#,
     );
 }
 

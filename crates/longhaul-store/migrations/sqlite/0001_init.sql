@@ -227,14 +227,16 @@ CREATE TABLE budget (
 ) STRICT;
 
 -- Runs that wait until other runs release what they hold of the budget, with the amount that they
--- need. A row counts only while its run is parked for the reason `budget_held`.
+-- need, in the order in which they began to wait. A woken run keeps its row until it holds its amount.
+-- A row counts only while its run is ready, claimed, or parked for the reason `budget_held`.
 CREATE TABLE budget_wait (
-  run       BLOB NOT NULL PRIMARY KEY,
+  position  INTEGER PRIMARY KEY,
+  run       BLOB NOT NULL UNIQUE,
   account   BLOB NOT NULL,
   micro_usd INTEGER NOT NULL,
   tokens    INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX budget_wait_account ON budget_wait (account, run);
+CREATE INDEX budget_wait_account ON budget_wait (account);
 
 -- What spend caps have counted, by cap, subject and window. A higher raised_limit replaces the
 -- limit of the configuration.

@@ -1,16 +1,19 @@
 //! The budget of a tree of runs (a root run and its descendants): caps, holds (reserved amounts),
 //! spent and lost amounts, and runs that wait until a hold is released.
 //!
-//! Invariant: a hold never makes the sum of spent, lost and held amounts exceed a cap.
+//! Invariant: a hold never makes the sum of spent, lost and held amounts exceed a cap. Runs hold
+//! amounts in the order of their queue (`BudgetQueue`): whoever removes a run from the queue or
+//! releases an amount wakes the next ones in the same transaction.
 
 use longhaul_core::change::{BudgetHold, BudgetHoldSettlement};
 use longhaul_core::id::RunId;
 use longhaul_core::policy::budget::{Budget, BudgetAccount, BudgetRaise};
+use longhaul_core::policy::budget_queue::{BudgetQueue, BudgetQueueEntry};
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::usage::{BudgetAmount, MicroUsd};
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{PARKED, amount_to_column, get_u64};
+use crate::sqlite::column::{LEASED, PARKED, READY, amount_to_column, get_u64};
 use crate::sqlite::error::RowChangeError;
 use crate::sqlite::head::wake_run;
 use crate::sqlite::tx::Tx;
@@ -28,36 +31,31 @@ pub(crate) fn create_budget(tx: &Tx<'_>, root: RunId, caps: &Budget) -> Result<(
     )
 }
 
-/// Reserves the worst-case cost of a call. Refused if a cap would be exceeded, or if so much of a
-/// cap is used that the model must be warned before the call.
+/// Reserves the worst-case cost of a call. Refused if a cap would be exceeded, if runs that wait need
+/// the amount, or if the model is to be warned first.
 pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetHold) -> Result<(), RowChangeError> {
-    let held = tx.run(
+    let Some(root) = account_of_run(tx, run)? else {
+        return Ok(());
+    };
+    // The root run and its retries may have been pruned together with their budget. Then no cap
+    // applies.
+    let Some(queue) = load_queue(tx, root)? else {
+        return Ok(());
+    };
+    let account = queue.account_for(run);
+    if !hold.fits(&account) {
+        return Err(RowChangeError::Refused(AppendRefusalReason::OverBudget(account)));
+    }
+    tx.run(
         "UPDATE budget SET held_micro_usd = held_micro_usd + ?2, held_tokens = held_tokens + ?3
-          WHERE root = (SELECT coalesce(account, root) FROM run WHERE id = ?1)
-            AND (cap_micro_usd IS NULL
-                 OR ?2 <= max(cap_micro_usd - spent_micro_usd - lost_micro_usd - held_micro_usd, 0)
-                    AND (?4 IS NULL OR spent_micro_usd + lost_micro_usd = 0
-                         OR (spent_micro_usd + lost_micro_usd) * 100 < cap_micro_usd * ?4))
-            AND (cap_tokens IS NULL
-                 OR ?3 <= max(cap_tokens - spent_tokens - lost_tokens - held_tokens, 0)
-                    AND (?5 IS NULL OR spent_tokens + lost_tokens = 0
-                         OR (spent_tokens + lost_tokens) * 100 < cap_tokens * ?5))",
+          WHERE root = ?1",
         params![
-            run.bytes(),
+            root,
             amount_to_column(hold.amount.micro_usd.0),
-            amount_to_column(hold.amount.tokens),
-            hold.warn_money_at,
-            hold.warn_tokens_at
+            amount_to_column(hold.amount.tokens)
         ],
     )?;
-    if held == 1 {
-        return Ok(());
-    }
-    match budget_account_of_run(tx, run)? {
-        Some(account) => Err(RowChangeError::Refused(AppendRefusalReason::OverBudget(account))),
-        // The root run and its retries were pruned together with their budget, so no cap applies.
-        None => Ok(()),
-    }
+    if queue.contains(run) { leave_queue(tx, run) } else { Ok(()) }
 }
 
 /// Releases a hold, adds the amounts that were spent or lost, and wakes the runs that wait for the
@@ -128,16 +126,18 @@ pub(crate) fn set_budget_caps(
     wake_waiting_runs(tx, account)
 }
 
-/// Records that a parked run waits until the amount `needed` fits into the budget. If it fits
-/// already, because a hold was released after the run's hold was refused, the run is woken at once.
+/// Queues a parked run until the budget covers this amount. A run that is queued already keeps its
+/// place. The run is woken at once if it is its turn, because another request was settled after the
+/// refusal.
 pub(crate) fn wait_for_holds(
     tx: &Tx<'_>,
     run: RunId,
     needed: BudgetAmount,
 ) -> Result<(), RowChangeError> {
     let account = tx.query_one(
-        "INSERT OR REPLACE INTO budget_wait (run, account, micro_usd, tokens)
+        "INSERT INTO budget_wait (run, account, micro_usd, tokens)
          SELECT id, coalesce(account, root), ?2, ?3 FROM run WHERE id = ?1
+         ON CONFLICT (run) DO UPDATE SET micro_usd = excluded.micro_usd, tokens = excluded.tokens
          RETURNING account",
         params![run.bytes(), amount_to_column(needed.micro_usd.0), amount_to_column(needed.tokens)],
         |row| row.get(0),
@@ -145,35 +145,45 @@ pub(crate) fn wait_for_holds(
     account.map_or(Ok(()), |account| wake_waiting_runs(tx, account))
 }
 
-/// Wakes the waiting runs of a budget whose needed amounts now fit, and those whose amounts can no
-/// longer fit, because too much was spent. Each amount is compared with the whole free amount: a
-/// woken run may reserve nothing, and then nothing would wake the next run. A woken run whose hold
-/// is refused again waits again.
+/// Removes a run from the queue of its budget, and wakes the runs behind it whose turn it is.
+pub(crate) fn leave_queue(tx: &Tx<'_>, run: RunId) -> Result<(), RowChangeError> {
+    let sql = "DELETE FROM budget_wait WHERE run = ?1 RETURNING account";
+    let account = tx.query_one(sql, params![run.bytes()], |row| row.get(0))?;
+    account.map_or(Ok(()), |account| wake_waiting_runs(tx, account))
+}
+
 fn wake_waiting_runs(tx: &Tx<'_>, root: [u8; 16]) -> Result<(), RowChangeError> {
-    let waiting: Vec<([u8; 16], BudgetAmount, bool)> = tx.query_all(
-        "SELECT w.run, w.micro_usd, w.tokens, h.state = ?2 AND h.reason = 'budget_held'
-           FROM budget_wait w JOIN run_head h ON h.run = w.run
-          WHERE w.account = ?1 ORDER BY w.run",
-        params![root, PARKED],
-        |row| Ok((row.get(0)?, read_amount(row, 1)?, row.get(3)?)),
-    )?;
-    if waiting.is_empty() {
-        return Ok(());
-    }
-    let account = budget_account_of_tree(tx, RunId::from_bytes(root))?;
-    // The account is pruned only after its runs have ended.
-    let account = account.unwrap_or_default();
-    for (run, needed, is_waiting) in waiting {
-        let fits = account.free().covers(needed);
-        if is_waiting && !fits && account.unspent().covers(needed) {
-            continue;
-        }
-        tx.run("DELETE FROM budget_wait WHERE run = ?1", params![run])?;
-        if is_waiting {
-            wake_run(tx, RunId::from_bytes(run))?;
-        }
+    while let Some(run) = load_queue(tx, root)?.and_then(|queue| queue.next_to_wake()) {
+        wake_run(tx, run)?;
     }
     Ok(())
+}
+
+/// Selects the runs in the queue of an account.
+pub(crate) const SELECT_QUEUE: &str = "SELECT w.run, w.micro_usd, w.tokens, h.state = ?2
+       FROM budget_wait w CROSS JOIN run_head h ON h.run = w.run
+      WHERE w.account = ?1
+        AND (h.state IN (?3, ?4) OR h.state = ?2 AND h.reason = 'budget_held')
+      ORDER BY w.position";
+
+fn load_queue(tx: &Tx<'_>, root: [u8; 16]) -> Result<Option<BudgetQueue>> {
+    let sql = format!("SELECT {COLUMNS} FROM budget WHERE root = ?1");
+    let Some(account) = tx.query_one(&sql, params![root], read_budget_account)? else {
+        return Ok(None);
+    };
+    let entries = tx.query_all(SELECT_QUEUE, params![root, PARKED, READY, LEASED], |row| {
+        Ok(BudgetQueueEntry {
+            run: RunId::from_bytes(row.get(0)?),
+            needed: read_amount(row, 1)?,
+            is_parked: row.get(3)?,
+        })
+    })?;
+    Ok(Some(BudgetQueue { account, entries }))
+}
+
+fn account_of_run(tx: &Tx<'_>, run: RunId) -> Result<Option<[u8; 16]>> {
+    let sql = "SELECT coalesce(account, root) FROM run WHERE id = ?1";
+    tx.query_one(sql, params![run.bytes()], |row| row.get(0))
 }
 
 const COLUMNS: &str = "cap_micro_usd, cap_tokens, spent_micro_usd, spent_tokens, lost_micro_usd, \
@@ -187,14 +197,6 @@ pub(crate) fn budget_account_of_tree(tx: &Tx<'_>, root: RunId) -> Result<Option<
           WHERE root = coalesce((SELECT account FROM run WHERE id = ?1 AND root = ?1), ?1)"
     );
     tx.query_one(&sql, params![root.bytes()], read_budget_account)
-}
-
-fn budget_account_of_run(tx: &Tx<'_>, run: RunId) -> Result<Option<BudgetAccount>> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM budget
-          WHERE root = (SELECT coalesce(account, root) FROM run WHERE id = ?1)"
-    );
-    tx.query_one(&sql, params![run.bytes()], read_budget_account)
 }
 
 fn read_budget_account(row: &Row<'_>) -> Result<BudgetAccount> {

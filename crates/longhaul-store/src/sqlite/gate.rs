@@ -76,6 +76,20 @@ pub(crate) fn answer_or_close_gate(
     )
 }
 
+/// Makes the open gates of a run wait for a person.
+pub(crate) fn stop_auto_approval(tx: &Tx<'_>, run: RunId) -> Result<()> {
+    let (run, status) = (Some(run), Some(GateStatus::Open));
+    let filter = GateFilter { run, status, limit: usize::MAX, ..GateFilter::default() };
+    for gate in list_gates(tx, &filter)? {
+        if gate.spec.auto_approve.is_some() {
+            let spec = GateSpec { auto_approve: None, ..gate.spec };
+            let sql = "UPDATE gate SET spec = ?2 WHERE id = ?1";
+            tx.run(sql, params![spec.id.bytes(), to_json(&spec)?])?;
+        }
+    }
+    Ok(())
+}
+
 /// Returns the row of an open gate. `None` means that the gate is not open.
 pub(crate) fn find_open_gate(tx: &Tx<'_>, gate: GateId) -> Result<Option<GateRow>> {
     let open = Some(GateStatus::Open);

@@ -8,6 +8,7 @@ use rusqlite::Connection;
 
 use crate::sqlite::api_key::SELECT_KEY;
 use crate::sqlite::append::UPDATE_HEAD_AS_DRIVER;
+use crate::sqlite::budget::SELECT_QUEUE;
 use crate::sqlite::claim::{
     SELECT_READY, SELECT_READY_IN_TREE, SELECT_READY_OF_TYPE, SELECT_READY_RUN,
 };
@@ -41,6 +42,12 @@ fn check_query_plan(sql: &str, expected: &[&str]) {
     let steps = plan.query_map(rusqlite::params_from_iter(nulls), |row| row.get(3)).unwrap();
     let steps: Vec<String> = steps.collect::<Result<_, _>>().unwrap();
     assert_eq!(steps, expected, "{sql}");
+}
+
+#[test]
+fn the_queue_of_a_budget_is_read_in_its_order() {
+    let queue = "SEARCH w USING INDEX budget_wait_account (account=?)";
+    check_query_plan(SELECT_QUEUE, &[queue, "SEARCH h USING PRIMARY KEY (run=?)"]);
 }
 
 #[test]

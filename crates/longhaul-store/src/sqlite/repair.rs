@@ -26,8 +26,9 @@ const ROW_WITHOUT_READY: &str = "SELECT q.run FROM ready q LEFT JOIN run_head h 
       WHERE q.run > ?1 AND q.run <= ?2 AND coalesce(h.state, ?4) <> ?3";
 
 /// Selects parked runs that nothing can wake: for each reason to wait, the gate, timer or queue
-/// entry that should end the wait is missing. Runs that wait for a person, a child run or the
-/// previous run of the batch are not selected.
+/// entry that should end the wait is missing. A run that waits for budget needs a hold to be released,
+/// or a woken run that is still in the queue. Runs that wait for a person, a child run or the previous
+/// run of the batch are not selected.
 const PARKED_WITHOUT_WAKER: &str = "SELECT h.run FROM run_head h INDEXED BY run_head_open
       WHERE h.state <> 5 AND h.run > ?1 AND h.run <= ?2 AND h.state = ?3 AND CASE
         WHEN h.reason IN ('approval', 'question', 'signal', 'blocked') THEN
@@ -39,7 +40,10 @@ const PARKED_WITHOUT_WAKER: &str = "SELECT h.run FROM run_head h INDEXED BY run_
           NOT EXISTS (SELECT 1 FROM timer t WHERE t.run = h.run)
           AND NOT EXISTS (SELECT 1 FROM sandbox_slot_wait w WHERE w.run = h.run)
         WHEN h.reason = 'budget_held' THEN
-          NOT EXISTS (SELECT 1 FROM budget_wait w WHERE w.run = h.run)
+          NOT EXISTS (SELECT 1 FROM budget_wait w JOIN budget b ON b.root = w.account
+             WHERE w.run = h.run AND (b.held_micro_usd > 0 OR b.held_tokens > 0
+               OR EXISTS (SELECT 1 FROM budget_wait o JOIN run_head d ON d.run = o.run
+                           WHERE o.account = w.account AND d.state IN (0, 1))))
         WHEN h.reason = 'key' THEN
           NOT EXISTS (SELECT 1 FROM effect_key_wait w WHERE w.run = h.run)
         ELSE 0 END";

@@ -41,10 +41,13 @@ pub(crate) fn set_or_consume_timer(
             }
             Ok(())
         }
-        TimerUpdate::StopAutoApproval(run) => tx.exec(
-            "DELETE FROM timer WHERE run = ?1 AND kind LIKE '{\"gate_auto_approve\":%'",
-            params![run.bytes()],
-        ),
+        TimerUpdate::StopAutoApproval(run) => {
+            tx.run(
+                "DELETE FROM timer WHERE run = ?1 AND kind LIKE '{\"gate_auto_approve\":%'",
+                params![run.bytes()],
+            )?;
+            Ok(gate::stop_auto_approval(tx, *run)?)
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use crate::conformance::store::fixture::StoreFixture;
 pub mod auth;
 pub mod batches;
 pub mod budget;
+pub mod budget_queue;
 pub mod chain;
 pub mod children;
 pub mod claim;
@@ -190,13 +191,19 @@ macro_rules! each_store_check {
                 a_budget_without_a_cap_is_unlimited
                 caps_can_be_raised
                 a_tree_has_one_account
-                a_settlement_wakes_runs_that_wait_for_holds
-                a_run_that_waits_for_holds_too_late_is_woken
                 a_hold_is_refused_until_the_model_is_warned
+                a_hold_leaves_a_reserve_until_the_model_is_warned
                 a_raise_of_the_root_reaches_its_tree
-                every_run_whose_amount_fits_is_woken
                 usage_adds_up
                 usage_is_summed_by_model
+            }
+            budget_queue {
+                runs_hold_budget_in_the_order_of_their_waits
+                a_run_that_needs_no_budget_leaves_the_queue
+                a_smaller_hold_wakes_the_next_run
+                a_woken_run_keeps_its_place
+                a_spent_budget_and_a_raise_wake_the_first_run
+                a_run_that_waits_for_holds_too_late_is_woken
             }
             spend {
                 amounts_are_held_and_settled_by_window

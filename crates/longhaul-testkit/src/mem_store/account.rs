@@ -5,6 +5,7 @@
 use longhaul_core::change::{BudgetHold, BudgetHoldSettlement};
 use longhaul_core::id::RunId;
 use longhaul_core::policy::budget::{BudgetAccount, BudgetRaise};
+use longhaul_core::policy::budget_queue::{BudgetQueue, BudgetQueueEntry};
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::usage::BudgetAmount;
 
@@ -12,15 +13,17 @@ use crate::mem_store::rows::{State, Tables};
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
-    /// Holds the maximum cost of a call.
+    /// Holds the maximum cost of a call, unless runs that wait need the amount.
     pub(crate) fn hold(&mut self, run: RunId, hold: BudgetHold) -> ChangeResult {
         let root = self.tables.account_root(run);
-        let mut account = self.account(root);
+        let queue = self.tables.budget_queue(root);
+        let account = queue.account_for(run);
         if !hold.fits(&account) {
             return refuse(AppendRefusalReason::OverBudget(account));
         }
-        account.held = account.held.plus(hold.amount);
-        self.tables.accounts.insert(root, account);
+        let held = queue.account.held.plus(hold.amount);
+        self.tables.accounts.insert(root, BudgetAccount { held, ..queue.account });
+        self.leave_budget_queue(run);
         Ok(())
     }
 
@@ -55,31 +58,26 @@ impl Tx<'_> {
         self.wake_budget_waits(root);
     }
 
-    /// Queues a parked run until the budget covers this amount, or wakes it if it does by now.
+    /// Queues a parked run until the budget covers this amount, or wakes it if it is its turn. A run
+    /// that is queued already keeps its place.
     pub(crate) fn wait_for_holds(&mut self, run: RunId, needed: BudgetAmount) {
-        self.tables.budget_waits.insert(run, needed);
+        let place = self.tables.budget_place(run);
+        let place = place.unwrap_or_else(|| self.tables.next_row_id());
+        self.tables.budget_waits.insert(place, (run, needed));
         self.wake_budget_waits(self.tables.account_root(run));
     }
 
+    /// Removes a run from the queue of its budget, and wakes the runs behind it whose turn it is.
+    pub(crate) fn leave_budget_queue(&mut self, run: RunId) {
+        if let Some(place) = self.tables.budget_place(run) {
+            self.tables.budget_waits.remove(&place);
+            self.wake_budget_waits(self.tables.account_root(run));
+        }
+    }
+
     fn wake_budget_waits(&mut self, root: RunId) {
-        let account = self.account(root);
-        let waits = self.tables.budget_waits.iter();
-        let waits = waits.filter(|(run, _)| self.tables.account_root(**run) == root);
-        let waits: Vec<(RunId, BudgetAmount)> =
-            waits.map(|(run, needed)| (*run, *needed)).collect();
-        for (run, needed) in waits {
-            let head = self.tables.heads.get(&run);
-            let is_waiting = head.is_some_and(|head| {
-                matches!(head.state, State::Parked { reason: "budget_held", .. })
-            });
-            let can_wait = !account.free().covers(needed) && account.unspent().covers(needed);
-            if is_waiting && can_wait {
-                continue;
-            }
-            self.tables.budget_waits.remove(&run);
-            if is_waiting {
-                self.wake(run);
-            }
+        while let Some(run) = self.tables.budget_queue(root).next_to_wake() {
+            self.wake(run);
         }
     }
 
@@ -89,6 +87,30 @@ impl Tx<'_> {
 }
 
 impl Tables {
+    fn budget_place(&self, run: RunId) -> Option<u64> {
+        let mut waits = self.budget_waits.iter();
+        waits.find(|(_, (waiting, _))| *waiting == run).map(|(place, _)| *place)
+    }
+
+    /// Returns the queue of an account. A run counts only while it is ready, claimed, or waits for
+    /// the budget.
+    pub(crate) fn budget_queue(&self, root: RunId) -> BudgetQueue {
+        let waits = self.budget_waits.iter().map(|(_, wait)| *wait);
+        let waits = waits.filter(|(run, _)| self.account_root(*run) == root);
+        let entries = waits.filter_map(|(run, needed)| {
+            let is_parked = match self.heads.get(&run)?.state {
+                State::Ready | State::Leased(_) => false,
+                State::Parked { reason: "budget_held", .. } => true,
+                State::Parked { .. } | State::LaneWait | State::Paused | State::Ended { .. } => {
+                    return None;
+                }
+            };
+            Some(BudgetQueueEntry { run, needed, is_parked })
+        });
+        let account = self.accounts.get(&root).copied().unwrap_or_default();
+        BudgetQueue { account, entries: entries.collect() }
+    }
+
     /// Returns the budget account of a root run and its descendants.
     pub(crate) fn account_of_tree(&self, root: RunId) -> Option<BudgetAccount> {
         let is_root = self.heads.get(&root).is_none_or(|head| head.task.root == root);

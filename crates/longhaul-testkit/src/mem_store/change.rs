@@ -22,7 +22,13 @@ impl Tx<'_> {
             Change::Hold(hold) => return self.hold(run, hold),
             Change::HoldCaps(reservations) => return self.hold_caps(run, reservations),
             Change::UpdateKey(to) => return self.update_key(run, to),
-            Change::UpdateScheduling(to) => self.set_head(run, to),
+            Change::UpdateScheduling(to) => {
+                let stays = to.stays_in_budget_queue();
+                self.set_head(run, to);
+                if !stays {
+                    self.leave_budget_queue(run);
+                }
+            }
             Change::RaiseGate(spec) => return self.raise_gate(run, *spec),
             Change::ReleaseSlot(sandbox) => self.release_slot(sandbox),
             Change::QueueForSlot(provider) => self.queue_for_slot(run, provider),

@@ -106,7 +106,7 @@ impl Tx<'_> {
         tables.sandboxes.remove_where(|_, row| row.owner == run);
         tables.slot_waits.remove_where(|(_, owner), _| *owner == run);
         tables.spend_waits.remove(&run);
-        tables.budget_waits.remove(&run);
+        tables.budget_waits.remove_where(|_, (owner, _)| *owner == run);
     }
 
     fn referenced_blobs(&self) -> BTreeSet<Hash> {

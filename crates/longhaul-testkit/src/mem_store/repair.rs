@@ -4,6 +4,7 @@ use longhaul_core::change::SandboxState;
 use longhaul_core::id::{GateId, LaneKey, RunId, SandboxId};
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::port::records::RepairedRowCounts;
+use longhaul_core::usage::BudgetAmount;
 
 use crate::mem_store::head::ready_key;
 use crate::mem_store::rows::{Head, Lane, ReadyKey, State};
@@ -78,7 +79,13 @@ impl Tx<'_> {
             "timer" | "retry" | "rate_limit" | "outage" | "message" | "start_at" | "collect"
             | "cap" | "tool" => !timer(),
             "sandbox_slot" => !queue() && !timer(),
-            "budget_held" => !self.tables.budget_waits.contains(&run),
+            "budget_held" => {
+                // A hold to be released, or a woken run that is still in the queue.
+                let queue = self.tables.budget_queue(self.tables.account_root(run));
+                let is_any_woken = queue.entries.iter().any(|entry| !entry.is_parked);
+                let is_any_held = queue.account.held != BudgetAmount::default();
+                !queue.contains(run) || !is_any_woken && !is_any_held
+            }
             "key" => !self.tables.effect_key_waits.iter().any(|((_, at), ())| *at == run),
             // A person, a child run or the previous run of its batch wakes it.
             _ => false,

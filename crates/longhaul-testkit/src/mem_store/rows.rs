@@ -74,7 +74,7 @@ tables! {
     accounts: RunId => BudgetAccount,
     spend: CapKey => SpendRow,
     spend_waits: RunId => SpendWait,
-    budget_waits: RunId => BudgetAmount,
+    budget_waits: u64 => (RunId, BudgetAmount),
     effect_keys: Hash => TakenKey,
     effect_key_waits: (Hash, RunId) => (),
     usage: u64 => UsageEntry,

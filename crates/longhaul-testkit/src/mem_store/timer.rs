@@ -2,7 +2,7 @@
 //! reports it does, and consumes the timer in the same batch.
 
 use longhaul_core::change::{TimerDueTime, TimerKind, TimerUpdate};
-use longhaul_core::id::{RunId, TimerId};
+use longhaul_core::id::{GateId, RunId, TimerId};
 use longhaul_core::policy::gate::{GateRow, GateStatus};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::AppendRefusalReason;
@@ -30,6 +30,12 @@ impl Tx<'_> {
             }
             TimerUpdate::StopAutoApproval(run) => {
                 self.disarm(run, |kind| matches!(kind, TimerKind::GateAutoApprove(_)));
+                let gates = self.tables.gates.iter().filter(|(_, gate)| gate.run == run);
+                let open = gates.filter(|(_, gate)| gate.status == GateStatus::Open);
+                let open: Vec<GateId> = open.map(|(id, _)| *id).collect();
+                for gate in open {
+                    self.tables.gates.update(&gate, |gate| gate.spec.auto_approve = None);
+                }
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Budgets: a hold never exceeds the remaining cap, over a whole tree of runs. Turns and active
 //! time are limited by the state machine, not by the store.
 
-use longhaul_core::change::{Batch, BudgetHold, BudgetHoldSettlement, Change, UsageRow};
+use longhaul_core::change::{BudgetHold, BudgetHoldSettlement, Change, UsageRow};
 use longhaul_core::policy::budget::{BudgetAccount, BudgetRaise};
 use longhaul_core::port::records::{ModelUsage, UsageQuery};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
@@ -11,7 +11,7 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget, Usage};
 
 use crate::conformance::store::batches::{
-    BatchExt as _, change_batch, end_batch, events_batch, park_batch, progress, resumed,
+    BatchExt as _, change_batch, end_batch, events_batch, progress,
 };
 use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_appended, refused};
 
@@ -106,51 +106,13 @@ pub async fn a_tree_has_one_account(fixture: StoreFixture) {
     assert_eq!(account(&fixture, &root).await.spent, hold_of(10, 0));
 }
 
-/// A run that waits for the holds of other runs of its account is woken when its amount fits, or when
-/// it can no longer fit. A run that waits for something else by then is not woken.
-pub async fn a_settlement_wakes_runs_that_wait_for_holds(fixture: StoreFixture) {
-    let mut root = fixture.open_and_claim(caps(100, 1_000)).await;
-    let [mut first, mut second, mut third] =
-        [child_of(&root).await, child_of(&root).await, child_of(&root).await];
-    let mut other = fixture.open_and_claim(caps(100, 1_000)).await;
-    assert_appended(&other.change(Change::Hold(hold_of(60, 0).into())).await);
-    other.append_ok(wait_for_holds(hold_of(41, 0))).await;
-    assert_appended(&root.change(Change::Hold(hold_of(90, 900).into())).await);
-    first.append_ok(wait_for_holds(hold_of(60, 0))).await;
-    second.append_ok(wait_for_holds(hold_of(30, 300))).await;
-    third.append_ok(wait_for_holds(hold_of(20, 0))).await;
-    let wakes = events_batch([resumed()]);
-    assert_appended(&fixture.append_outside(third.run, wakes).await);
-    fixture.claim_one(root.worker).await.park("child").await;
-    let settle =
-        |held, spent| Change::Settle(BudgetHoldSettlement { held, spent, lost: hold_of(0, 0) });
-    assert_appended(&root.change(settle(hold_of(50, 400), hold_of(10, 0))).await);
-    fixture.assert_status(first.run, Status::Waiting, "budget_held").await;
-    fixture.assert_status(second.run, Status::Running, "worker").await;
-    fixture.assert_consistent().await;
-    assert_appended(&root.change(settle(hold_of(0, 0), hold_of(35, 0))).await);
-    fixture.assert_status(first.run, Status::Running, "worker").await;
-    fixture.assert_status(third.run, Status::Waiting, "child").await;
-    fixture.assert_status(other.run, Status::Waiting, "budget_held").await;
-    let raise = BudgetRaise { micro_usd: Some(MicroUsd(101)), ..BudgetRaise::default() };
-    assert_appended(&fixture.append_outside(other.run, change_batch(Change::SetCap(raise))).await);
-    fixture.assert_status(other.run, Status::Running, "worker").await;
-}
-
-/// A run that begins to wait after the hold was settled does not wait.
-pub async fn a_run_that_waits_for_holds_too_late_is_woken(fixture: StoreFixture) {
-    let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
-    held.append_ok(wait_for_holds(hold_of(100, 1_000))).await;
-    fixture.assert_status(held.run, Status::Running, "worker").await;
-    fixture.claim_one(held.worker).await;
-}
-
 /// A hold is refused from a share of a cap on, unless the model was warned. Amounts that are only held
 /// do not count.
 pub async fn a_hold_is_refused_until_the_model_is_warned(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
     let hold = |warn_money_at, warn_tokens_at| {
-        Change::Hold(BudgetHold { amount: hold_of(1, 1), warn_money_at, warn_tokens_at })
+        let (amount, reserve) = (hold_of(1, 1), hold_of(0, 0));
+        Change::Hold(BudgetHold { amount, reserve, warn_money_at, warn_tokens_at })
     };
     let spend = |spent| {
         let settlement = BudgetHoldSettlement { held: spent, spent, lost: hold_of(0, 0) };
@@ -167,6 +129,29 @@ pub async fn a_hold_is_refused_until_the_model_is_warned(fixture: StoreFixture) 
     refusing_account(held.change(hold(Some(91), Some(90))).await);
     assert_appended(&held.change(hold(Some(91), Some(91))).await);
     assert_appended(&held.change(hold(None, None)).await);
+}
+
+/// A hold is refused that may not leave the reserve, unless the model was warned. Amounts that are only
+/// held do not count, and a first hold needs no reserve.
+pub async fn a_hold_leaves_a_reserve_until_the_model_is_warned(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
+    let hold = |micros, warn_at| {
+        let (amount, reserve) = (hold_of(micros, 1), hold_of(30, 10));
+        let (warn_money_at, warn_tokens_at) = (warn_at, Some(90));
+        Change::Hold(BudgetHold { amount, reserve, warn_money_at, warn_tokens_at })
+    };
+    assert_appended(&held.change(hold(80, Some(90))).await);
+    let (amount, spent) = (hold_of(80, 1), hold_of(10, 1));
+    let lost = hold_of(0, 0);
+    let settlement = BudgetHoldSettlement { held: amount, spent, lost };
+    assert_appended(&held.change(Change::Settle(settlement)).await);
+    refusing_account(held.change(hold(61, Some(90))).await);
+    assert_appended(&held.change(hold(60, Some(90))).await);
+    assert_appended(&held.change(hold(30, Some(90))).await);
+    let settlement = BudgetHoldSettlement { held: hold_of(90, 2), spent: hold_of(10, 0), lost };
+    assert_appended(&held.change(Change::Settle(settlement)).await);
+    refusing_account(held.change(hold(61, Some(90))).await);
+    assert_appended(&held.change(hold(80, None)).await);
 }
 
 /// A raise of a child leaves the caps of its tree as they are. A raise of the root wakes the runs of
@@ -187,22 +172,6 @@ pub async fn a_raise_of_the_root_reaches_its_tree(fixture: StoreFixture) {
     assert_appended(&root.change(raise(200)).await);
     assert_eq!(account(&fixture, &root).await.cap_tokens, Some(200));
     fixture.assert_status(waiting.run, Status::Running, "worker").await;
-}
-
-/// All runs whose amounts fit are woken, because the first one may make no request.
-pub async fn every_run_whose_amount_fits_is_woken(fixture: StoreFixture) {
-    let mut root = fixture.open_and_claim(caps(100, 1_000)).await;
-    let mut children = [child_of(&root).await, child_of(&root).await];
-    let held = hold_of(90, 0);
-    assert_appended(&root.change(Change::Hold(held.into())).await);
-    for child in &mut children {
-        child.append_ok(wait_for_holds(hold_of(60, 0))).await;
-    }
-    let (spent, lost) = (hold_of(1, 0), hold_of(0, 0));
-    assert_appended(&root.change(Change::Settle(BudgetHoldSettlement { held, spent, lost })).await);
-    for child in &children {
-        fixture.assert_status(child.run, Status::Running, "worker").await;
-    }
 }
 
 /// Tokens, cost, turns and active time add up in the run's row.
@@ -276,19 +245,19 @@ fn add_usage(model: &str, cost: Option<u64>) -> Change {
     })
 }
 
-fn caps(micros: u64, tokens: u64) -> impl FnOnce(&mut TaskSpec) {
+pub(super) fn caps(micros: u64, tokens: u64) -> impl FnOnce(&mut TaskSpec) {
     move |task| {
         task.policy.budget.micro_usd = Some(MicroUsd(micros));
         task.policy.budget.tokens = Some(tokens);
     }
 }
 
-const fn hold_of(micros: u64, tokens: u64) -> BudgetAmount {
+pub(super) const fn hold_of(micros: u64, tokens: u64) -> BudgetAmount {
     BudgetAmount { micro_usd: MicroUsd(micros), tokens }
 }
 
 /// Creates and claims a child of a run.
-async fn child_of(parent: &ClaimedRun) -> ClaimedRun {
+pub(super) async fn child_of(parent: &ClaimedRun) -> ClaimedRun {
     let fixture = &parent.fixture;
     let child = fixture.new_run(|task| {
         task.root = parent.run;
@@ -299,13 +268,8 @@ async fn child_of(parent: &ClaimedRun) -> ClaimedRun {
     fixture.claim_one(parent.worker).await
 }
 
-/// Returns the batch that parks a run until other runs release what they hold.
-fn wait_for_holds(needed: BudgetAmount) -> Batch {
-    park_batch("budget_held").with_change(Change::WaitForHolds(needed))
-}
-
 /// Returns the account that has refused a hold.
-fn refusing_account(appended: AppendResult) -> BudgetAccount {
+pub(super) fn refusing_account(appended: AppendResult) -> BudgetAccount {
     let reason = refused(appended);
     let AppendRefusalReason::OverBudget(account) = reason else {
         panic!("refused for another reason: {reason:?}");

@@ -2,14 +2,15 @@
 
 use longhaul_core::change::{Change, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, TimerId};
-use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
+use longhaul_core::policy::gate::{AutoApproval, GateRow, GateSpec};
+use longhaul_core::port::store::{AppendRefusalReason, AppendResult, GateFilter};
 use longhaul_core::status::Status;
 use longhaul_core::task::{BatchMode, BatchPosition, EarliestStart};
 use longhaul_core::time::{Clock, Millis, Timestamp};
 
 use crate::conformance::store::batches::{
-    BatchExt as _, arm_timer, change_batch, end_batch, events_batch, fire_timer_batch, park_batch,
-    progress, spend_timer,
+    BatchExt as _, arm_timer, change_batch, end_batch, events_batch, fire_timer_batch, gate_spec,
+    park_batch, progress, raise_gate_batch, spend_timer,
 };
 use crate::conformance::store::fixture::{StoreFixture, assert_appended, refused};
 
@@ -60,7 +61,7 @@ pub async fn a_timer_fires_once(fixture: StoreFixture) {
     assert_eq!(next_due(&fixture).await, None);
 }
 
-/// Only the timers of automatic approvals are deleted.
+/// Only the timers of automatic approvals are deleted. The gate then waits for a person.
 pub async fn automatic_approvals_can_be_stopped(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(|_| {}).await;
     let [approval, other] = [fixture.ids.timer(), fixture.ids.timer()];
@@ -68,13 +69,23 @@ pub async fn automatic_approvals_can_be_stopped(fixture: StoreFixture) {
         Change::SetTimer(TimerUpdate::Arm { timer, run: held.run, due: TimerDueTime::Now, kind })
     };
     let gate = fixture.ids.gate();
-    let batch = change_batch(arm(approval, TimerKind::GateAutoApprove(gate)))
+    let auto = AutoApproval { after: Millis(10), by: "chain".to_owned() };
+    let spec = GateSpec { auto_approve: Some(auto), ..gate_spec(gate) };
+    let batch = raise_gate_batch(spec)
+        .with_change(arm(approval, TimerKind::GateAutoApprove(gate)))
         .with_change(arm(other, TimerKind::GateDeadline(gate)));
     let stop = change_batch(Change::SetTimer(TimerUpdate::StopAutoApproval(held.run)));
+    let approves_at = async || {
+        let filter = GateFilter { gate: Some(gate), limit: 1, ..GateFilter::default() };
+        let gates = fixture.harness.store.list_gates(filter).await.expect("gates");
+        gates.first().and_then(GateRow::auto_approves_at)
+    };
     held.append_ok(batch).await;
     assert_eq!(due(&fixture, 9).await.len(), 2);
+    assert_eq!(approves_at().await, Some(fixture.harness.clock.now().plus(Millis(10))));
     assert_appended(&fixture.append_outside(held.run, stop).await);
     assert_eq!(due(&fixture, 9).await, [other]);
+    assert_eq!(approves_at().await, None);
 }
 
 /// A timer that is armed again is moved; there are never two with the same id.
