@@ -123,7 +123,10 @@ impl Tx<'_> {
         self.tables.lanes.update(key, |lane| lane.head = next);
         let goes = match self.broken_rule {
             Some(BrokenRule::LanePromotion) => 2,
-            Some(BrokenRule::Fence | BrokenRule::Park | BrokenRule::Driver) | None => 1,
+            Some(
+                BrokenRule::Fence | BrokenRule::Park | BrokenRule::Driver | BrokenRule::ChainLane,
+            )
+            | None => 1,
         };
         for run in open.into_iter().take(goes) {
             let state = self.tables.heads.get(&run).map(|head| &head.state);
