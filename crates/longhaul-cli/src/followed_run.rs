@@ -155,11 +155,9 @@ impl FollowedRun<'_> {
     /// Returns the run, or the newest run of its chain if the chain has gone on.
     async fn newest_view(&self, run: RunId) -> anyhow::Result<RunView> {
         let view = self.client.get_run(run).await?;
-        match &view.chain {
-            Some(chain) if view.status.is_terminal() && chain.current != view.id => {
-                self.client.get_run(chain.current).await
-            }
-            Some(_) | None => Ok(view),
+        match view.newest_run() == view.id {
+            true => Ok(view),
+            false => self.client.get_run(view.newest_run()).await,
         }
     }
 

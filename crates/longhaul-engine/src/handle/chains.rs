@@ -160,7 +160,7 @@ impl Longhaul {
 
     /// Returns the newest run of the chain of a run that has ended. `None` means that the run has
     /// not ended, that it belongs to no chain, or that it is the newest run itself.
-    pub(super) async fn newest_run_of_chain(&self, run: RunId) -> Result<Option<RunId>, Error> {
+    pub async fn newest_run_of_chain(&self, run: RunId) -> Result<Option<RunId>, Error> {
         let row = self.run_row(run).await?;
         let chain = row.chain.filter(|_| row.status.is_terminal());
         Ok(chain.map(|chain| chain.current).filter(|current| *current != run))
