@@ -189,6 +189,15 @@ pub struct RunChainView {
     pub current: RunId,
 }
 
+impl RunView {
+    /// Returns the run that commands for this run go to: the newest run of its chain if this run has
+    /// ended, and otherwise this run.
+    pub fn newest_run(&self) -> RunId {
+        let chain = self.chain.as_ref().filter(|_| self.status.is_terminal());
+        chain.map_or(self.id, |chain| chain.current)
+    }
+}
+
 impl RunChainView {
     /// Returns whether the chain has ended.
     pub const fn has_ended(&self) -> bool {

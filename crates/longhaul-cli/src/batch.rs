@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use longhaul_api::batch::BatchView;
+use longhaul_api::run::RunView;
 use longhaul_api::submit::NewRunBody;
 use longhaul_core::id::BatchId;
 use longhaul_core::task::BatchMode;
@@ -16,6 +17,7 @@ use crate::client::connect::{
 };
 use crate::driver_status::needs_driver;
 use crate::error::CliError;
+use crate::ls::agent_and_step;
 use crate::table::{self, TableCell};
 use crate::task_args::parse_idempotency_key;
 use crate::{output, runtime};
@@ -107,26 +109,35 @@ impl ShowBatchCommand {
         let client = connect_run_client()?;
         runtime::build_current_thread()?.block_on(async {
             let batch = client.get_batch(self.batch).await?;
-            match self.json {
-                true => output::print_json(&batch),
-                false => print_batch(&batch, client.has_driver().await?),
+            if self.json {
+                return output::print_json(&batch);
             }
+            let mut newest = Vec::with_capacity(batch.runs.len());
+            for run in &batch.runs {
+                newest.push(match run.newest_run() == run.id {
+                    true => run.clone(),
+                    false => client.get_run(run.newest_run()).await?,
+                });
+            }
+            print_batch(&batch, &newest, client.has_driver().await?)
         })
     }
 }
 
-fn print_batch(batch: &BatchView, has_driver: bool) -> anyhow::Result<()> {
+/// Prints the runs of a batch. A run whose chain has gone on is printed with the state of the newest
+/// run of the chain.
+fn print_batch(batch: &BatchView, newest: &[RunView], has_driver: bool) -> anyhow::Result<()> {
     let (mode, count) = (batch.mode.as_str(), batch.runs.len());
     output::print_text(&format!("{} ({mode}, {count} runs)", batch.id))?;
-    let rows = batch.runs.iter().map(|run| {
+    let rows = batch.runs.iter().zip(newest).map(|(first, run)| {
         // Without a worker a run does nothing, whatever its journal says.
         let now = match has_driver || !needs_driver(run.status) {
             true => run.now.clone(),
             false => format!("no worker; last known: {}", run.now),
         };
         vec![
-            TableCell::new(run.id.to_string()),
-            TableCell::new(&run.agent),
+            TableCell::new(first.id.to_string()),
+            TableCell::new(agent_and_step(&run.agent, run.chain.as_ref())),
             TableCell::new(run.status.as_str()),
             TableCell::new(now),
         ]

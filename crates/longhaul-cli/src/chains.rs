@@ -7,6 +7,7 @@ use longhaul_core::chain::ChainStepSpec;
 use longhaul_core::suggest::closest_match;
 use serde_json::{Value, json};
 
+use crate::error::CliError;
 use crate::{environment, output, sanitize};
 
 const EXAMPLES: &str = "Examples:
@@ -155,13 +156,23 @@ impl CheckChainsCommand {
     }
 }
 
-fn find_chain<'a>(loaded: &'a LoadedChains, name: &str) -> anyhow::Result<&'a LoadedChain> {
-    let found = loaded.chains.iter().find(|one| one.name == name);
-    found.ok_or_else(|| {
-        let names = loaded.chains.iter().map(|one| one.name.as_str());
-        let suggestion = closest_match(name, names).map(str::to_owned);
-        longhaul_engine::Error::ChainNotFound { name: name.to_owned(), suggestion }.into()
-    })
+/// Returns the chain with this name. The error of a chain with problems lists the problems.
+pub(crate) fn find_chain<'a>(
+    loaded: &'a LoadedChains,
+    name: &str,
+) -> anyhow::Result<&'a LoadedChain> {
+    if let Some(found) = loaded.chains.iter().find(|one| one.name == name) {
+        return Ok(found);
+    }
+    let problems: Vec<String> = loaded.problems_of_chain(name).map(ToString::to_string).collect();
+    if !problems.is_empty() {
+        let message = format!("the chain `{name}` can't be used:\n{}", problems.join("\n"));
+        let error = CliError::usage_error(message);
+        return Err(error.with_hint("all problems", "longhaul chains check").into());
+    }
+    let names = loaded.chains.iter().map(|one| one.name.as_str());
+    let suggestion = closest_match(name, names).map(str::to_owned);
+    Err(longhaul_engine::Error::ChainNotFound { name: name.to_owned(), suggestion }.into())
 }
 
 const fn source(one: &LoadedChain) -> &'static str {

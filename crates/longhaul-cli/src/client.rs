@@ -283,8 +283,8 @@ impl RunClient {
         match self {
             Self::Local(longhaul) => {
                 let sent = longhaul.steer(run, text.clone(), delivery, &caller_name()).await;
-                let steer = sent.fill_hint_placeholder("RUN", run)?;
-                Ok(longhaul.steer_receipt(run, steer, (&text, delivery)).await?)
+                let sent = sent.fill_hint_placeholder("RUN", run)?;
+                Ok(longhaul.steer_receipt(sent, (&text, delivery)).await?)
             }
             Self::Remote(client) => {
                 client.steer_run(run, text, delivery).await.fill_hint_placeholder("RUN", run)
@@ -335,9 +335,9 @@ impl RunClient {
         }
     }
 
-    /// Cancels a run and returns the updated run.
+    /// Cancels a run and returns the cancelled run: the newest of the chain for a run of a chain.
     pub(crate) async fn cancel_run(&self, run: RunId, reason: &str) -> anyhow::Result<RunView> {
-        match self {
+        let changed = match self {
             Self::Local(longhaul) => longhaul
                 .cancel_run(run, &caller_name(), reason)
                 .await
@@ -346,12 +346,12 @@ impl RunClient {
                 return client.cancel_run(run, reason).await.fill_hint_placeholder("RUN", run);
             }
         };
-        self.get_run(run).await
+        self.get_run(changed).await
     }
 
-    /// Pauses a run and returns the updated run.
+    /// Pauses a run and returns it, as `cancel_run` does.
     pub(crate) async fn pause_run(&self, run: RunId) -> anyhow::Result<RunView> {
-        match self {
+        let changed = match self {
             Self::Local(longhaul) => {
                 longhaul.pause_run(run, &caller_name()).await.fill_hint_placeholder("RUN", run)?
             }
@@ -359,16 +359,16 @@ impl RunClient {
                 return client.pause_run(run).await.fill_hint_placeholder("RUN", run);
             }
         };
-        self.get_run(run).await
+        self.get_run(changed).await
     }
 
-    /// Resumes a run, optionally with a larger budget, and returns the updated run.
+    /// Resumes a run, optionally with a larger budget, and returns it, as `cancel_run` does.
     pub(crate) async fn resume_run(
         &self,
         run: RunId,
         raise: Option<BudgetRaise>,
     ) -> anyhow::Result<RunView> {
-        match self {
+        let changed = match self {
             Self::Local(longhaul) => longhaul
                 .resume_run(run, raise, &caller_name())
                 .await
@@ -377,7 +377,7 @@ impl RunClient {
                 return client.resume_run(run, raise).await.fill_hint_placeholder("RUN", run);
             }
         };
-        self.get_run(run).await
+        self.get_run(changed).await
     }
 
     /// Returns the lanes that contain runs or are paused, ordered by name.

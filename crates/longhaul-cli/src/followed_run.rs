@@ -158,11 +158,9 @@ impl FollowedRun<'_> {
     /// continued.
     async fn newest_view(&self, run: RunId) -> anyhow::Result<RunView> {
         let view = self.client.get_run(run).await?;
-        match &view.chain {
-            Some(chain) if view.status.is_terminal() && chain.current != view.id => {
-                self.client.get_run(chain.current).await
-            }
-            Some(_) | None => Ok(view),
+        match view.newest_run() == view.id {
+            true => Ok(view),
+            false => self.client.get_run(view.newest_run()).await,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use longhaul_api::run::RunBriefView;
+use longhaul_api::run::{RunBriefView, RunChainView};
 use longhaul_core::id::{AgentName, InboxName, LaneKey, RunId};
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::status::Status;
@@ -224,6 +224,14 @@ fn undriven_run_row(run: &RunBriefView, now: Timestamp) -> Vec<TableCell> {
     run_row(&run, &no_driver_label(run.status), now)
 }
 
+/// Returns the agent of a run, with the number of its step if it belongs to a chain.
+pub(crate) fn agent_and_step(agent: &str, chain: Option<&RunChainView>) -> String {
+    match chain {
+        Some(chain) => format!("{agent} {}/{}", chain.step, chain.of),
+        None => agent.to_owned(),
+    }
+}
+
 fn run_row(run: &RunBriefView, label: &StatusLabel, now: Timestamp) -> Vec<TableCell> {
     let age = run.finished_at.unwrap_or(now).duration_since(run.created_at);
     let elapsed = match (run.status.is_terminal(), run.active_ms) {
@@ -234,14 +242,10 @@ fn run_row(run: &RunBriefView, label: &StatusLabel, now: Timestamp) -> Vec<Table
             format!("{} ({})", format_duration(age), format_duration(Millis(run.active_ms)))
         }
     };
-    let agent = match &run.chain {
-        Some(chain) => format!("{} {}/{}", run.agent, chain.step, chain.of),
-        None => run.agent.clone(),
-    };
     vec![
         TableCell::new(&label.text).with_tone(label.tone),
         TableCell::new(run.id.to_string()),
-        TableCell::new(agent),
+        TableCell::new(agent_and_step(&run.agent, run.chain.as_ref())),
         TableCell::new(&run.now).with_max_chars(NOW_CHARS),
         TableCell::new(run.turns.to_string()),
         TableCell::new(format_usd(run.cost_usd)),

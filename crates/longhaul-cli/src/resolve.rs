@@ -125,10 +125,9 @@ pub(crate) async fn resolve_gate_or_run(
 async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateView> {
     let mut open = client.list_open_gates(run).await?;
     // An ended run of a chain stands for the newest run of the chain.
-    if open.is_empty()
-        && let Some(chain) = client.get_run(run).await?.chain
-    {
-        open = client.list_open_gates(chain.current).await?;
+    if open.is_empty() {
+        let newest = client.get_run(run).await?.newest_run();
+        open = client.list_open_gates(newest).await?;
     }
     // A run without a gate of its own stands for its open child runs.
     if open.is_empty() {

@@ -133,11 +133,13 @@ impl RunAction<'_> {
     }
 
     async fn send_to_all_runs(&self, client: &RunClient, args: &RunsArgs) -> anyhow::Result<Exit> {
-        let mut runs = Vec::new();
+        let mut runs: Vec<(RunId, RunExplanation)> = Vec::new();
         for name in &args.runs {
             let run = resolve::resolve_run_id(client, name).await?;
-            let why = client.explain_run(run).await?;
-            if runs.iter().all(|(other, _)| *other != run) {
+            // An ended run of a chain stands for the newest run of the chain.
+            let newest = client.get_run(run).await?.newest_run();
+            let why = client.explain_run(newest).await?;
+            if runs.iter().all(|(_, other)| other.run != newest) {
                 runs.push((run, why));
             }
         }
@@ -145,13 +147,14 @@ impl RunAction<'_> {
         let mut exit = Exit::Done;
         let mut data = Vec::new();
         for (run, why) in runs {
-            let was = client.get_run(run).await?.status;
+            let was = client.get_run(why.run).await?.status;
             match self.send_to_run(client, run).await {
                 Ok(view) => {
                     if !args.json {
+                        let chain = self.chain_text(run, &view);
                         let text = self.outcome_text(&view, (was, &why), driven);
-                        let children = self.open_children_text(client, run).await?;
-                        output::print_text(&format!("{text}{children}"))?;
+                        let children = self.open_children_text(client, view.id).await?;
+                        output::print_text(&format!("{chain}{text}{children}"))?;
                     }
                     data.push(view);
                 }
@@ -173,6 +176,21 @@ impl RunAction<'_> {
             Self::Pause => client.pause_run(run).await,
             Self::Resume(raise) => client.resume_run(run, *raise).await,
             Self::Retry => client.retry_run(run).await,
+        }
+    }
+
+    /// Returns a sentence that says why the command has changed another run than the given one.
+    fn chain_text(&self, given: RunId, changed: &RunView) -> String {
+        let target = match self {
+            Self::Retry => changed.retry_of.unwrap_or(given),
+            Self::Cancel(_) | Self::Pause | Self::Resume(_) => changed.id,
+        };
+        match (&changed.chain, target == given) {
+            (Some(chain), false) => {
+                let (step, of) = (chain.step, chain.of);
+                format!("{given} has ended; its chain is at step {step} of {of}, {target}. ")
+            }
+            (Some(_), true) | (None, _) => String::new(),
         }
     }
 

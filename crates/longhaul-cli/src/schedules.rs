@@ -62,6 +62,7 @@ struct ListSchedulesCommand {
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("timing").required(true).args(["cron", "every"]))]
+#[command(group = ArgGroup::new("target").required(true).args(["agent", "chain"]))]
 struct AddScheduleCommand {
     /// Name of the schedule
     name: String,
@@ -76,10 +77,10 @@ struct AddScheduleCommand {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     every: Option<Millis>,
     /// Chain to start instead of an agent
-    #[arg(long, value_name = "NAME", conflicts_with = "agent")]
+    #[arg(long, value_name = "NAME")]
     chain: Option<String>,
     /// Agent to start; each run uses the newest version of the agent
-    #[arg(long, required_unless_present = "chain")]
+    #[arg(long)]
     agent: Option<String>,
     /// Input of the runs; a JSON object or list is passed on as JSON
     #[arg(long, required_unless_present = "event")]
@@ -196,7 +197,7 @@ impl ListSchedulesCommand {
             );
             return Ok(());
         }
-        let head = ["NAME", "WHEN", "AGENT", "NEXT", "LAST RUN", "STATUS"];
+        let head = ["NAME", "WHEN", "STARTS", "NEXT", "LAST RUN", "STATUS"];
         table::print_table(&head, schedules.iter().map(schedule_row))
     }
 }
@@ -213,10 +214,14 @@ fn schedule_row(schedule: &ScheduleView) -> Vec<TableCell> {
         (None, Some(status)) => TableCell::new(status.as_str()),
         (None, None) => TableCell::new("-"),
     };
+    let target = match &schedule.chain {
+        Some(chain) => format!("chain {chain}"),
+        None => schedule.agent.clone(),
+    };
     vec![
         TableCell::new(&schedule.name),
         TableCell::new(when),
-        TableCell::new(&schedule.agent),
+        TableCell::new(target),
         TableCell::new(next),
         TableCell::new(last),
         status,

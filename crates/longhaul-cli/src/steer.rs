@@ -150,7 +150,8 @@ impl SteerCommand {
         if self.json {
             return output::print_json(&receipt);
         }
-        let steer = receipt.id;
+        // An ended run of a chain stands for the newest run of the chain.
+        let (run, steer) = (receipt.run, receipt.id);
         let view = client.get_run(run).await?;
         let now = first_line(&view.now);
         let expected = receipt.note.unwrap_or_else(|| expected_delivery_text(&view, delivery));

@@ -13,11 +13,11 @@ use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::egress;
 use longhaul_api::problem::Problem;
 use longhaul_core::chain::ChainStepSpec;
-use longhaul_core::suggest::closest_match;
 use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::task::{ChainChoice, TaskChain};
 
+use crate::chains::find_chain;
 use crate::client::connect::{
     ServerConnection, connect_or_create_store, find_named_or_local_server,
 };
@@ -214,19 +214,17 @@ fn find_agents<'a>(
     let Some(TaskChain { chain: ChainChoice::Named(name), step, .. }) = args.chain() else {
         return Ok(vec![find_agent(loaded, args.agent_name())?]);
     };
-    let chains = &loaded.chains;
-    let Some(found) = chains.chains.iter().find(|one| one.name == name) else {
-        let problems: Vec<String> =
-            chains.problems_of_chain(&name).map(ToString::to_string).collect();
-        if !problems.is_empty() {
-            let message = format!("the chain `{name}` can't be used:\n{}", problems.join("\n"));
-            let error = CliError::usage_error(message);
-            return Err(error.with_hint("all problems", "longhaul chains check").into());
-        }
-        let names = chains.chains.iter().map(|one| one.name.as_str());
-        let suggestion = closest_match(&name, names).map(str::to_owned);
-        return Err(longhaul_engine::Error::ChainNotFound { name, suggestion }.into());
-    };
+    let found = find_chain(&loaded.chains, &name)?;
+    if let Some(agent) = args.first_of_several_words()
+        && loaded.find_loaded_agent(agent).is_ok()
+    {
+        let message = format!(
+            "`{agent}` is an agent, and `--chain {name}` runs the agents of the chain: leave \
+             `{agent}` out, or quote the input if it starts with this word"
+        );
+        let hint = format!("longhaul run --chain {name} \"...\"");
+        return Err(CliError::usage_error(message).with_hint("run the chain", hint).into());
+    }
     let is_run = |one: &&ChainStepSpec| step.as_deref().is_none_or(|step| one.step_name() == step);
     let steps = found.spec.steps.iter().filter(is_run);
     steps.map(|step| find_agent(loaded, &step.agent)).collect()

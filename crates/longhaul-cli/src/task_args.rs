@@ -26,7 +26,8 @@ pub(crate) const INPUT_BYTES_MAX: u64 = 1024 * 1024;
 /// Command-line arguments that describe a task: agent, input and options.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TaskArgs {
-    /// Agent to run, as in agents/AGENT.md; left out with --chain
+    /// Agent to run, as in agents/AGENT.md. With --chain there is no agent, and all words are the
+    /// input
     #[arg(required_unless_present = "chain")]
     agent: Option<String>,
     /// Input of the task; `-` reads it from stdin. A JSON object or list is passed on as JSON
@@ -103,6 +104,13 @@ impl TaskArgs {
     /// Returns the name of the agent or of the chain to run.
     pub(crate) fn display_name(&self) -> &str {
         self.chain.as_deref().unwrap_or_else(|| self.agent_name())
+    }
+
+    /// Returns the first word of the input of a chain if other words follow it, because it may have been
+    /// meant as an agent.
+    pub(crate) fn first_of_several_words(&self) -> Option<&str> {
+        let is_alone = self.chain.is_none() || self.input.is_empty();
+        self.agent.as_deref().filter(|_| !is_alone)
     }
 
     /// Returns the arguments that form the input. With `--chain`, the first argument is not an

@@ -12,7 +12,7 @@ use crate::interrupts::InterruptListener;
 use crate::run::FollowArgs;
 use crate::store_access::open_as_driver_or_observer;
 use crate::trust::confirm;
-use crate::{environment, resolve, runtime};
+use crate::{environment, output, resolve, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul watch @last
@@ -43,14 +43,22 @@ impl WatchCommand {
         let server = find_named_or_local_server()?;
         let is_served = server.is_some();
         let beside = connect_or_open_store(server)?;
-        let (run, view) = runtime.block_on(async {
+        let (view, newest) = runtime.block_on(async {
             let run = resolve::resolve_run_id(&beside, &self.run).await?;
             let view = beside.get_run(run).await?;
-            anyhow::Ok((run, view))
+            let newest = beside.get_run(view.newest_run()).await?;
+            anyhow::Ok((view, newest))
         })?;
-        let newest = view.chain.as_ref().filter(|chain| chain.current != run);
-        let over = view.status.is_terminal() && newest.is_none_or(|chain| chain.has_ended());
+        let over = newest.status.is_terminal();
+        // The runs of a retried chain are another tree, which is followed from the retry on.
+        let (run, after) = match newest.root == view.root {
+            true => (view.id, self.after),
+            false => (newest.root, 0),
+        };
         let options = self.follow.event_stream_options();
+        if run != view.id && !options.silent && !options.as_json {
+            output::eprint_line(&format!("{}: its chain was retried as {run}", view.id));
+        }
         // Reads `.env` as `run` does: the run needs the same variables to continue.
         let process_env = match over || is_served {
             true => environment::current_process_env()?,
@@ -64,7 +72,7 @@ impl WatchCommand {
                 let agents = environment::load_agents(&config)?;
                 _ = confirm::ask_for_trust_before_run(
                     (&config, &agents),
-                    Some(view.agent.as_str()),
+                    Some(newest.agent.as_str()),
                     unattended,
                 )?;
                 Some(open_as_driver_or_observer(&process_env)?)
@@ -78,7 +86,7 @@ impl WatchCommand {
         let followed = FollowedRun {
             client: &client,
             run,
-            after: Seq(self.after),
+            after: Seq(after),
             runtime: local,
             keeps_lock: false,
             timeout,

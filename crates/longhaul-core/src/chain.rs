@@ -118,6 +118,17 @@ impl ChainSpec {
             if let Some(Err(bad)) = step.name.as_deref().map(AgentName::new) {
                 add("name", bad.to_string());
             }
+            if let Some(earlier) = self.earlier_step_of_same_name(index) {
+                let field = if step.name.is_some() { "name" } else { "agent" };
+                let (name, first, second) = (step.step_name(), earlier + 1, index + 1);
+                add(
+                    field,
+                    format!(
+                        "steps {first} and {second} both have the name `{name}`: give one of them \
+                         another `name`"
+                    ),
+                );
+            }
             let Some(repeat) = &step.repeat else {
                 continue;
             };
@@ -139,6 +150,16 @@ impl ChainSpec {
             )));
         }
         problems
+    }
+
+    /// Returns the first step before this one that has its name, if one of them was given that name.
+    /// Several steps without a name can have the same agent.
+    fn earlier_step_of_same_name(&self, index: usize) -> Option<usize> {
+        let step = &self.steps[index];
+        self.steps[..index].iter().position(|earlier| {
+            earlier.step_name() == step.step_name()
+                && (earlier.name.is_some() || step.name.is_some())
+        })
     }
 
     /// Returns the index of the step named `from`, to which the chain goes back after step `index`.
@@ -321,12 +342,12 @@ impl PositionInChain {
     pub fn following(&self, run: RunId, output: &RunOutput) -> Option<Self> {
         let verdict_of_step = StepVerdict::from_output(output);
         let verdict = verdict_of_step.or(self.verdict);
-        let later = |(_, step): &(usize, &ChainStep)| verdict_of_step.holds(step.condition);
         let (step, verdict) = match self.step_to_repeat(verdict) {
             Some(from) => (from, StepVerdict::default()),
             None => {
-                let mut steps = self.chain.steps.iter().enumerate().skip(self.step + 1);
-                (steps.find(later)?.0, verdict)
+                let mut later_steps = self.chain.steps.iter().enumerate().skip(self.step + 1);
+                let next = later_steps.find(|(_, step)| verdict_of_step.holds(step.condition));
+                (next?.0, verdict)
             }
         };
         let mut completed = self.completed.clone();
@@ -344,11 +365,11 @@ impl PositionInChain {
     /// the chain does not go back.
     fn step_to_repeat(&self, verdict: StepVerdict) -> Option<usize> {
         let repeat = self.current_step()?.repeat?;
-        let went_back = self.times_gone_back() < repeat.max && !verdict.ends_repeat(repeat.until);
-        went_back.then_some(repeat.from)
+        let goes_back = self.times_gone_back() < repeat.max && !verdict.ends_repeat(repeat.until);
+        goes_back.then_some(repeat.from)
     }
 
-    /// Returns how often the chain has gone back after this step.
+    /// Returns how often the chain has gone back after this step, over all rounds of other steps.
     fn times_gone_back(&self) -> u32 {
         let followers = self.completed.iter().skip(1).map(|done| done.step).chain([self.step]);
         let pairs = self.completed.iter().zip(followers);

@@ -36,6 +36,7 @@ use longhaul_core::change::{Batch, Change};
 use longhaul_core::request::IdempotencyKey;
 
 pub use crate::handle::answer::GateAnswerOutcome;
+pub use crate::handle::commands::QueuedSteer;
 pub use crate::handle::inboxes::{inbox_task, toml_key};
 pub use crate::handle::keys::{CallerIdentity, CreateKeyRequest, IssuedKey};
 pub use crate::handle::links::{CreateGateLinkRequest, ResolvedGateLink};

@@ -5,7 +5,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use longhaul_core::raw::{JsonError, check_json_parses};
+use longhaul_core::raw::{JsonError, RawJson, check_json_parses};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
@@ -120,9 +120,30 @@ fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         return Err(Problem::unprocessable("the body is an array, and must be a JSON object")
             .with_hint(BODY_HINT));
     }
+    parse_object(text, "")
+}
+
+/// Parses a field of a body that is an object and was read as raw JSON.
+pub(crate) fn parse_object_field<T: DeserializeOwned>(
+    field: &str,
+    value: &RawJson,
+) -> Result<T, Problem> {
+    if !value.as_str().trim_start().starts_with('{') {
+        let message = format!("the field `{field}` is invalid: expected an object");
+        return Err(Problem::unprocessable(message).with_hint(BODY_HINT));
+    }
+    parse_object(value.as_str(), field)
+}
+
+/// Parses an object. `field` is the path of the object in the body, and is empty for the whole body.
+fn parse_object<T: DeserializeOwned>(text: &str, field: &str) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
+        let path = match (field, error.path().to_string().as_str()) {
+            ("", path) => path.to_owned(),
+            (field, ".") => field.to_owned(),
+            (field, path) => format!("{field}.{path}"),
+        };
         body_type_problem(&path, error.inner())
     })
 }
@@ -142,7 +163,7 @@ fn body_syntax_problem(text: &str, error: &JsonError) -> Problem {
 
 /// Returns the error response for a body that is valid JSON but does not match the expected type.
 fn body_type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
-    let error_text = error.to_string();
+    let error_text = without_type_names(&error.to_string());
     let problem = match json_path {
         "." => Problem::unprocessable(error_text.clone()),
         json_path => {
@@ -153,6 +174,35 @@ fn body_type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
         Some(hint) => problem.with_hint(hint),
         None => problem.with_hint(BODY_HINT),
     }
+}
+
+/// Replaces the names of Rust types in the text of a parse error by the names of JSON types.
+fn without_type_names(error_text: &str) -> String {
+    if error_text.starts_with("data did not match any variant of untagged enum") {
+        return "the value has none of the expected forms".to_owned();
+    }
+    let Some((found, rest)) = error_text.rsplit_once(", expected ") else {
+        return error_text.to_owned();
+    };
+    let found = found
+        .replace("invalid type: map", "invalid type: object")
+        .replace("invalid type: sequence", "invalid type: array");
+    let (expected, place) = match rest.split_once(" at line ") {
+        Some((expected, place)) => (expected, format!(" at line {place}")),
+        None => (rest, String::new()),
+    };
+    let words: Vec<&str> = expected.split(' ').collect();
+    let expected = match words[..] {
+        ["struct", ..] | ["a", "map"] | ["internally" | "adjacently", "tagged", ..] => "an object",
+        ["a", "sequence"] | ["tuple", ..] => "an array",
+        ["u8" | "u16" | "u32" | "u64" | "u128" | "usize"] => "a whole number, 0 or more",
+        ["i8" | "i16" | "i32" | "i64" | "i128" | "isize"] => "a whole number",
+        ["f32" | "f64"] => "a number",
+        ["enum", ..] | ["variant", "identifier"] => "a string",
+        ["string", "or", "map"] => "a string or an object",
+        _ => expected,
+    };
+    format!("{found}, expected {expected}{place}")
 }
 
 /// Suggests the closest known name for an unknown field or variant in a parse error.

@@ -5,6 +5,7 @@
 //! with the real one.
 
 pub mod caps;
+mod chains;
 pub mod check;
 pub mod children;
 pub mod cluster;

@@ -21,7 +21,9 @@ use crate::error::Error;
 use crate::gates::DEFAULT_ACTOR;
 use crate::runtime_state::RuntimeState;
 
-/// Handle of a submitted run. Cheap to clone; dropping all handles does not stop the run.
+/// Handle of a submitted run. Cheap to clone; dropping all handles does not stop the run. A run of a
+/// chain that has ended stands for the newest run of the chain: messages, cancels, pauses and resumes go
+/// to that run.
 ///
 /// ```no_run
 /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
@@ -109,7 +111,7 @@ impl RunHandle {
     pub async fn steer(&self, text: impl Into<String>) -> Result<SteerId, Error> {
         let delivery = SteerDelivery::default();
         let sent = self.longhaul().steer(self.id, text, delivery, DEFAULT_ACTOR);
-        Ok(sent.await?)
+        Ok(sent.await?.id)
     }
 
     /// Cancels the run. After this method returns, the run starts no more calls.
@@ -117,7 +119,8 @@ impl RunHandle {
     /// # Errors
     /// The run has already ended, or the store failed.
     pub async fn cancel(&self, reason: &str) -> Result<(), Error> {
-        Ok(self.longhaul().cancel_run(self.id, DEFAULT_ACTOR, reason).await?)
+        self.longhaul().cancel_run(self.id, DEFAULT_ACTOR, reason).await?;
+        Ok(())
     }
 
     /// Retries the failed run, as a new run with the same agent version and the same budget. The new
@@ -138,7 +141,8 @@ impl RunHandle {
     /// # Errors
     /// The run has ended or is already paused, or the store failed.
     pub async fn pause(&self) -> Result<(), Error> {
-        Ok(self.longhaul().pause_run(self.id, DEFAULT_ACTOR).await?)
+        self.longhaul().pause_run(self.id, DEFAULT_ACTOR).await?;
+        Ok(())
     }
 
     /// Resumes a paused run.
@@ -146,7 +150,8 @@ impl RunHandle {
     /// # Errors
     /// The run has ended or is not paused, or the store failed.
     pub async fn resume(&self) -> Result<(), Error> {
-        Ok(self.longhaul().resume_run(self.id, None, DEFAULT_ACTOR).await?)
+        self.longhaul().resume_run(self.id, None, DEFAULT_ACTOR).await?;
+        Ok(())
     }
 }
 

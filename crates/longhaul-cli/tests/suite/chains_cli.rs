@@ -112,6 +112,8 @@ colour = "red"
 "#,
     );
     project.write("chains/order.toml", "[[steps]]\nagent = \"writer\"\nrepeat = { from = \"critic\", max = 1 }\n[[steps]]\nagent = \"critic\"\n");
+    let same = "[[steps]]\nagent = \"writer\"\n[[steps]]\nagent = \"critic\"\nname = \"writer\"\n";
+    project.write("chains/same.toml", same);
     project.write("chains/long.toml", &"[[steps]]\nagent = \"writer\"\n".repeat(11));
     project.write("chains/broken.toml", "steps = \n");
     let checked = project.run(&["chains", "check"], 2);
@@ -122,12 +124,96 @@ colour = "red"
         "chains/bad.toml:9:1: unknown key `colour`",
         "chains/order.toml:3:19: `from` names the step `critic`, which comes after this step",
         "a chain has 1 to 10 steps, and this one has 11",
+        "chains/same.toml:5:8: steps 1 and 2 both have the name `writer`",
         "chains/broken.toml:1:",
     ] {
         assert!(checked.out.contains(problem), "{problem}\n{}", checked.out);
     }
-    let error = project.run(&["run", "--chain", "order", "x"], 2);
-    assert!(error.err.contains("chains/order.toml:3:19"), "{error:?}");
+    for args in [&["run", "--chain", "order", "x"][..], &["chains", "show", "order"]] {
+        let error = project.run(args, 2);
+        assert!(error.err.contains("chains/order.toml:3:19"), "{error:?}");
+    }
+    let error = project.run(&["chains", "show", "broken"], 2);
+    assert!(error.err.contains("chains/broken.toml:1:"), "{error:?}");
+}
+
+#[test]
+fn an_agent_beside_a_chain_is_refused() {
+    let project = project_with_chain();
+    let error = project.run(&["run", "writer", "--chain", "poem", "About", "rain"], 2);
+    assert!(error.err.contains("`writer` is an agent"), "{error:?}");
+    let quoted = ["run", "--chain", "poem", "--step", "writer", "writer of rain", "--json"];
+    assert_eq!(project.run(&quoted, 0).json()["input"], "writer of rain");
+}
+
+#[test]
+fn schedules_name_their_chain() {
+    let project = project_with_chain();
+    let error = project.run(&["schedules", "add", "s", "--every", "1h", "--input", "x"], 2);
+    assert!(error.err.contains("--agent") && error.err.contains("--chain"), "{error:?}");
+    let chain = ["--chain", "poem", "--every", "1h", "--input", "x"];
+    project.run(&[&["schedules", "add", "s"][..], &chain].concat(), 0);
+    let list = project.run(&["schedules"], 0).out;
+    assert!(list.contains("chain poem"), "{list}");
+}
+
+/// Lets the second step of the chain wait at a question, and returns the first and the second run.
+fn chain_at_question(project: &Project) -> [String; 2] {
+    let question = "  - tools: [{ name: ask_human, input: { question: \"Which?\" } }]\n";
+    project.write("scripts/critic.yaml", &format!("replies:\n{question}  - text: \"Fine.\"\n"));
+    project.write("agents/critic.md", "---\nmodel: scripted/critic\ntools: [ask_human]\n---\nX.\n");
+    let stopped = project.run(&["run", "--chain", "poem", "x", "--json", "--no-input"], 3).json();
+    let id = |field: &str| stopped[field].as_str().unwrap().to_owned();
+    [id("root"), id("id")]
+}
+
+#[test]
+fn commands_for_the_first_run_name_the_run_that_they_change() {
+    let project = project_with_chain();
+    let [first, second] = chain_at_question(&project);
+    let place = format!("{first} has ended; its chain is at step 2 of 3, {second}. ");
+    for (args, done) in
+        [(&["pause"][..], "is paused"), (&["resume"], "still waits"), (&["cancel"], "is cancelled")]
+    {
+        let out = project.run(&[args, &[first.as_str()]].concat(), 0).out;
+        assert!(out.starts_with(&format!("{place}{second} {done}")), "{out}");
+    }
+    let [first, second] = chain_at_question(&project);
+    let sent = project.run(&["steer", &first, "--delivery", "follow_up", "hurry"], 0).out;
+    assert!(sent.contains(&format!("Queued for {second}")), "{sent}");
+}
+
+#[test]
+fn a_retried_chain_is_followed_from_its_first_run() {
+    let project = project_with_chain();
+    let refuse = "replies:\n  - error: { status: 400, times: 9 }\n    text: x\n";
+    project.write("scripts/critic.yaml", refuse);
+    let failed = project.run(&["run", "--chain", "poem", "x", "--json"], 1).json();
+    let (first, failed) = (failed["root"].as_str().unwrap(), failed["id"].as_str().unwrap());
+    project.write("scripts/critic.yaml", "replies:\n  - text: \"Good.\"\n");
+    let retried = project.run(&["retry", first], 0).out;
+    let place = format!("{first} has ended; its chain is at step 2 of 3, {failed}. ");
+    let rest = retried.strip_prefix(&place).unwrap_or_else(|| panic!("{retried}"));
+    let (retry, rest) = rest.split_once(' ').unwrap();
+    assert!(rest.starts_with(&format!("retries {failed}.")), "{retried}");
+    let shown = project.run(&["show", first], 0).out;
+    assert!(shown.contains(&format!("running, newest run {retry}")), "{shown}");
+    let watched = project.run(&["watch", first, "--no-input"], 0);
+    assert_eq!(watched.out.trim(), "Good.");
+    assert!(watched.err.contains(&format!("its chain was retried as {retry}")), "{watched:?}");
+}
+
+#[test]
+fn a_batch_shows_the_current_steps_of_its_chains() {
+    let project = project_with_chain();
+    chain_at_question(&project);
+    project.write("tasks.jsonl", r#"{"chain": "poem", "input": "x"}"#);
+    let out = project.run(&["batch", "submit", "tasks.jsonl"], 0).out;
+    let [batch, first] = out.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{out}") };
+    project.run(&["watch", first, "--no-input"], 3);
+    let shown = project.run(&["batch", "show", batch], 0).out;
+    let row = shown.lines().find(|line| line.contains(first)).unwrap();
+    assert!(row.contains("critic 2/3") && row.contains("waiting"), "{shown}");
 }
 
 #[test]

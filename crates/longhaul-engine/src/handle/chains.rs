@@ -25,6 +25,17 @@ use crate::handle::Longhaul;
 use crate::handle::submit::resolve_lane;
 use crate::task::{ChainChoice, Task, TaskChain};
 
+/// A chain to build the steps of.
+struct ChainToBuild {
+    spec: ChainSpec,
+    /// Name of the chain. `None` means that the steps were given in the request itself.
+    name: Option<String>,
+    /// Task of the chain, without its chain.
+    task: Task,
+    first_run: RunId,
+    batch: Option<BatchPosition>,
+}
+
 /// A step of a chain with the task and the agent of its run.
 struct BuiltStep {
     step: ChainStep,
@@ -91,19 +102,20 @@ impl Longhaul {
     /// be stored.
     pub(super) fn build_chain_run(
         &self,
-        (task, chain): (Task, &TaskChain),
-        id: RunId,
+        mut task: Task,
+        first_run: RunId,
         batch: Option<BatchPosition>,
     ) -> Result<(NewRun, Vec<Blob>), Error> {
-        let spec = self.resolve_task_chain(chain)?;
-        let name = match &chain.chain {
-            ChainChoice::Named(name) => Some(name.clone()),
+        let chain = task.chain.take().ok_or(Rejection::Empty("a chain"))?;
+        let spec = self.resolve_task_chain(&chain)?;
+        let name = match chain.chain {
+            ChainChoice::Named(name) => Some(name),
             ChainChoice::Inline(_) => None,
         };
-        let by = name.as_ref().map_or_else(|| "chain".to_owned(), |name| format!("chain:{name}"));
-        let mut built = Vec::with_capacity(spec.steps.len());
-        for index in 0..spec.steps.len() {
-            built.push(self.build_step(&task, id, (&spec, index, &by), batch)?);
+        let chain = ChainToBuild { spec, name, task, first_run, batch };
+        let mut built = Vec::with_capacity(chain.spec.steps.len());
+        for index in 0..chain.spec.steps.len() {
+            built.push(self.build_step(&chain, index)?);
         }
         share_budget(&mut built);
         let definitions = built.iter().map(|built| built.definition.clone()).collect();
@@ -113,23 +125,19 @@ impl Longhaul {
         };
         task.policy = step.policy;
         task.lane = resolve_lane(&agent, &task)?;
-        task.chain = Some(Box::new(PositionInChain::first(Chain { name, steps }, id)));
+        let chain = Chain { name: chain.name, steps };
+        task.chain = Some(Box::new(PositionInChain::first(chain, first_run)));
         let lane_depth_max = self.services.agents.defaults.lane_depth_max;
-        Ok((NewRun { lane_depth_max, ..new_run_from_task(id, task)? }, definitions))
+        Ok((NewRun { lane_depth_max, ..new_run_from_task(first_run, task)? }, definitions))
     }
 
-    fn build_step(
-        &self,
-        task: &Task,
-        id: RunId,
-        (spec, index, by): (&ChainSpec, usize, &str),
-        batch: Option<BatchPosition>,
-    ) -> Result<BuiltStep, Error> {
-        let written = &spec.steps[index];
-        let task = Task { agent: written.agent.clone(), chain: None, ..task.clone() };
-        let (task, agent, definition) = self.build_task_spec(task, id, batch)?;
-        let repeat = written.repeat.as_ref().map(|repeat| {
-            let from = spec.repeat_start(index, &repeat.from).map_err(Rejection::InvalidTask)?;
+    fn build_step(&self, chain: &ChainToBuild, index: usize) -> Result<BuiltStep, Error> {
+        let step_spec = &chain.spec.steps[index];
+        let task = Task { agent: step_spec.agent.clone(), ..chain.task.clone() };
+        let (task, agent, definition) = self.build_task_spec(task, chain.first_run, chain.batch)?;
+        let repeat = step_spec.repeat.as_ref().map(|repeat| {
+            let from =
+                chain.spec.repeat_start(index, &repeat.from).map_err(Rejection::InvalidTask)?;
             Ok::<_, Rejection>(ChainRepeat { from, until: repeat.until, max: repeat.max })
         });
         let mut policy = task.policy.clone();
@@ -137,15 +145,15 @@ impl Longhaul {
         policy.lane_on_park = ParkedLanePolicy::Keep;
         // The next step waits for the result, so that a step does not stay open for messages.
         policy.keep_open = None;
-        if written.auto_approve {
-            approve_own_result(&mut policy, by);
+        if step_spec.auto_approve {
+            approve_own_result(&mut policy, chain.name.as_deref());
         }
         let step = ChainStep {
-            name: written.step_name().to_owned(),
+            name: step_spec.step_name().to_owned(),
             agent: agent.name.clone(),
             definition: definition.hash(),
             policy,
-            condition: written.condition,
+            condition: step_spec.condition,
             repeat: repeat.transpose()?,
         };
         Ok(BuiltStep { step, task, agent, definition })
@@ -153,7 +161,7 @@ impl Longhaul {
 
     /// Returns the newest run of the chain of a run that has ended. `None` means that the run has
     /// not ended, that it belongs to no chain, or that it is the newest run itself.
-    pub(super) async fn newest_run_of_chain(&self, run: RunId) -> Result<Option<RunId>, Error> {
+    pub async fn newest_run_of_chain(&self, run: RunId) -> Result<Option<RunId>, Error> {
         let row = self.run_row(run).await?;
         let chain = row.chain.filter(|_| row.status.is_terminal());
         Ok(chain.map(|chain| chain.current).filter(|current| *current != run))
@@ -162,12 +170,13 @@ impl Longhaul {
 
 /// Changes the policy of a step so that its result is approved automatically. Does nothing if the
 /// result needs several approvers, or an approver who is not the submitter.
-fn approve_own_result(policy: &mut RunPolicy, by: &str) {
+fn approve_own_result(policy: &mut RunPolicy, chain: Option<&str>) {
     if let Some(gate) = &mut policy.result_gate
         && gate.approvers.count <= 1
         && !gate.approvers.not_submitter
     {
-        gate.auto_approve = Some(AutoApproval { after: AUTO_APPROVE_DELAY, by: by.to_owned() });
+        let by = chain.map_or_else(|| "chain".to_owned(), |name| format!("chain:{name}"));
+        gate.auto_approve = Some(AutoApproval { after: AUTO_APPROVE_DELAY, by });
     }
 }
 

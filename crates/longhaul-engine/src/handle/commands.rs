@@ -21,39 +21,56 @@ use crate::handle::Longhaul;
 /// Maximum number of open gates of a run among which the oldest question is searched.
 const OPEN_QUESTIONS_MAX: usize = 100;
 
+/// A message that was queued for a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueuedSteer {
+    /// Run that reads the message.
+    pub run: RunId,
+    /// Id of the message.
+    pub id: SteerId,
+}
+
 impl Longhaul {
-    /// Sends a person's message to a run. Returns the id of the message.
+    /// Sends a person's message to a run. An ended run of a chain stands for the newest run of the
+    /// chain.
     pub async fn steer(
         &self,
         run: RunId,
         text: impl Into<String>,
         delivery: SteerDelivery,
         by: &str,
-    ) -> Result<SteerId, Error> {
+    ) -> Result<QueuedSteer, Error> {
         let steer = SteerId::from_bits(self.services.ids.next_id_bits());
         let by = by.to_owned();
         let message = SteerMessage { steer, text: text.into(), delivery, by, is_task: false };
-        self.send_command(run, RunCommand::Steer(message)).await?;
-        Ok(steer)
+        let run = self.control_run(run, None, RunCommand::Steer(message)).await?;
+        Ok(QueuedSteer { run, id: steer })
     }
 
     /// Sends a person's message with an id that the caller chose. Does nothing if a message with
     /// this id was sent before.
-    pub async fn steer_once(&self, run: RunId, message: SteerMessage) -> Result<SteerId, Error> {
-        let steer = message.steer;
-        let sent = self.services.records.queued_steers(run).await?;
-        if sent.iter().all(|row| row.steer != steer) {
-            self.send_command(run, RunCommand::Steer(message)).await?;
+    pub async fn steer_once(
+        &self,
+        run: RunId,
+        message: SteerMessage,
+    ) -> Result<QueuedSteer, Error> {
+        let id = message.steer;
+        let newest = self.newest_run_of_chain(run).await?;
+        for run in newest.into_iter().chain([run]) {
+            let sent = self.services.records.queued_steers(run).await?;
+            if sent.iter().any(|row| row.steer == id) {
+                return Ok(QueuedSteer { run, id });
+            }
         }
-        Ok(steer)
+        let run = self.control_run(run, None, RunCommand::Steer(message)).await?;
+        Ok(QueuedSteer { run, id })
     }
 
     /// Returns the receipt of a message that was just sent to a run. Its note says if the run asks a
     /// question that the message does not answer.
     pub async fn steer_receipt(
         &self,
-        run: RunId,
-        id: SteerId,
+        QueuedSteer { run, id }: QueuedSteer,
         (text, delivery): (&str, SteerDelivery),
     ) -> Result<SteerReceipt, Error> {
         let answers = matches!(delivery, SteerDelivery::AfterBatch | SteerDelivery::BeforeNextTool);
@@ -115,16 +132,16 @@ impl Longhaul {
         }
     }
 
-    /// Resumes a paused or blocked run, optionally with a raised budget.
+    /// Resumes a paused or blocked run, optionally with a raised budget. Returns the run that was
+    /// resumed: an ended run of a chain stands for the newest run of the chain.
     pub async fn resume_run(
         &self,
         run: RunId,
         raise: Option<BudgetRaise>,
         by: &str,
-    ) -> Result<(), Error> {
+    ) -> Result<RunId, Error> {
         let by = by.to_owned();
-        self.send_command(run, RunCommand::Resume { by, raise }).await?;
-        Ok(())
+        self.control_run(run, None, RunCommand::Resume { by, raise }).await
     }
 
     /// Sends a command to a run. Returns the sequence number of the last appended event.

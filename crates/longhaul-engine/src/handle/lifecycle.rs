@@ -16,34 +16,22 @@ use crate::replay::replay_run;
 const REASON_BYTES_MAX: usize = 4 * 1024;
 
 impl Longhaul {
-    /// Cancels a run. When this returns, the run starts no more model or tool calls. If the run has
-    /// ended and belongs to a chain, the newest run of the chain is cancelled instead.
-    pub async fn cancel_run(&self, run: RunId, by: &str, reason: &str) -> Result<(), Error> {
+    /// Cancels a run. When this returns, the run starts no more model or tool calls. Returns the run
+    /// that was cancelled: an ended run of a chain stands for the newest run of the chain.
+    pub async fn cancel_run(&self, run: RunId, by: &str, reason: &str) -> Result<RunId, Error> {
         check_text_len("the reason", reason.len(), REASON_BYTES_MAX)?;
         let (by, reason) = (self.redact(by), self.redact(reason));
-        let mut target = run;
-        loop {
-            let (by, reason) = (by.clone(), reason.clone());
-            let request = RunControlRequest::from_principal(&by).with_reason(&reason);
-            let cancel = RunCommand::Cancel { by, reason };
-            let close = RunInput::CancelNow(request);
-            let cancelled = self.apply_input_or_send_command(target, close, cancel).await;
-            let Err(Error::Rejected(Rejection::Ended(_))) = cancelled else {
-                return cancelled;
-            };
-            // The chain may go on with another run while this one is looked at.
-            match self.newest_run_of_chain(target).await? {
-                Some(newest) => target = newest,
-                None => return cancelled,
-            }
-        }
+        let request = RunControlRequest::from_principal(&by).with_reason(&reason);
+        let cancel = RunCommand::Cancel { by, reason };
+        self.control_run(run, Some(RunInput::CancelNow(request)), cancel).await
     }
 
-    /// Pauses a run until it is resumed.
-    pub async fn pause_run(&self, run: RunId, by: &str) -> Result<(), Error> {
+    /// Pauses a run until it is resumed. Returns the run that was paused: an ended run of a chain
+    /// stands for the newest run of the chain.
+    pub async fn pause_run(&self, run: RunId, by: &str) -> Result<RunId, Error> {
         let by = self.redact(by);
         let still = RunInput::PauseNow { by: by.clone() };
-        self.apply_input_or_send_command(run, still, RunCommand::Pause { by }).await
+        self.control_run(run, Some(still), RunCommand::Pause { by }).await
     }
 
     /// Pauses a lane: no run of the lane starts until the lane is resumed. A run that has started
@@ -60,18 +48,35 @@ impl Longhaul {
         Ok(LaneView::from(&row))
     }
 
-    /// Applies the input directly if no worker drives the run, and otherwise sends the command to
-    /// the run's driver.
-    async fn apply_input_or_send_command(
+    /// Applies the input directly if there is one and no worker drives the run, and otherwise sends
+    /// the command to the run's driver. An ended run of a chain stands for the newest run of the
+    /// chain. Returns the run that the input or the command went to.
+    pub(super) async fn control_run(
         &self,
         run: RunId,
-        input: RunInput,
+        input: Option<RunInput>,
         command: RunCommand,
-    ) -> Result<(), Error> {
-        if !self.apply_input_if_undriven(run, input).await? {
-            self.send_command(run, command).await?;
+    ) -> Result<RunId, Error> {
+        let mut target = run;
+        loop {
+            let applied = match input.clone() {
+                Some(input) => self.apply_input_if_undriven(target, input).await,
+                None => Ok(false),
+            };
+            let sent = match applied {
+                Ok(true) => Ok(()),
+                Ok(false) => self.send_command(target, command.clone()).await.map(drop),
+                Err(error) => Err(error),
+            };
+            let Err(Error::Rejected(Rejection::Ended(_))) = sent else {
+                return sent.map(|()| target);
+            };
+            // The chain may go on with another run while this one is looked at.
+            match self.newest_run_of_chain(target).await? {
+                Some(newest) => target = newest,
+                None => return sent.map(|()| target),
+            }
         }
-        Ok(())
     }
 
     /// Applies the input and appends the resulting events, which only works while no worker drives

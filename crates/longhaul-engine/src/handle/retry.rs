@@ -6,6 +6,7 @@ use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::{CreateRunsRequest, IdempotencyRecord};
 use longhaul_core::raw::Hash;
+use longhaul_core::status::Status;
 use longhaul_run::retry::{RetryPoint, retry_failed_run};
 
 use crate::error::Error;
@@ -18,9 +19,13 @@ const RETRY_PRINCIPAL: &str = "longhaul:retry";
 
 impl Longhaul {
     /// Creates a new run that goes on from the last event before the end of a failed run, with the
-    /// agent definition and budget of the failed run. A failed run has at most one retry: a second
-    /// call returns the existing run.
-    pub async fn retry(&self, failed: RunId, by: &str) -> Result<SubmitOutcome, Error> {
+    /// agent definition and budget of the failed run. A failed run has at most one
+    /// retry: a second call returns the existing run. A completed run of a chain stands for the newest
+    /// run of the chain.
+    pub async fn retry(&self, run: RunId, by: &str) -> Result<SubmitOutcome, Error> {
+        let completed = self.run_row(run).await?.status == Status::Completed;
+        let newest = self.newest_run_of_chain(run).await?.filter(|_| completed);
+        let failed = newest.unwrap_or(run);
         let mut point = RetryPoint::default();
         let (folded, _) = replay_journal(&self.services, failed, None, |run, entry| {
             point.record_entry(entry);

@@ -174,12 +174,12 @@ impl Longhaul {
     /// Builds the new run of a task. Also returns the definitions of the task's agents, to be stored.
     pub(super) fn build_new_run(
         &self,
-        mut task: Task,
+        task: Task,
         id: RunId,
         batch: Option<BatchPosition>,
     ) -> Result<(NewRun, Vec<Blob>), Error> {
-        if let Some(chain) = task.chain.take() {
-            return self.build_chain_run((task, &chain), id, batch);
+        if task.chain.is_some() {
+            return self.build_chain_run(task, id, batch);
         }
         let (mut spec, agent, definition) = self.build_task_spec(task, id, batch)?;
         spec.lane = resolve_lane(&agent, &spec)?;

@@ -6,8 +6,9 @@ use longhaul_core::chain::{
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
+use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::failure::FailureClass;
-use longhaul_core::id::{LaneKey, RunId};
+use longhaul_core::id::{LaneKey, RunId, SteerId};
 use longhaul_core::policy::gate::{
     ApprovalRequirement, GateDecision, GateStatus, GateTimeout, GateTimeoutAction,
     ResultApprovalGate,
@@ -177,6 +178,22 @@ async fn rounds_are_bounded_and_every_round_is_a_run() {
     assert_eq!(steps, [0, 1, 0, 1, 0, 1, 2]);
 }
 
+/// The maximum of a repeat counts over the whole chain, not for each round of another one.
+#[tokio::test]
+async fn the_rounds_of_nested_repeats_do_not_multiply() {
+    let engine = engine();
+    set_reply(&engine, "review", FakeReply::Text(ISSUES));
+    let outer =
+        ChainRepeatSpec { from: "review".to_owned(), until: ChainRepeatEnd::NoIssues, max: 2 };
+    let plan = ChainStepSpec { repeat: Some(outer), ..ChainStepSpec::new("plan") };
+    let steps = vec![ChainStepSpec::new("review"), fix_and_repeat(1), plan];
+    let root = engine.longhaul.submit(chain(steps)).await.unwrap();
+    let rows = engine.chain_ended(root).await;
+    let rounds = [&["review", "fix"][..], &["review", "fix", "plan"]];
+    let later = ["review", "fix", "plan"];
+    assert_eq!(agents(&rows), [rounds.concat(), [later, later].concat()].concat());
+}
+
 #[tokio::test]
 async fn a_failed_or_rejected_step_ends_the_chain_and_a_retry_goes_on() {
     let engine = engine();
@@ -233,6 +250,62 @@ async fn the_lane_is_kept_and_a_cancel_of_any_step_cancels_the_chain() {
     engine.ended(other).await;
     let error = engine.longhaul.cancel_run(root, "cli:anna", "").await.unwrap_err();
     assert_eq!(error.code(), "run_ended");
+}
+
+#[tokio::test]
+async fn an_ended_step_stands_for_the_chain_also_after_a_retry() {
+    let engine = engine();
+    let question = || FakeReply::call("ask_human", json!({ "question": "Which?" }));
+    engine.add_agent("build", [question()]);
+    let steps = ["plan", "build", "review"].map(ChainStepSpec::new).to_vec();
+    let root = engine.longhaul.submit(chain(steps)).await.unwrap();
+    let build = next_run(&engine.ended(root).await);
+    engine.gate(build).await;
+    let (longhaul, by) = (&engine.longhaul, "cli:anna");
+    assert_eq!(longhaul.pause_run(root, by).await.unwrap(), build);
+    assert_eq!(engine.chain_row(build).await.status, Status::Paused);
+    assert_eq!(longhaul.resume_run(root, None, by).await.unwrap(), build);
+    let message = SteerMessage {
+        steer: SteerId::from_bits(7),
+        text: "hurry".to_owned(),
+        delivery: SteerDelivery::FollowUp,
+        by: by.to_owned(),
+        is_task: false,
+    };
+    for _ in 0..2 {
+        let sent = longhaul.steer_once(root, message.clone()).await.unwrap();
+        assert_eq!((sent.run, sent.id), (build, message.steer));
+    }
+    let sent = longhaul.steer(root, "and well", SteerDelivery::FollowUp, by).await.unwrap();
+    let messages = longhaul.list_steers(build).await.unwrap();
+    assert_eq!((sent.run, messages.len()), (build, 2));
+
+    set_reply(&engine, "build", FakeReply::Fail(FailureClass::InvalidRequest));
+    let gate = engine.gate(build).await;
+    let text = GateDecision::Answer("This one.".to_owned());
+    longhaul.answer_gate(gate.spec.id, answer(&gate, text)).await.unwrap();
+    engine.ended(build).await;
+    assert_eq!(longhaul.pause_run(root, by).await.unwrap_err().code(), "run_ended");
+    engine.add_agent("review", [question()]);
+    set_reply(&engine, "build", FakeReply::Text("Built."));
+    // The first run has not failed, but its chain has.
+    let retry = longhaul.retry(root, by).await.unwrap().run_ids()[0];
+    assert_eq!(longhaul.get_run(retry).await.unwrap().retry_of, Some(build));
+    let again = longhaul.retry(build, by).await.unwrap();
+    assert_eq!(again.run_ids(), [retry], "a failed run has one retry");
+    let review = next_run(&engine.ended(retry).await);
+    engine.gate(review).await;
+    for run in [root, build, retry] {
+        let view = longhaul.get_run(run).await.unwrap().chain.unwrap();
+        assert_eq!((view.status, view.current), (ChainStatus::Waiting, review), "{run}");
+        let why = longhaul.explain_run(run).await.unwrap();
+        assert!(why.message.contains(&review.to_string()), "{why:?}");
+    }
+    assert_eq!(longhaul.retry(root, by).await.unwrap_err().code(), "not_failed");
+    assert_eq!(longhaul.cancel_run(root, by, "").await.unwrap(), review);
+    engine.ended(review).await;
+    let view = longhaul.get_run(root).await.unwrap().chain.unwrap();
+    assert_eq!(view.status, ChainStatus::Cancelled);
 }
 
 /// Returns an engine with a simulated clock, and the run of a chain whose first result approves
@@ -294,6 +367,10 @@ async fn invalid_chains_are_refused() {
         ..ChainStepSpec::new("plan")
     };
     let build = || ChainStepSpec::new("build");
+    let named = |agent: &str, name: &str| ChainStepSpec {
+        name: Some(name.to_owned()),
+        ..ChainStepSpec::new(agent)
+    };
     for (steps, code, reason) in [
         (vec![], "invalid_task", "1 to 10 steps, and this one has 0"),
         (vec![build(); 11], "invalid_task", "this one has 11"),
@@ -301,6 +378,12 @@ async fn invalid_chains_are_refused() {
         (vec![repeat("review", 1), build()], "invalid_task", "`from` names no step"),
         (vec![repeat("build", 1), build()], "invalid_task", "comes after this step"),
         (vec![build(), build(), repeat("build", 1)], "invalid_task", "several steps"),
+        (
+            vec![build(), named("plan", "x"), named("review", "x")],
+            "invalid_task",
+            "steps 2 and 3 both have the name `x`",
+        ),
+        (vec![named("plan", "build"), build()], "invalid_task", "steps 1 and 2 both have the name"),
         (vec![repeat("plan", 0)], "invalid_task", "`max` must be at least 1"),
         (vec![repeat("plan", 100)], "invalid_task", "could have 101"),
     ] {

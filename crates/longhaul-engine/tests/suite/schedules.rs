@@ -2,10 +2,13 @@
 //! do.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_api::run::RunView;
 use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
+use longhaul_core::chain::{ChainSpec, ChainStepSpec};
+use longhaul_core::failure::FailureClass;
 use longhaul_core::port::auth::IdempotencyKey;
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::raw::RawJson;
@@ -102,6 +105,33 @@ async fn a_schedule_fires_at_its_times_with_the_newest_agent() {
     engine.ended(two.id).await;
     let schedule = engine.longhaul.schedule("hourly").await.unwrap();
     assert_eq!(schedule.last_status, Some(Status::Completed));
+}
+
+/// A chain whose retry has not ended counts as open.
+#[tokio::test]
+async fn a_firing_is_skipped_while_the_retry_of_a_chain_is_open() {
+    let mut engine = engine([]);
+    engine.spawn_worker_with_schedules();
+    engine.add_agent("plan", [FakeReply::Fail(FailureClass::InvalidRequest)]);
+    let steps = vec![ChainStepSpec::new("plan")];
+    let spec = ChainSpec { description: None, steps };
+    engine.longhaul.replace_chains([("alone".to_owned(), Arc::new(spec))].into());
+    let body = NewScheduleBody {
+        agent: None,
+        chain: Some("alone".to_owned()),
+        overlap: Overlap::Skip,
+        ..hourly("hourly")
+    };
+    engine.longhaul.create_schedule(body).await.unwrap();
+    let failed = fire_at(&engine, "hourly", "2026-01-01T01:00:00Z").await.last_run.unwrap();
+    engine.ended(failed).await;
+    let question = FakeReply::call("ask_human", json!({ "question": "Which?" }));
+    engine.model.set_replies_of("scripted/plan", vec![question]);
+    let retry = engine.longhaul.retry(failed, "cli:anna").await.unwrap().run_ids()[0];
+    engine.gate(retry).await;
+    let skipped = fire_at(&engine, "hourly", "2026-01-01T02:00:00Z").await;
+    assert_eq!((skipped.last_run, skipped.last_status), (Some(failed), Some(Status::Waiting)));
+    assert!(skipped.last_error.unwrap().contains("has not ended"));
 }
 
 #[tokio::test]

@@ -58,7 +58,8 @@ fn agent() -> Agent {
     Agent {
         models: vec!["scripted/sim".into()],
         tools: named.map(|name| (*name).to_owned()).collect(),
-        prompt: "You are simulated.".into(),
+        // A template that uses the results of earlier steps: the task text must stay the script.
+        prompt: "You are simulated.{% if previous %} After {{ previous.agent }}.{% endif %}".into(),
         effects: vec![EffectRule {
             tool: "pay".into(),
             subject: None,

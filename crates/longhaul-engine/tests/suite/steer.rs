@@ -210,7 +210,7 @@ async fn a_message_can_be_withdrawn_until_it_is_delivered() {
     let engine = engine_with([FakeReply::Text("done").after_latch(&latch)]).start();
     let run = engine.submit().await;
     latch.reached(1).await;
-    let steer = engine.longhaul.steer(run, "oops", AfterBatch, "cli:anna").await.unwrap();
+    let steer = engine.longhaul.steer(run, "oops", AfterBatch, "cli:anna").await.unwrap().id;
     engine.longhaul.withdraw_steer(run, steer, "cli:anna").await.unwrap();
     let error = engine.longhaul.withdraw_steer(run, steer, "cli:anna").await.unwrap_err();
     assert_eq!(error.code(), "steer_settled");

@@ -18,6 +18,7 @@ use longhaul_engine::handle::CallerIdentity;
 use longhaul_engine::task::{ChainChoice, TaskChain};
 
 use crate::app::App;
+use crate::body::parse_object_field;
 use crate::caller::require_role;
 use crate::problem::Problem;
 use crate::response::{created_response, ok_response};
@@ -131,7 +132,7 @@ fn refuse_unsupported_run_fields(body: &NewRunBody) -> Result<(), Problem> {
 
 /// Parses the chain of a request body: a name or an object with steps.
 fn parse_chain(body: &NewRunBody) -> Result<Option<TaskChain>, Problem> {
-    let Some(written) = &body.chain else {
+    let Some(value) = &body.chain else {
         return match (&body.step, body.auto_approve) {
             (None, None) => Ok(None),
             (Some(_), _) => Err(Problem::unprocessable("`step` needs a `chain`")),
@@ -139,12 +140,10 @@ fn parse_chain(body: &NewRunBody) -> Result<Option<TaskChain>, Problem> {
         };
     };
     let approves = body.auto_approve == Some(true);
-    let chain = if let serde_json::Value::String(name) = written.to_value() {
+    let chain = if let serde_json::Value::String(name) = value.to_value() {
         ChainChoice::Named(name)
     } else {
-        let spec = serde_json::from_str(written.as_str())
-            .map_err(|bad| Problem::unprocessable(format!("`chain` is invalid: {bad}")))?;
-        ChainChoice::Inline(spec)
+        ChainChoice::Inline(parse_object_field("chain", value)?)
     };
     Ok(Some(TaskChain { chain, step: body.step.clone(), auto_approve: approves }))
 }

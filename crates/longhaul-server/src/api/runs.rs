@@ -173,7 +173,7 @@ pub(crate) async fn explain_run(
     ok_response(&app.longhaul().explain_run(run).await?)
 }
 
-/// Cancels a run.
+/// Cancels a run. An ended run of a chain stands for the newest run of the chain, which is returned.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/cancel", tag = "runs", operation_id = "cancel_run",
     params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
@@ -190,14 +190,16 @@ pub(crate) async fn cancel_run(
         "" => format!("cancelled by {}", caller.name()),
         reason_text => reason_text.to_owned(),
     };
-    if request.effect.is_none() {
-        request.longhaul.cancel_run(run, caller.name(), &reason).await?;
-    }
+    let run = match request.effect {
+        None => request.longhaul.cancel_run(run, caller.name(), &reason).await?,
+        Some(_) => newest_run(&request, run).await?,
+    };
     tracing::info!(%run, caller = caller.name(), "cancel requested");
     response_with_updated_run(&request, run).await
 }
 
-/// Pauses a run until it is resumed.
+/// Pauses a run until it is resumed. An ended run of a chain stands for the newest run of the chain,
+/// which is returned.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/pause", tag = "runs", operation_id = "pause_run",
     params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
@@ -210,14 +212,16 @@ pub(crate) async fn pause_run(
     RunPath(run): RunPath,
     OptionalJson(EmptyBody {}): OptionalJson<EmptyBody>,
 ) -> Result<Response, Problem> {
-    if request.effect.is_none() {
-        request.longhaul.pause_run(run, caller.name()).await?;
-    }
+    let run = match request.effect {
+        None => request.longhaul.pause_run(run, caller.name()).await?,
+        Some(_) => newest_run(&request, run).await?,
+    };
     tracing::info!(%run, caller = caller.name(), "pause requested");
     response_with_updated_run(&request, run).await
 }
 
-/// Resumes a run, optionally with a larger budget.
+/// Resumes a run, optionally with a larger budget. An ended run of a chain stands for the newest run
+/// of the chain, which is returned.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/resume", tag = "runs", operation_id = "resume_run",
     params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
@@ -237,15 +241,17 @@ pub(crate) async fn resume_run(
             Some(parse_budget(caps)?.caps)
         }
     };
-    if request.effect.is_none() {
-        request.longhaul.resume_run(run, raise, caller.name()).await?;
-    }
+    let run = match request.effect {
+        None => request.longhaul.resume_run(run, raise, caller.name()).await?,
+        Some(_) => newest_run(&request, run).await?,
+    };
     tracing::info!(%run, caller = caller.name(), "run resumed");
     response_with_updated_run(&request, run).await
 }
 
 /// Retries a failed run, as a new run that goes on from the last good event of the failed run and
-/// uses its budget. A failed run has at most one retry: later requests return the existing run.
+/// uses its budget. A failed run has at most one retry: later requests return the existing run. A
+/// completed run of a chain stands for the newest run of the chain.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/retry", tag = "runs", operation_id = "retry_run",
     params(("id" = inline(RunIdSchema), Path, description = "The failed run's id")),
@@ -271,6 +277,13 @@ pub(crate) async fn retry_run(
     }
     let view = request.longhaul.get_run(new).await.map_err(read_problem_after_commit)?;
     created_response(&format!("/v1/runs/{new}"), &view)
+}
+
+/// Returns the run that a request about this run has changed: the newest run of its chain if the run
+/// has ended, and otherwise the run itself.
+async fn newest_run(request: &RequestEngineHandle, run: RunId) -> Result<RunId, Problem> {
+    let newest = request.longhaul.newest_run_of_chain(run).await;
+    Ok(newest.map_err(read_problem_after_commit)?.unwrap_or(run))
 }
 
 /// Builds the response with the run as it is after the request's change was committed.

@@ -21,7 +21,8 @@ use crate::params::{RunPath, SteerPath};
 use crate::problem::Problem;
 use crate::response::{json_response, ok_response};
 
-/// Sends a message to a run.
+/// Sends a message to a run. An ended run of a chain stands for the newest run of the chain, which the
+/// receipt names.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/steer", tag = "steering", operation_id = "steer",
     params(
@@ -40,7 +41,7 @@ pub(crate) async fn send_steer(
     let longhaul = app.longhaul();
     let by = caller.name().to_owned();
     let delivery = body.delivery;
-    let id = match idempotency_key_header(&headers)? {
+    let sent = match idempotency_key_header(&headers)? {
         None => longhaul.steer(run, body.text.clone(), delivery, &by).await?,
         // The id is derived from the request, so a retry does not add a second message, even if
         // the server died before it stored its response.
@@ -52,8 +53,8 @@ pub(crate) async fn send_steer(
             longhaul.steer_once(run, message).await?
         }
     };
-    tracing::info!(%run, steer = %id, caller = caller.name(), "message queued for the run");
-    let receipt = longhaul.steer_receipt(run, id, (&body.text, delivery)).await?;
+    tracing::info!(run = %sent.run, steer = %sent.id, caller = caller.name(), "message queued for the run");
+    let receipt = longhaul.steer_receipt(sent, (&body.text, delivery)).await?;
     json_response(StatusCode::ACCEPTED, &receipt)
 }
 

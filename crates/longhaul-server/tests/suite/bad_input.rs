@@ -1,7 +1,7 @@
 //! Invalid requests: each gets the right error or a closed connection, and the server keeps
 //! working.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::suite::harness::client::{TestConnection, get, parse_response, post, request};
 use crate::suite::harness::{TestServer, server_with, task};
@@ -24,6 +24,41 @@ async fn raw(server: &TestServer, bytes: &[u8]) -> Vec<u16> {
 fn head(server: &TestServer, first: &str, lines: &str) -> Vec<u8> {
     let (host, key) = (server.host(), &server.key);
     format!("{first}\r\nhost: {host}\r\nauthorization: Bearer {key}\r\n{lines}\r\n").into_bytes()
+}
+
+/// Problems of bodies name fields and JSON types, and no types of the program.
+#[tokio::test]
+async fn problems_of_bodies_are_in_plain_words() {
+    let server = server_with([]).open().await;
+    let chain = |steps: Value| json!({ "chain": { "steps": steps }, "input": "x" });
+    let step = |field: &str, value: Value| chain(json!([{ "agent": "tester", field: value }]));
+    let task = |field: &str, value: Value| json!({ "agent": "tester", "input": "x", field: value });
+    let runs = "/v1/runs";
+    for (path, body, field, expected) in [
+        (runs, json!({ "chain": 3, "input": "x" }), "`chain`", "expected an object"),
+        (runs, json!({ "chain": ["x"], "input": "x" }), "`chain`", "expected an object"),
+        (runs, json!({ "chain": {}, "input": "x" }), "`chain`", "missing field `steps`"),
+        (runs, chain(json!("x")), "`chain.steps`", "expected an array"),
+        (runs, chain(json!([3])), "`chain.steps[0]`", "expected an object"),
+        (runs, step("repeat", json!(3)), "`chain.steps[0].repeat`", "expected an object"),
+        (runs, step("agnet", json!(3)), "`chain.steps[0].agnet`", "unknown field"),
+        (runs, step("condition", json!("never")), "`chain.steps[0].condition`", "`on_success`"),
+        (runs, task("budget", json!("much")), "`budget`", "expected an object"),
+        (runs, task("priority", json!("high")), "`priority`", "expected a whole number"),
+        (runs, task("agent", json!({})), "`agent`", "invalid type: object, expected a string"),
+        ("/v1/runs/batch", json!({ "runs": {} }), "`runs`", "expected an array"),
+        ("/v1/runs/batch", json!({ "runs": [3] }), "`runs[0]`", "expected an object"),
+        ("/v1/schedules", json!({ "name": [] }), "`name`", "invalid type: array"),
+        ("/v1/schedules", json!({ "every_ms": -1 }), "`every_ms`", "0 or more"),
+    ] {
+        let refused = server.send(post(path, &body)).await;
+        assert_eq!(refused.status, 422, "{body}");
+        let detail = refused.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains(field) && detail.contains(expected), "{body}: {detail}");
+        for word in ["struct", "enum", "sequence", " map", "u64", "i32"] {
+            assert!(!detail.contains(word), "{body}: {detail}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -67,3 +67,39 @@ async fn an_inline_auto_approve_needs_an_approver() {
         server.send(post("/v1/runs", &body).with_key(&approver)).await.expect(201);
     }
 }
+
+#[tokio::test]
+async fn an_ended_step_stands_for_its_chain() {
+    let question = FakeReply::call("ask_human", json!({ "question": "Which?" }));
+    let server = server_with([FakeReply::Text("Done."), question]).start().await;
+    let steps = json!({ "steps": [{ "agent": "tester" }, { "agent": "tester" }] });
+    let body = json!({ "chain": steps, "input": "Do it." });
+    let run = server.send(post("/v1/runs", &body)).await.expect(201);
+    let root = run["id"].as_str().unwrap().to_owned();
+    server.ended(&root).await;
+    let view = server.send(get(format!("/v1/runs/{root}"))).await.expect(200);
+    let second = view["chain"]["current"].clone();
+    server.gate(second.as_str().unwrap()).await;
+    let url = |action: &str| format!("/v1/runs/{root}/{action}");
+    let text = json!({ "text": "hurry", "delivery": "follow_up" });
+    let receipt = server.send(post(url("steer"), &text)).await.expect(202);
+    assert_eq!(receipt["run"], second);
+    for action in ["pause", "resume", "cancel"] {
+        let changed = server.send(post(url(action), &json!({}))).await.expect(200);
+        assert_eq!(changed["id"], second, "{action}");
+    }
+    server.ended(second.as_str().unwrap()).await;
+    let late = server.send(post(url("pause"), &json!({}))).await;
+    assert_eq!((late.status, late.problem().as_str()), (409, "run_ended"));
+}
+
+#[tokio::test]
+async fn two_steps_with_one_name_are_refused() {
+    let server = server_with([]).open().await;
+    let steps = json!([{ "agent": "tester", "name": "x" }, { "agent": "tester", "name": "x" }]);
+    let body = json!({ "chain": { "steps": steps }, "input": "x" });
+    let refused = server.send(post("/v1/runs", &body)).await;
+    assert_eq!(refused.status, 422);
+    let text = refused.text();
+    assert!(text.contains("steps 1 and 2 both have the name `x`"), "{text}");
+}

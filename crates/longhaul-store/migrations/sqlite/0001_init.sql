@@ -46,12 +46,13 @@ CREATE INDEX run_lane ON run (lane, id) WHERE lane IS NOT NULL;
 CREATE INDEX run_batch ON run (batch, id) WHERE batch IS NOT NULL;
 CREATE UNIQUE INDEX run_lane_position ON run (lane, lane_position) WHERE lane_position IS NOT NULL;
 
--- Chains by their first run, with the number of their steps and their newest run.
+-- Chains by their first run, with the number of their steps and their newest run. Retries belong to
+-- the chain of the failed run, whose first run is also their account.
 CREATE TABLE chain (
-  root    BLOB NOT NULL PRIMARY KEY,
-  name    TEXT,                    -- null if the steps were given in the request itself
-  steps   INTEGER NOT NULL,
-  current BLOB NOT NULL
+  first_run BLOB NOT NULL PRIMARY KEY,
+  name      TEXT,                  -- null if the steps were given in the request itself
+  steps     INTEGER NOT NULL,
+  current   BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX chain_current ON chain (current);
 

@@ -47,7 +47,8 @@ pub(crate) const SELECT_NEXT_IN_LANE: &str =
 pub(crate) const SELECT_PREVIOUS_IN_LANE: &str =
     "SELECT coalesce(c.current, r.id), r.lane_position,
             h.epoch = 0
-       FROM run r CROSS JOIN run_head h ON h.run = r.id LEFT JOIN chain c ON c.root = r.id
+       FROM run r CROSS JOIN run_head h ON h.run = r.id LEFT JOIN chain c
+         ON c.first_run = coalesce(r.account, r.root) AND r.chain_step IS NOT NULL
       WHERE r.lane = ?1 AND r.lane_position < ?2 ORDER BY r.lane_position DESC LIMIT 1";
 
 /// Adds a run to the end of a lane and returns its position. The caller must store the position in

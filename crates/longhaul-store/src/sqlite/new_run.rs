@@ -275,10 +275,10 @@ fn set_newest_run_of_chain(tx: &Tx<'_>, new: &NewRun) -> rusqlite::Result<()> {
     };
     let chain = &position.chain;
     tx.exec(
-        "INSERT INTO chain (root, name, steps, current) VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT (root) DO UPDATE SET current = excluded.current",
+        "INSERT INTO chain (first_run, name, steps, current) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (first_run) DO UPDATE SET current = excluded.current",
         params![
-            new.task.root.bytes(),
+            position.first_run.bytes(),
             chain.name,
             count_to_column(chain.steps.len() as u64),
             new.id.bytes()

@@ -77,7 +77,7 @@ fn lane_promotion_uses_an_index() {
     let head = "SEARCH h USING PRIMARY KEY (run=?)";
     check_query_plan(SELECT_NEXT_IN_LANE, &[walk, head]);
     let walk = "SEARCH r USING INDEX run_lane_position (lane=? AND lane_position<?)";
-    let chain = "SEARCH c USING PRIMARY KEY (root=?) LEFT-JOIN";
+    let chain = "SEARCH c USING PRIMARY KEY (first_run=?) LEFT-JOIN";
     check_query_plan(SELECT_PREVIOUS_IN_LANE, &[walk, head, chain]);
 }
 
@@ -174,7 +174,7 @@ const RETRIED: [&str; 2] =
 
 /// Expected steps of the query plan for the joins that read a run's chain.
 const CHAIN: [&str; 2] = [
-    "SEARCH c USING PRIMARY KEY (root=?) LEFT-JOIN",
+    "SEARCH c USING PRIMARY KEY (first_run=?) LEFT-JOIN",
     "SEARCH ch USING PRIMARY KEY (run=?) LEFT-JOIN",
 ];
 

@@ -27,7 +27,8 @@ const COLUMNS: &str = "r.id, r.agent, r.definition, r.inbox, r.lane, r.thread, r
        ch.state, ch.epoch, ch.reason, ch.blocked, ch.outcome";
 
 /// Joins the chain of a run and the head of the chain's newest run.
-const JOIN_CHAIN: &str = "LEFT JOIN chain c ON c.root = r.root AND r.chain_step IS NOT NULL
+const JOIN_CHAIN: &str = "LEFT JOIN chain c
+         ON c.first_run = coalesce(r.account, r.root) AND r.chain_step IS NOT NULL
        LEFT JOIN run_head ch ON ch.run = c.current";
 
 const FROM_RUNS: &str = "FROM run r CROSS JOIN run_head h ON h.run = r.id";

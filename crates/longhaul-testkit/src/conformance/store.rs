@@ -178,6 +178,7 @@ macro_rules! each_store_check {
             }
             chain {
                 the_runs_of_a_chain_name_the_newest_one
+                a_retry_is_the_newest_run_of_its_chain
             }
             lane_entry {
                 a_run_enters_an_empty_lane_only

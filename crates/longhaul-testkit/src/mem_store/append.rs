@@ -118,7 +118,9 @@ impl Tx<'_> {
         let blind = match self.broken_rule {
             Some(BrokenRule::Park) => is_park(batch),
             Some(BrokenRule::Driver) => drives,
-            Some(BrokenRule::Fence | BrokenRule::LanePromotion) | None => false,
+            Some(BrokenRule::Fence | BrokenRule::LanePromotion | BrokenRule::ChainLane) | None => {
+                false
+            }
         };
         if holds && (head.last_seq == after || blind) {
             return None;

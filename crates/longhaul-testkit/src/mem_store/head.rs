@@ -10,7 +10,7 @@ use longhaul_core::port::store::RunRow;
 use longhaul_core::status::Status;
 
 use crate::mem_store::rows::{Head, ReadyKey, State};
-use crate::mem_store::tx::Tx;
+use crate::mem_store::tx::{BrokenRule, Tx};
 
 /// Returns the key of a run in the ready queue.
 pub(crate) fn ready_key(run: RunId, head: &Head) -> ReadyKey {
@@ -51,7 +51,10 @@ impl Tx<'_> {
                 let heads = &mut self.tables.heads;
                 heads.update(&run, |head| head.finished_at = Some(now));
                 let root = heads.get(&run).map(|head| head.task.root);
-                let root = root.filter(|root| releases_lane && self.open_runs_of_tree(*root) == 0);
+                let is_broken = self.broken_rule == Some(BrokenRule::ChainLane);
+                let root = root.filter(|root| {
+                    is_broken || releases_lane && self.open_runs_of_tree(*root) == 0
+                });
                 if let Some(root) = root {
                     self.leave_lane(root);
                 }

@@ -123,7 +123,10 @@ impl Tx<'_> {
         self.tables.lanes.update(key, |lane| lane.head = next);
         let goes = match self.broken_rule {
             Some(BrokenRule::LanePromotion) => 2,
-            Some(BrokenRule::Fence | BrokenRule::Park | BrokenRule::Driver) | None => 1,
+            Some(
+                BrokenRule::Fence | BrokenRule::Park | BrokenRule::Driver | BrokenRule::ChainLane,
+            )
+            | None => 1,
         };
         for run in open.into_iter().take(goes) {
             let state = self.tables.heads.get(&run).map(|head| &head.state);
@@ -191,7 +194,10 @@ impl Tx<'_> {
             return;
         };
         for run in self.lane_runs(&key).into_iter().rev() {
-            let run = self.tables.newest_of_chain.get(&run).copied().unwrap_or(run);
+            let head = self.tables.heads.get(&run);
+            let chain = head.and_then(|head| Some(head.task.chain.as_ref()?.first_run));
+            let newest = chain.and_then(|first| self.tables.newest_of_chain.get(&first));
+            let run = newest.copied().unwrap_or(run);
             let timer = TimerId::derive(run.bits(), "interrupt", Timestamp::from_micros(0));
             if !self.tables.timers.contains(&timer) {
                 let kind = TimerKind::LaneInterrupted(newer);

@@ -113,8 +113,8 @@ impl Tx<'_> {
             };
             self.tables.accounts.insert(id, account);
         }
-        if task.chain.is_some() {
-            self.tables.newest_of_chain.insert(task.root, id);
+        if let Some(position) = &task.chain {
+            self.tables.newest_of_chain.insert(position.first_run, id);
         }
         let lane = task.lane.clone().filter(|_| origin == RunOrigin::Run);
         let collect_window = match lane_entry {

@@ -47,7 +47,7 @@ impl Tables {
 
     fn chain_row(&self, head: &Head) -> Option<ChainRow> {
         let position = head.task.chain.as_ref()?;
-        let current = *self.newest_of_chain.get(&head.task.root)?;
+        let current = *self.newest_of_chain.get(&position.first_run)?;
         let newest = self.heads.get(&current)?;
         Some(ChainRow {
             name: position.chain.name.clone(),

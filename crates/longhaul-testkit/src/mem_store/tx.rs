@@ -17,6 +17,8 @@ pub enum BrokenRule {
     Park,
     /// Two runs of a lane can run at the same time.
     LanePromotion,
+    /// A chain releases its lane after each of its runs.
+    ChainLane,
     /// Every append of a driver is accepted, even if the run has another driver or new events.
     /// This is needed because a driver that reads the next driver's claim would otherwise stop
     /// by itself.

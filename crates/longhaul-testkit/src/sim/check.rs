@@ -4,6 +4,7 @@
 mod budget;
 mod calls;
 mod caps;
+mod chains;
 mod children;
 mod effect_keys;
 mod lanes;
@@ -16,6 +17,7 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::id::RunId;
 
 pub use crate::sim::check::caps::check_caps;
+pub use crate::sim::check::chains::check_chains;
 pub use crate::sim::check::lost_results::check_lost_results;
 pub use crate::sim::check::rules::check_rules;
 
@@ -48,7 +50,7 @@ impl SimHistory {
 
 /// Checks all invariants and returns the first violation.
 pub fn check(history: &SimHistory) -> Result<(), SimError> {
-    let raises = children::raises_by_children(&history.journals);
+    let raises = children::raises_by_others(&history.journals);
     for (run, entries) in &history.journals {
         order::check(entries).map_err(|what| with_run(*run, &what))?;
         outcomes::check(entries).map_err(|what| with_run(*run, &what))?;

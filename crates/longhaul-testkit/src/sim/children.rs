@@ -61,13 +61,13 @@ fn new_child(run: &Run, input: RawJson, world: &ExternalWorld) -> Result<NewChil
     Ok(NewChild { run, definition: Blob::new(b"{}".to_vec()), background: false })
 }
 
-/// Returns the runs that this journal has started.
-pub fn started_children(entries: &[Entry]) -> BTreeSet<RunId> {
-    let started = entries.iter().filter_map(|entry| {
-        let Event::ChildStarted(started) = &entry.event else {
-            return None;
-        };
-        Some(started.child)
+/// Returns the runs that this journal has started: child runs, and the next step of a chain.
+pub fn started_runs(entries: &[Entry]) -> BTreeSet<RunId> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only these events start runs")]
+    let started = entries.iter().filter_map(|entry| match &entry.event {
+        Event::ChildStarted(started) => Some(started.child),
+        Event::ChainStepStarted(started) => Some(started.run),
+        _ => None,
     });
     started.collect()
 }

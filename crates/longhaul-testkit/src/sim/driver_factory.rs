@@ -75,6 +75,9 @@ impl DriverFactory {
     ) -> Result<CreateRunsRequest, SimError> {
         if let Some(definition) = &self.definition {
             task.definition = definition.hash();
+            for step in task.chain.iter_mut().flat_map(|position| &mut position.chain.steps) {
+                step.definition = definition.hash();
+            }
         }
         Ok(CreateRunsRequest {
             runs: vec![longhaul_run::submit::new_run_from_task(run, task)?],

@@ -94,6 +94,12 @@ pub async fn open_runs(services: &SimServices) -> Result<Vec<RunRow>, SimError> 
     Ok(services.store.list_runs(filter).await?)
 }
 
+/// Returns the newest run of the chain of a run that has ended, and otherwise the run itself.
+pub async fn newest_of_chain(services: &SimServices, run: RunId) -> Result<RunId, SimError> {
+    let row = services.store.get_run(run).await?.filter(|row| row.status.is_terminal());
+    Ok(row.and_then(|row| row.chain).map_or(run, |chain| chain.current))
+}
+
 /// Raises a gate that a program completes, so that the run can't end before.
 pub async fn raise_signal_gate(
     services: &SimServices,

@@ -15,6 +15,7 @@ use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 
+use crate::sim::chains::make_random_chain;
 use crate::sim::rng::SeededRng;
 use crate::sim::script::Script;
 
@@ -153,6 +154,9 @@ pub fn random_task(rng: &mut SeededRng, run: RunId) -> Result<TaskSpec, IdError>
         task.lane = Some(LaneKey::new(format!("lane {}", rng.below(2)))?);
     }
     task.priority = rng.below(3) as i32;
+    if rng.one_in(3) {
+        make_random_chain(rng, &mut task, script);
+    }
     Ok(task)
 }
 

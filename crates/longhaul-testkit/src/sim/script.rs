@@ -26,6 +26,9 @@ const CHILD_SCRIPT: &str = r#"{"turns": [["put", "ask_human"], ["send"]], "text"
 /// Final text of the script of a grading run, which stands for its verdict.
 const VERDICT: &str = "verdict";
 
+/// Final text of the script of a chain, which stands for the findings of a step.
+pub(crate) const FINDINGS: &str = "findings";
+
 /// Pricing of the simulated model.
 pub const PRICING: ModelPricing = ModelPricing {
     price: Some(PRICE),
@@ -65,11 +68,7 @@ impl Script {
         }
         let turn_index = request.turn as usize - 1;
         let calls = self.turns.get(turn_index).map_or(&[][..], Vec::as_slice);
-        let text = match self.text.as_str() {
-            VERDICT => verdict(request.run),
-            _ => self.turn_text(request.turn),
-        };
-        let block = TextBlock { text: text.into(), extra: None };
+        let block = TextBlock { text: self.turn_text(request).into(), extra: None };
         let blocks = std::iter::once(Block::Text(block)).chain(
             calls
                 .iter()
@@ -91,10 +90,13 @@ impl Script {
         })
     }
 
-    fn turn_text(&self, turn: u32) -> String {
-        match self.turns.get(turn as usize - 1) {
-            Some(_) => format!("turn {turn}"),
-            None => self.text.clone(),
+    fn turn_text(&self, request: &ModelRequest) -> String {
+        let turn = request.turn;
+        match (self.turns.get(turn as usize - 1), self.text.as_str()) {
+            (Some(_), _) => format!("turn {turn}"),
+            (None, VERDICT) => verdict(request.run),
+            (None, FINDINGS) => findings(request.run),
+            (None, text) => text.to_owned(),
         }
     }
 }
@@ -104,6 +106,17 @@ fn verdict(run: RunId) -> String {
     match run.bits() % 4 {
         0 => "It is fine.".to_owned(),
         variant => format!(r#"{{"satisfied": {}, "note": "variant {variant}"}}"#, variant > 1),
+    }
+}
+
+/// Returns the final text of a step of a chain: every fourth says nothing about its success.
+fn findings(run: RunId) -> String {
+    match run.bits() % 4 {
+        0 => "Done.".to_owned(),
+        variant => {
+            let (issues, success) = (variant > 1, variant != 3);
+            format!(r#"{{"issues_found": {issues}, "success": {success}}}"#)
+        }
     }
 }
 

@@ -14,8 +14,10 @@ use crate::ids::SeededIds;
 use crate::mem_store::{BrokenRule, MemStore};
 use crate::sim::SimError;
 use crate::sim::caps::random_caps;
-use crate::sim::check::{SimHistory, check, check_caps, check_lost_results, check_rules};
-use crate::sim::children::started_children;
+use crate::sim::check::{
+    SimHistory, check, check_caps, check_chains, check_lost_results, check_rules,
+};
+use crate::sim::children::started_runs;
 use crate::sim::cluster::Cluster;
 use crate::sim::driver::SimServices;
 use crate::sim::driver_factory::DriverFactory;
@@ -102,12 +104,14 @@ pub async fn run_seed_with(
     let debts = check_lost_results(&simulation.cluster.services, &history.journals).await;
     let caps = check_caps(&simulation.cluster.services, &history).await;
     let rules = check_rules(&simulation.cluster.services, &history).await;
+    let chains = check_chains(&simulation.cluster.services, &history).await;
     peace
         .and(clean)
         .and_then(|()| check(&history))
         .and(debts)
         .and(caps)
         .and(rules)
+        .and(chains)
         .map_err(|error| format!("{error}\n{}", history.timeline()))?;
     let events = history.journals.iter().map(|(_, entries)| entries.len()).sum();
     Ok(SimResult { runs: history.journals.len(), events, crashes: simulation.crashes })
@@ -122,7 +126,7 @@ struct Simulation {
 }
 
 impl Simulation {
-    /// Returns the journals of all acknowledged runs and their children.
+    /// Returns the journals of all acknowledged runs, their children and the steps of their chains.
     async fn journals(&self) -> Result<Vec<(RunId, Vec<Entry>)>, SimError> {
         let mut journals = Vec::new();
         let mut todo: Vec<RunId> = self.opened.iter().rev().copied().collect();
@@ -132,7 +136,7 @@ impl Simulation {
             if journal.is_empty() {
                 return Err(format!("{run} was acknowledged and is missing").into());
             }
-            todo.extend(started_children(&journal).into_iter().filter(|child| seen.insert(*child)));
+            todo.extend(started_runs(&journal).into_iter().filter(|child| seen.insert(*child)));
             journals.push((run, journal));
         }
         Ok(journals)
@@ -211,7 +215,7 @@ impl Simulation {
         if self.opened.is_empty() {
             return Ok(());
         }
-        let run = *self.rng.pick(&self.opened);
+        let run = external_actors::newest_of_chain(&services, *self.rng.pick(&self.opened)).await?;
         match self.rng.below(24) {
             0 => external_actors::cancel(&services, run).await?,
             1 | 2 => external_actors::pause(&services, run).await?,

@@ -64,3 +64,8 @@ fn a_broken_park_is_detected() {
 fn a_broken_lane_is_detected() {
     caught_at(BrokenRule::LanePromotion);
 }
+
+#[test]
+fn a_broken_lane_of_a_chain_is_detected() {
+    caught_at(BrokenRule::ChainLane);
+}

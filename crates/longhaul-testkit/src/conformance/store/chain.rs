@@ -6,7 +6,7 @@ use longhaul_core::id::RunId;
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
-use longhaul_core::task::{BatchMode, BatchPosition};
+use longhaul_core::task::{BatchMode, BatchPosition, RetriedRun};
 
 use crate::conformance::store::batches::{BatchExt as _, end_batch, events_batch};
 use crate::conformance::store::fixture::{StoreFixture, agent, lane_key};
@@ -66,6 +66,53 @@ pub async fn the_runs_of_a_chain_name_the_newest_one(fixture: StoreFixture) {
     assert_eq!(fixture.open(|_| {}).await, fixture.claim_one(worker).await.run);
     let runs = fixture.harness.records.batch_runs(batch.id).await.expect("runs");
     assert_eq!(runs, [root]);
+    let newer = fixture.new_run(|task| task.lane = Some(lane_key("a")));
+    let newer = NewRun { lane_entry: LaneEntryPolicy::Interrupt, ..newer };
+    fixture.open_runs(vec![newer]).await;
+    let timers = fixture.harness.records.due_timers(9).await.expect("due");
+    assert_eq!(timers.iter().map(|timer| timer.run).collect::<Vec<_>>(), [second]);
+    fixture.assert_consistent().await;
+}
+
+/// The retry of a failed step and the steps after it are the newest runs of the chain, also for the
+/// runs of the tree that failed.
+pub async fn a_retry_is_the_newest_run_of_its_chain(fixture: StoreFixture) {
+    let mut first = fixture.new_run(|_| {});
+    first.task.chain = Some(position(0, first.id));
+    let failed = first.id;
+    fixture.open_runs(vec![first]).await;
+    let worker = fixture.worker().await;
+    fixture.claim_one(worker).await.end().await;
+    let retried = RetriedRun { run: failed, attempts: 1, first: Some(failed) };
+    let retry = fixture.new_run(|task| {
+        task.lane = Some(lane_key("a"));
+        task.retry_of = Some(retried);
+        task.chain = Some(position(0, failed));
+    });
+    let retry_id = retry.id;
+    fixture.open_runs(vec![retry]).await;
+    let current = async |run| {
+        let chain = fixture.row(run).await.chain.expect("a run of a chain");
+        (chain.step, chain.current, chain.current_status)
+    };
+    assert_eq!(current(failed).await, (0, retry_id, Status::Pending));
+    let mut held = fixture.claim_one(worker).await;
+    let next = fixture.new_run(|task| {
+        (task.root, task.parent) = (retry_id, Some(retry_id));
+        task.lane = Some(lane_key("a"));
+        task.chain = Some(position(1, failed));
+    });
+    let second = next.id;
+    let keeps = Change::UpdateScheduling(RunSchedulingUpdate::End {
+        status: Status::Completed,
+        code: None,
+        releases_lane: false,
+    });
+    let ends = events_batch(end_batch().events).with_change(keeps);
+    held.append_ok(ends.with_change(Change::CreateStep(Box::new(next)))).await;
+    for (run, step) in [(failed, 0), (retry_id, 0), (second, 1)] {
+        assert_eq!(current(run).await, (step, second, Status::Pending));
+    }
     let newer = fixture.new_run(|task| task.lane = Some(lane_key("a")));
     let newer = NewRun { lane_entry: LaneEntryPolicy::Interrupt, ..newer };
     fixture.open_runs(vec![newer]).await;

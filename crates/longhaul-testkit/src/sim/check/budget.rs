@@ -4,8 +4,8 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::failure::FailureClass;
 
-/// Checks one journal. `raised` is the highest cap that was set through a child run, which has the
-/// account of this run.
+/// Checks one journal. `raised` is the highest cap that was set through other runs with the account
+/// of this run: child runs, and runs of its chain.
 pub(super) fn check(entries: &[Entry], raised: u64) -> Result<(), String> {
     let (mut held, mut used, mut cap) = (0_u64, 0_u64, None);
     for entry in entries {

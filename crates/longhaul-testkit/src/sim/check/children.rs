@@ -14,7 +14,8 @@ pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
         check_reports(*run, entries, &tasks)?;
     }
     for (run, task) in &tasks {
-        let Some(parent) = task.parent else { continue };
+        // Runs of chains have a check of their own.
+        let Some(parent) = task.parent.filter(|_| task.chain.is_none()) else { continue };
         let entries = journals.iter().find(|(id, _)| *id == parent).map(|(_, entries)| entries);
         let starts = entries.map_or(0, |entries| count(entries, |event| starts_child(event, *run)));
         if starts != 1 {
@@ -24,12 +25,15 @@ pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
     check_trees(journals, &tasks)
 }
 
-/// Returns for each run the highest cap that child runs have set for its account.
-pub(super) fn raises_by_children(journals: &[(RunId, Vec<Entry>)]) -> BTreeMap<RunId, u64> {
+/// Returns for each run the highest cap that child runs and runs of its chain have set for its
+/// account.
+pub(super) fn raises_by_others(journals: &[(RunId, Vec<Entry>)]) -> BTreeMap<RunId, u64> {
     let tasks = tasks_of(journals);
     let mut raises: BTreeMap<RunId, u64> = BTreeMap::new();
     for (run, entries) in journals {
-        if let Some(task) = tasks.get(run).filter(|task| task.parent.is_some()) {
+        if let Some(task) =
+            tasks.get(run).filter(|task| task.parent.is_some() || task.chain.is_some())
+        {
             let raise = raises.entry(account_of(task, &tasks)).or_default();
             *raise = highest_raise(entries).max(*raise);
         }

@@ -1,5 +1,5 @@
-//! I6: runs of one lane never overlap. The order of the runs is checked by the conformance
-//! suite.
+//! I6: runs of one lane never overlap, and a chain keeps its lane between its runs. The order of the
+//! runs is checked by the conformance suite.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,8 @@ use longhaul_core::time::Timestamp;
 
 struct LaneHold {
     run: RunId,
+    /// Root of the run if it belongs to a chain.
+    chain: Option<RunId>,
     from: Timestamp,
     to: Timestamp,
 }
@@ -19,7 +21,16 @@ pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
     let mut lanes: BTreeMap<LaneKey, Vec<LaneHold>> = BTreeMap::new();
     for (run, entries) in journals {
         for (lane, hold) in lane_holds(*run, entries) {
-            lanes.entry(lane).or_default().push(hold);
+            let holds = lanes.entry(lane).or_default();
+            let of_chain =
+                |other: &&mut LaneHold| hold.chain.is_some() && other.chain == hold.chain;
+            match holds.iter_mut().find(of_chain) {
+                Some(other) => {
+                    other.from = other.from.min(hold.from);
+                    other.to = other.to.max(hold.to);
+                }
+                None => holds.push(hold),
+            }
         }
     }
     for (lane, mut holds) in lanes {
@@ -43,6 +54,7 @@ fn lane_holds(run: RunId, entries: &[Entry]) -> Vec<(LaneKey, LaneHold)> {
     let Some(lane) = created.task.lane.clone() else {
         return Vec::new();
     };
+    let chain = created.task.chain.as_ref().map(|_| created.task.root);
     let releases = created.task.policy.lane_on_park == ParkedLanePolicy::Release;
     let mut holds = Vec::new();
     let mut from = None;
@@ -59,7 +71,7 @@ fn lane_holds(run: RunId, entries: &[Entry]) -> Vec<(LaneKey, LaneHold)> {
             && let Some(from) = from.take()
         {
             let to = entry.at;
-            holds.push((lane.clone(), LaneHold { run, from, to }));
+            holds.push((lane.clone(), LaneHold { run, chain, from, to }));
         }
     }
     holds
