@@ -24,15 +24,15 @@ pub struct AgentStatsView {
     pub runs: OutcomeCounts,
     /// Share of completed runs among the completed and failed runs. `None` if there are none.
     pub success_rate: Option<f64>,
-    /// Turns per ended run.
+    /// Total and percentiles of the number of turns of ended runs.
     pub turns: AmountStats,
-    /// Input tokens per ended run.
+    /// Total and percentiles of the input tokens of ended runs.
     pub input_tokens: AmountStats,
-    /// Output tokens per ended run.
+    /// Total and percentiles of the output tokens of ended runs.
     pub output_tokens: AmountStats,
-    /// Active time per ended run, in milliseconds.
+    /// Total and percentiles of the time in milliseconds during which workers drove ended runs.
     pub active_ms: AmountStats,
-    /// Cost per ended run in US dollars, without runs whose cost is unknown.
+    /// Total and percentiles of the cost of ended runs in US dollars, without unknown costs.
     pub cost_usd: CostStats,
 }
 
@@ -52,15 +52,15 @@ pub struct OutcomeCounts {
     pub open: u64,
 }
 
-/// Total and percentiles of a number per run. All are 0 if there are no runs.
+/// Sum and percentiles of a number that each ended run has. All are 0 if no run has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = AmountStats)]
 pub struct AmountStats {
-    /// Sum over all runs.
+    /// Sum over the ended runs.
     pub total: u64,
-    /// Median.
+    /// Median over the ended runs.
     pub p50: u64,
-    /// 95th percentile.
+    /// 95th percentile over the ended runs.
     pub p95: u64,
 }
 
@@ -68,12 +68,12 @@ pub struct AmountStats {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = CostStats)]
 pub struct CostStats {
-    /// Sum over all runs.
+    /// Sum of the costs of the ended runs whose cost is known.
     pub total: f64,
-    /// Median.
+    /// Median of these costs.
     pub p50: f64,
-    /// 95th percentile.
+    /// 95th percentile of these costs.
     pub p95: f64,
-    /// Number of runs whose cost is unknown.
+    /// Number of ended runs whose cost is unknown.
     pub unknown: u64,
 }

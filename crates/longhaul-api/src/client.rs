@@ -47,13 +47,19 @@ use crate::why::RunExplanation;
 pub use connection::is_server_alive;
 pub use reqwest::Url;
 
-/// Maximum number of runs in full form per request. The next constants limit other items.
+/// Maximum number of runs in full form in one page of a list.
 const RUNS_MAX: usize = 100;
+/// Maximum number of runs in short form in one page of a list.
 const BRIEF_MAX: usize = 1_000;
+/// Maximum number of gates in one page of a list.
 const GATES_MAX: usize = 1_000;
+/// Maximum number of lanes in one page of a list.
 const LANES_MAX: usize = 1_000;
+/// Maximum number of remembered approvals in one page of a list.
 const RULES_MAX: usize = 1_000;
+/// Maximum number of journal entries in one page of a list.
 const EVENTS_MAX: usize = 1_000;
+/// Maximum number of inboxes in one page of a list.
 const INBOXES_MAX: usize = 1_000;
 
 /// HTTP client for one server. Cheap to clone.
@@ -272,7 +278,7 @@ impl Client {
         self.post_and_parse(&["v1", "spend", id, "raise"], raise).await
     }
 
-    /// Returns remembered approvals, newest first.
+    /// Returns the remembered approvals that match the filter, newest first.
     pub async fn list_rules(&self, filter: &RuleFilter) -> Result<Vec<RuleView>, Problem> {
         let after = filter.after.map(|rule| rule.to_string());
         let range = ListRange { limit: filter.limit, page_size: RULES_MAX, after };

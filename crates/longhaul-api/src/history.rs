@@ -25,10 +25,10 @@ const API_NAME: &str = "history";
 /// Error of parsing a conversation history.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
-    /// The history has too many bytes.
+    /// The history is longer than [`HISTORY_BYTES_MAX`] bytes.
     #[error("the history is longer than {HISTORY_BYTES_MAX} bytes")]
     TooLong,
-    /// The history has too many messages.
+    /// The history has more than [`MESSAGES_MAX`] messages.
     #[error("the history has more than {MESSAGES_MAX} messages")]
     TooManyMessages,
     /// The history is not a list of messages.
@@ -59,6 +59,7 @@ impl HistoryRole {
     const ALL: [Self; 2] = [Self::User, Self::Assistant];
 }
 
+/// A message of a history, given as role and content.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TextMessage {

@@ -18,7 +18,7 @@ use crate::submit::deserialize_timestamp;
 pub struct InboxView {
     /// Name of the inbox.
     pub name: String,
-    /// Default agent of the inbox, for tasks that name no agent.
+    /// Default agent of the inbox, for tasks that name no agent. `None` means that it has none.
     pub agent: Option<String>,
     /// Whether a live worker claims tasks from the inbox.
     pub served: bool,
@@ -26,7 +26,7 @@ pub struct InboxView {
     pub pending: u64,
     /// Number of tasks that a worker drives or that are ready to continue.
     pub running: u64,
-    /// Number of tasks that wait, are blocked or are paused.
+    /// Number of tasks whose runs wait for something, such as a person, or are blocked or paused.
     pub waiting: u64,
     /// Number of dead letters: failed tasks that nobody has retried.
     pub failed: u64,

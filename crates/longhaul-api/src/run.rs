@@ -82,7 +82,8 @@ pub struct RunView {
     pub retries: RetriesView,
     /// Epoch of the current claim: a number that grows with every claim of the run by a worker.
     pub epoch: u64,
-    /// Model that the run uses, as `provider/model`.
+    /// Model that the run uses, as `provider/model`. `None` if no model was called yet and the task
+    /// names none.
     pub model: Option<String>,
     /// Thread (conversation) that the run belongs to.
     pub thread: Option<String>,
@@ -122,7 +123,7 @@ pub struct RunView {
     /// Chain that this run is a step of. `None` if the run belongs to no chain.
     #[serde(default)]
     pub chain: Option<RunChainView>,
-    /// Sandbox in which the run's commands are executed.
+    /// Sandbox in which the run's commands are executed. Always `None` in this build.
     #[schema(schema_with = schema::any_json_schema)]
     pub sandbox: Option<RawJson>,
     /// Ids of the run's open gates, which wait for a person.
@@ -324,7 +325,8 @@ impl RunBriefView {
 pub struct OutputView {
     /// Final text of the agent.
     pub text: String,
-    /// Structured result that matches the agent's output schema.
+    /// Structured result, such as the data that the agent's output schema describes. `None` means
+    /// that there is only the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = schema::any_json_schema)]
     pub data: Option<RawJson>,

@@ -91,7 +91,7 @@ pub struct ScheduleView {
     pub name: String,
     /// Cron pattern. `None` if the schedule fires at a fixed interval.
     pub cron: Option<String>,
-    /// Time zone of the cron pattern.
+    /// Time zone of the cron pattern. `None` if the schedule fires at a fixed interval.
     pub tz: Option<String>,
     /// Fixed interval between two firings in milliseconds. `None` if the schedule has a cron
     /// pattern.
@@ -110,7 +110,7 @@ pub struct ScheduleView {
     pub lane: Option<String>,
     /// Thread (conversation) of the runs.
     pub thread: Option<String>,
-    /// Resource that the conversation is about.
+    /// Resource: the person or thing that the conversation of the runs is about.
     pub resource: Option<String>,
     /// What happens to firings whose time passed while no worker was running.
     #[schema(schema_with = schema::schedule_catch_up_schema)]

@@ -38,7 +38,7 @@ pub struct SpendCapView {
     /// Configured limit for each subject.
     #[schema(value_type = f64)]
     pub limit: CapAmount,
-    /// What happens at the cap: `wait` or `refuse`.
+    /// What happens when the limit is reached: `wait` lets runs wait, `refuse` refuses new tasks.
     pub at_cap: String,
     /// Time at which the next window begins.
     #[schema(value_type = String, format = DateTime)]
@@ -55,7 +55,7 @@ pub struct SpendCountView {
     /// API key, actor, agent or model whose usage is counted. Empty if all usage is counted
     /// together.
     pub subject: String,
-    /// Limit that applies, which somebody may have raised.
+    /// Current limit: the configured one, or a higher one to which a person has raised it.
     #[schema(value_type = f64)]
     pub limit: CapAmount,
     /// Amount that was used, or that counts as used because the real usage is unknown.

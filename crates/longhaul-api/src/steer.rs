@@ -35,7 +35,7 @@ pub struct SteerView {
     pub after_s: Option<f64>,
     /// Reason why the message was dropped. `None` if it was not dropped.
     pub why: Option<String>,
-    /// Time at which the message was sent.
+    /// Time at which the message was sent. `None` if no journal entry about it was found.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub sent_at: Option<Timestamp>,
 }

@@ -17,7 +17,7 @@ use crate::{history, schema};
 #[serde(deny_unknown_fields)]
 #[schema(as = NewRun)]
 pub struct NewRunBody {
-    /// Name of the agent for the run.
+    /// Name of the agent for the run. Required unless `chain` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = true)]
     pub agent: Option<String>,

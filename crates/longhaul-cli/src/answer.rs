@@ -182,6 +182,7 @@ impl GateAnswerSender<'_> {
         Ok(Exit::Done)
     }
 
+    /// Returns a sentence about the run of the answered gate: when it continues or what it needs.
     async fn next_step_text(
         &self,
         outcome: &GateAnswerOutcome,
@@ -190,16 +191,16 @@ impl GateAnswerSender<'_> {
         let run = gate.run;
         let seq = match outcome {
             GateAnswerOutcome::Voted(_) => {
-                let (has, needs) = (gate.answers.len(), gate.approvers);
-                return Ok(format!("{has} of {needs} people have agreed; {run} still waits."));
+                let (votes, required) = (gate.answers.len(), gate.approvers);
+                return Ok(format!("{votes} of {required} people have agreed; {run} still waits."));
             }
             GateAnswerOutcome::Closed(seq) => *seq,
         };
         let open = self.client.list_open_gates(run).await?;
         let open = open.len();
         if open > 0 {
-            let others = if open == 1 { "answer" } else { "answers" };
-            return Ok(format!("{run} waits for {open} more {others}: longhaul gates --run {run}"));
+            let noun = if open == 1 { "answer" } else { "answers" };
+            return Ok(format!("{run} waits for {open} more {noun}: longhaul gates --run {run}"));
         }
         Ok(match self.client.has_driver().await? {
             true => format!("{run} resumes at event {seq}."),

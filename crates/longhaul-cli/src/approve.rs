@@ -66,11 +66,11 @@ enum ApprovalScope {
     /// Only this call
     #[default]
     Once,
-    /// Every call of this run that the same rule stops
+    /// Every call of this run that needs approval by the same rule
     Run,
-    /// Every call of this agent that a rule with the same pattern stops
+    /// Every call of this agent that needs approval by a rule with the same pattern
     Agent,
-    /// Every call of the project that a rule with the same pattern stops
+    /// Every call of the project that needs approval by a rule with the same pattern
     Project,
 }
 
@@ -131,8 +131,8 @@ impl ApproveCommand {
         if let (Some(pattern), AnswerScope::Run | AnswerScope::Agent | AnswerScope::Project) =
             (&gate.pattern, self.scope.into())
         {
-            let (phrase, covered) = (scope_phrase(self.scope.into()), pattern_text(pattern));
-            output::eprint_line(&format!("  {phrase}, this also allows: {covered}"));
+            let (scope, calls) = (scope_phrase(self.scope.into()), pattern_text(pattern));
+            output::eprint_line(&format!("  {scope}, this also allows: {calls}"));
         }
         let digest = output::ask_for_line("approve? [y/N]").unwrap_or_default();
         Ok(is_yes_answer(&digest))

@@ -87,10 +87,10 @@ impl ListChainsCommand {
             let chains: Value = loaded.chains.iter().map(chain_to_json).collect();
             return output::print_json(&json!({ "chains": chains }));
         }
-        let width = loaded.chains.iter().map(|one| one.name.len()).max().unwrap_or(0);
-        for one in &loaded.chains {
-            let steps: Vec<&str> = one.spec.steps.iter().map(ChainStepSpec::step_name).collect();
-            let line = format!("{:width$}  {:8}  {}", one.name, source(one), steps.join(" > "));
+        let width = loaded.chains.iter().map(|chain| chain.name.len()).max().unwrap_or(0);
+        for chain in &loaded.chains {
+            let steps: Vec<&str> = chain.spec.steps.iter().map(ChainStepSpec::step_name).collect();
+            let line = format!("{:width$}  {:8}  {}", chain.name, source(chain), steps.join(" > "));
             output::print_text(&sanitize::sanitize_line(&line))?;
         }
         if !loaded.problems.is_empty() {
@@ -151,7 +151,7 @@ impl CheckChainsCommand {
                 Ok(())
             }
             1 => bail!("1 problem; a chain with problems can't be run"),
-            many => bail!("{many} problems; a chain with problems can't be run"),
+            count => bail!("{count} problems; a chain with problems can't be run"),
         }
     }
 }

@@ -42,8 +42,8 @@ impl EventPrinter {
     /// Returns the line for an event: time, label and text. `None` means that the event is not
     /// relevant for people.
     pub(crate) fn format_event_line(&mut self, entry: &Entry) -> Option<String> {
-        let (what, text) = self.label_and_text(entry)?;
-        Some(format!("{}  {what:<9} {text}", format_time_of_day(entry.at)))
+        let (label, text) = self.label_and_text(entry)?;
+        Some(format!("{}  {label:<9} {text}", format_time_of_day(entry.at)))
     }
 
     #[expect(
@@ -299,7 +299,7 @@ fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
 
 fn gate_answer_text(gate_answer: &GateAnswer) -> String {
     let answer = &gate_answer.answer;
-    let what = match &answer.decision {
+    let decision = match &answer.decision {
         GateDecision::Approve if answer.scope != AnswerScope::Once => {
             format!("approved {}", scope_phrase(answer.scope))
         }
@@ -310,7 +310,7 @@ fn gate_answer_text(gate_answer: &GateAnswer) -> String {
         GateDecision::Complete => "it happened".to_owned(),
     };
     let note = answer.note.as_deref().map(|note| format!(": {}", first_line(note)));
-    format!("{what}, by {}{}", answer.by, note.unwrap_or_default())
+    format!("{decision}, by {}{}", answer.by, note.unwrap_or_default())
 }
 
 fn tool_result_text(ended: &ToolEnded) -> String {

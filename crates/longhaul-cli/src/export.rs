@@ -58,12 +58,12 @@ impl ExportCommand {
             let path = self.cassette_path(&runtime.config, run)?;
             let folder = cassette_folder(&runtime.config);
             let recorder = CassetteRecorder::new(build_redactor(&secrets));
-            let unwritten = || format!("cassettes can't be written to {}", folder.display());
-            recorder.create_temp_file(&folder).with_context(unwritten)?;
+            let folder_message = || format!("cassettes can't be written to {}", folder.display());
+            recorder.create_temp_file(&folder).with_context(folder_message)?;
             let now = runtime.longhaul.store_time().await?;
             let header = CassetteHeader::new(run.to_string(), view.agent, now.to_string());
-            let unwritten = || format!("{} can't be written", path.display());
-            recorder.start_recording(run, &header, &path).with_context(unwritten)?;
+            let file_message = || format!("{} can't be written", path.display());
+            recorder.start_recording(run, &header, &path).with_context(file_message)?;
             let exchanges =
                 runtime.longhaul.for_each_model_call(run, |request, outcome| match outcome {
                     ModelCallOutcome::Reply(response) => {
@@ -75,7 +75,7 @@ impl ExportCommand {
                     ModelCallOutcome::Interrupted => recorder.record_interruption(request),
                 });
             exchanges.await?;
-            let written = recorder.finish_recording().with_context(unwritten)?;
+            let written = recorder.finish_recording().with_context(file_message)?;
             let Some((path, exchanges)) = written else {
                 let message = format!("{run} has called no model, so there is nothing to export");
                 return Err(CliError::usage_error(message).into());

@@ -191,8 +191,8 @@ impl<'a> RunFollower<'a> {
         Ok(())
     }
 
-    /// Removes the stream of a run that has ended. The ended run records no ends of its children
-    /// any more.
+    /// Removes the stream of a run that has ended. Nobody waits any more for this run to record the
+    /// ends of its child runs.
     fn remove_ended_stream(&mut self, index: usize) {
         let FollowedStream { run: ended, parent, .. } = self.streams.remove(index);
         self.unreported_ends.retain(|(parent, _)| *parent != ended);
@@ -261,7 +261,8 @@ impl<'a> RunFollower<'a> {
         Ok(false)
     }
 
-    /// Prints the result of a run that is open for messages, once, and asks for a message.
+    /// Prints the result of a run that is open for messages, unless it was printed already, and
+    /// asks for a message.
     fn print_session_result(&mut self, view: &RunView) -> anyhow::Result<()> {
         let last_seq = self.streams.first().map_or(Seq::START, |stream| stream.last_seq);
         if self.printed_result.as_ref().is_some_and(|(seq, _)| *seq == last_seq) {

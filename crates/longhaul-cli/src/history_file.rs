@@ -14,14 +14,15 @@ const STDIN: &str = "-";
 /// Reads an earlier conversation from a file, or from stdin. Fails if the file is `-` but stdin
 /// already provides the task's input.
 pub(crate) fn read_history_file(file: &Path, is_stdin_used: bool) -> anyhow::Result<Vec<Message>> {
-    let wrong = |why: String| CliError::usage_error(format!("--history {}: {why}", file.display()));
+    let history_error =
+        |why: String| CliError::usage_error(format!("--history {}: {why}", file.display()));
     if is_stdin_used && file == Path::new(STDIN) {
         let why = "stdin is used for the input already: put one of them in a file";
-        return Err(wrong(why.to_owned()).into());
+        return Err(history_error(why.to_owned()).into());
     }
-    let bytes =
-        read_history_bytes(file).map_err(|error| wrong(format!("can't be read: {error}")))?;
-    Ok(parse_history(&bytes).map_err(|bad| wrong(bad.to_string()))?)
+    let bytes = read_history_bytes(file)
+        .map_err(|error| history_error(format!("can't be read: {error}")))?;
+    Ok(parse_history(&bytes).map_err(|error| history_error(error.to_string()))?)
 }
 
 /// Reads at most one byte more than is allowed, so that a file that is too long is detected.

@@ -31,7 +31,7 @@ pub(crate) struct LocalDriver<'a> {
     silent: bool,
     /// The worker, while this process drives the run.
     worker: Option<LocalWorker>,
-    /// True if another process drove the store when this process last tried to.
+    /// True if another process has driven the store since this process last drove it.
     has_other_driver: bool,
 }
 

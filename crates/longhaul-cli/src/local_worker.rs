@@ -37,8 +37,8 @@ impl LocalWorker {
     /// Starts a worker on the project's store that drives only the tree of this run: the run, its
     /// root and all runs that the root has started.
     pub(crate) async fn start(runtime: &ProjectRuntime, run: RunId) -> anyhow::Result<Self> {
-        let mut options = worker_options(&runtime.config).map_err(|bad| {
-            CliError::usage_error(format!("[worker] inboxes is invalid: {bad}"))
+        let mut options = worker_options(&runtime.config).map_err(|error| {
+            CliError::usage_error(format!("[worker] inboxes is invalid: {error}"))
                 .with_hint("see where it is set", "longhaul config show --origin")
         })?;
         // Without inboxes, nobody takes this worker for one that drives other runs.

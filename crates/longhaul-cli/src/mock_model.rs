@@ -183,7 +183,7 @@ impl MockModelCommand {
         output::eprint_line(&format!(
             "mock-model is ready at {url} with {count} {scripts} of {path}; no AI is called"
         ));
-        for (who, hint) in [
+        for (client, settings) in [
             ("Anthropic SDK", format!("ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=any")),
             ("OpenAI SDK", format!("OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=any")),
             (
@@ -193,7 +193,7 @@ impl MockModelCommand {
                 ),
             ),
         ] {
-            output::eprint_line(&format!("  {who:<14} {hint}"));
+            output::eprint_line(&format!("  {client:<14} {settings}"));
         }
         Ok(())
     }

@@ -53,7 +53,7 @@ pub(crate) struct TerminalPrompt {
     mode: PromptMode,
     /// Form of the shown gate, as far as it is filled in. `None` if the gate has no form.
     form: Option<FormPrompt>,
-    /// Options of the shown gate.
+    /// Answers that the shown gate offers to choose from. Empty if it offers none.
     options: Vec<String>,
     /// The list of commands that was printed last.
     commands: String,
@@ -113,16 +113,17 @@ impl TerminalPrompt {
                 self.print_commands();
             }
         } else if self.is_interactive() {
-            let wider: Vec<&str> = gate.scopes.iter().skip(1).map(|scope| scope.as_str()).collect();
+            let scopes: Vec<&str> =
+                gate.scopes.iter().skip(1).map(|scope| scope.as_str()).collect();
             let prompt = if self.form.is_some() {
                 "type the answers, or: /r reject · /w why · /d detach".to_owned()
             } else if is_question {
                 "type the answer, or: r reject · w why · d detach".to_owned()
-            } else if wider.is_empty() {
+            } else if scopes.is_empty() {
                 "a approve · r [note] reject · s TEXT steer · w why · d detach".to_owned()
             } else {
-                let wider = wider.join("|");
-                format!("a [{wider}] approve · r [note] reject · s TEXT steer · w why · d detach")
+                let scopes = scopes.join("|");
+                format!("a [{scopes}] approve · r [note] reject · s TEXT steer · w why · d detach")
             };
             self.commands = prompt;
             self.print_commands();

@@ -17,7 +17,7 @@ use crate::runtime;
 /// Maximum number of the newest runs or gates that are searched for an id suffix.
 const SEARCHED_MAX: usize = 10_000;
 
-/// Maximum number of the newest runs that are searched for the newest one without a parent.
+/// Number of newest runs among which `@last` searches for the newest one without a parent.
 const LAST_RUNS: usize = 100;
 
 /// Minimum number of characters of an id suffix.
@@ -191,17 +191,17 @@ fn expect_one_id_match<Id: Copy + std::fmt::Display>(
     kind: &str,
     matches: &[Id],
 ) -> anyhow::Result<Id> {
-    let (listed, command) = list_hint(kind);
+    let (list_label, command) = list_hint(kind);
     match matches {
         [only] => Ok(*only),
         [] => Err(CliError::usage_error(format!("there is no {kind} that ends in `{suffix}`"))
-            .with_hint(listed, command)
+            .with_hint(list_label, command)
             .into()),
         several => {
             let names: Vec<String> = several.iter().take(10).map(ToString::to_string).collect();
             let message = format!("several ids end in `{suffix}`: {}", names.join(", "));
             Err(CliError::usage_error(message)
-                .with_hint(&format!("give more characters of the id; {listed}"), command)
+                .with_hint(&format!("give more characters of the id; {list_label}"), command)
                 .into())
         }
     }

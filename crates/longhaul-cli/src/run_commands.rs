@@ -194,20 +194,21 @@ impl RunAction<'_> {
         }
     }
 
-    /// Returns a sentence about the open child runs of a run that was cancelled.
+    /// Returns a sentence about the open child runs of a run that was cancelled. Empty if there are
+    /// none, or for other actions.
     async fn open_children_text(&self, client: &RunClient, run: RunId) -> anyhow::Result<String> {
         if !matches!(self, Self::Cancel(_)) {
             return Ok(String::new());
         }
         let filter = RunFilter { parent: Some(run), limit: CHILDREN_MAX, ..RunFilter::default() };
         let children = client.list_runs(filter).await?;
-        let what = match children.iter().filter(|child| !child.status.is_terminal()).count() {
+        let child_runs = match children.iter().filter(|child| !child.status.is_terminal()).count() {
             0 => return Ok(String::new()),
             1 => "1 open child run".to_owned(),
             count => format!("{count} open child runs"),
         };
         Ok(format!(
-            " A worker cancels the {what} of this run next, unless the agent of this run says `on_cancel: keep`."
+            " A worker cancels the {child_runs} of this run next, unless the agent of this run says `on_cancel: keep`."
         ))
     }
 

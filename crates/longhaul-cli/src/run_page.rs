@@ -21,9 +21,9 @@ pub(crate) fn render_run_page(
     label: &StatusLabel,
 ) -> Vec<String> {
     let paint = Styler::for_stdout();
-    let head = paint.apply_tone(label.tone, &label.text);
+    let status = paint.apply_tone(label.tone, &label.text);
     let mut lines = vec![
-        format!("{}  {}  {head}", run.id, sanitize::sanitize_line(&run.agent)),
+        format!("{}  {}  {status}", run.id, sanitize::sanitize_line(&run.agent)),
         format!("  {}", sanitize::sanitize_line(&explanation.message)),
     ];
     // The command that prints this page is no help here.

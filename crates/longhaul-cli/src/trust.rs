@@ -111,12 +111,12 @@ fn review_untrusted_items(project: &ProjectTrust, assume_yes: bool) -> anyhow::R
     if !unknown.is_empty() {
         return Err(CliError::usage_error(unknown.join("; ")).into());
     }
-    let many = match project.undecided_items().len() {
+    let message = match project.undecided_items().len() {
         0 => return Ok(()),
         1 => "1 item of this project is not trusted and stays disabled".to_owned(),
-        many => format!("{many} items of this project are not trusted and stay disabled"),
+        count => format!("{count} items of this project are not trusted and stay disabled"),
     };
-    Err(CliError::usage_error(many)
+    Err(CliError::usage_error(message)
         .with_exit_code(Exit::NotAllowed)
         .with_hint("see what they are", "longhaul trust ls")
         .with_hint("decide at a terminal", "longhaul trust")
@@ -177,7 +177,7 @@ fn revoke_trust(project: &ProjectTrust) -> anyhow::Result<()> {
     output::print_text(&match revoked {
         0 => "Nothing of this project was trusted.".to_owned(),
         1 => "1 decision about this project is deleted.".to_owned(),
-        many => format!("{many} decisions about this project are deleted."),
+        count => format!("{count} decisions about this project are deleted."),
     })?;
     if revoked > 0 {
         output::eprint_line("note: running programs keep running, but are not started again");

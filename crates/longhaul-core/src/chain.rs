@@ -241,8 +241,8 @@ string_enum! {
 }
 
 string_enum! {
-    /// Condition on an output field under which a chain does not go back. The newest output of the
-    /// round that has the field counts.
+    /// Condition on an output field under which a chain does not go back. The field is read from
+    /// the newest output that has it since the chain last went back.
     #[derive(Default)]
     pub enum ChainRepeatEnd {
         /// The field `issues_found` is not `true`.
@@ -297,7 +297,7 @@ impl StepVerdict {
     }
 }
 
-/// A completed run of a chain.
+/// A step of a chain that has completed, and the run that executed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompletedStep {
     /// Index of the step, from 0.
@@ -319,7 +319,7 @@ pub struct PositionInChain {
     /// Completed runs of the chain before this one, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub completed: Vec<CompletedStep>,
-    /// Verdict of the current round so far: each field comes from the newest output that has it.
+    /// Verdict since the chain last went back: each field comes from the newest output that has it.
     #[serde(default)]
     pub verdict: StepVerdict,
 }

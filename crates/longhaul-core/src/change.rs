@@ -71,7 +71,7 @@ pub enum Change {
     RaiseGate(Box<GateSpec>),
     /// Adds an answer to an open gate, or closes the gate. Refused if the gate is not open.
     UpdateGate(GateUpdate),
-    /// Sets a timer, or marks a due timer as fired.
+    /// Sets a timer, marks a due timer as fired, or deletes timers that would approve gates.
     SetTimer(TimerUpdate),
     /// Queues a person's message for the run. Refused if the message queue is full.
     QueueSteer(SteerRow),
@@ -134,8 +134,8 @@ pub enum Change {
     /// Replaces those caps of the run's budget for which a new value is given.
     SetCap(BudgetRaise),
     /// Marks the request with this idempotency key as applied by this batch. Refused if the request
-    /// has already been applied or is not in progress: when an attempt outlives its lease and
-    /// is replaced by another one, only one of the two may take effect.
+    /// has already been applied or is not in progress: when an attempt at the request outlives its
+    /// lease and is replaced by another attempt, only one of the two may take effect.
     MarkRequestApplied(IdempotencyKey),
     /// Saves the idempotency key of a task that is added to this run instead of becoming a run of
     /// its own. Refused if the key was already used.
@@ -323,13 +323,13 @@ pub enum TimerKind {
     GateDeadline(GateId),
     /// A reminder for this open gate is due.
     GateRemind(GateId),
-    /// This open gate is approved without a person.
+    /// The delay has passed after which this open gate is approved without a person.
     GateAutoApprove(GateId),
     /// A step of this open gate's escalation is due.
     GateEscalate {
         /// Gate that nobody has answered.
         gate: GateId,
-        /// Index of the step, from 0.
+        /// Index of the escalation step, from 0.
         step: usize,
     },
     /// This child run has ended.

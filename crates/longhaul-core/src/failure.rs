@@ -35,9 +35,10 @@ string_enum! {
         Lost = "lost",
         /// The runtime cancelled the request because the run was stopped.
         Stopped = "stopped",
-        /// A handler (a function of a program) failed permanently.
+        /// A handler (a Rust function that is registered as an agent) failed permanently.
         HandlerFailed = "handler_failed",
-        /// A handler (a function of a program) failed for a reason that may pass.
+        /// A handler (a Rust function that is registered as an agent) failed for a reason that may
+        /// pass.
         HandlerFailedTransiently = "handler_failed_transiently",
     }
 }

@@ -1,7 +1,7 @@
 //! Classification of network addresses: loopback, private, public or reserved.
 //!
-//! Invariant: an address counts as public only if a rule says so, and a host counts as
-//! loopback only if its spelling proves it.
+//! Invariant: an address counts as public only if an explicit rule here matches it, and a host
+//! counts as loopback only if its text alone shows this, without a DNS lookup.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -124,7 +124,7 @@ pub struct Note {
 pub enum AddNoteOutcome {
     /// The note was stored under this id.
     Stored(NoteId),
-    /// A note with the same key already exists.
+    /// The note was not stored, because this note with the same key already exists.
     Existing(NoteId),
     /// The note was not stored, because the resource has the maximum number of notes.
     Full,

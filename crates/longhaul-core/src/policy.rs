@@ -64,7 +64,7 @@ pub struct RunPolicy {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildCancelPolicy {
-    /// The child runs are cancelled too.
+    /// The child runs are cancelled when the run is cancelled or fails.
     #[default]
     Cancel,
     /// The child runs go on. Their ends are reported to no other run.
@@ -108,7 +108,7 @@ pub enum LaneBusyPolicy {
 }
 
 impl LaneBusyPolicy {
-    /// Returns whether the task waits for the lane, which is the default.
+    /// Returns whether a task waits while its lane is busy, which is the default.
     pub const fn is_enqueue(&self) -> bool {
         matches!(self, Self::Enqueue)
     }

@@ -31,7 +31,7 @@ string_enum! {
     /// What happens to firings whose time passed while no worker was running.
     #[derive(Default)]
     pub enum CatchUp {
-        /// Missed firings are skipped.
+        /// Missed firings start no run.
         #[default]
         Skip = "skip",
         /// All missed firings together start one run.
@@ -46,12 +46,12 @@ string_enum! {
     /// What happens when a schedule fires while the run of its last firing has not ended.
     #[derive(Default)]
     pub enum Overlap {
-        /// The firing is skipped.
+        /// The firing starts no run while the last run has not ended.
         #[default]
         Skip = "skip",
         /// The new run waits until the last one has ended.
         Queue = "queue",
-        /// The new run starts next to the last one.
+        /// The new run starts even if the last one has not ended.
         Allow = "allow",
     }
 }

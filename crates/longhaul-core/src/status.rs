@@ -84,7 +84,7 @@ pub enum WaitReason {
     /// The run waits until model requests of other runs of its tree release what they hold of the
     /// budget.
     BudgetHeld,
-    /// The run waits at a spend cap.
+    /// The run waits because a spend cap does not cover its next model call.
     Cap(CapWait),
     /// The run waits for this call of another run, which has the same effect key.
     Key(KeyHolder),
@@ -100,7 +100,7 @@ pub enum WaitReason {
 }
 
 impl WaitReason {
-    /// Returns the reason for the wait as used in the API.
+    /// Returns the name of the wait reason in the API, such as `approval`.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Approval(_) => "approval",
@@ -152,7 +152,7 @@ impl WaitReason {
     }
 }
 
-/// A wait at a spend cap.
+/// A wait of a run at a spend cap that does not cover its next model call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapWait {
     /// Id of the spend cap.
@@ -162,12 +162,14 @@ pub struct CapWait {
     pub subject: String,
     /// Time at which the window of the cap ends.
     pub until: Timestamp,
-    /// Amounts of the wait. `None` in journals of earlier builds.
+    /// Needed amount, remaining amount and limit when the wait began. `None` in journals of earlier
+    /// builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortage: Option<CapShortage>,
 }
 
-/// Amounts of a wait at a spend cap, in the unit of the cap: millionths of a US dollar, tokens or runs.
+/// Needed amount, remaining amount and limit of a spend cap when a run began to wait, in the unit
+/// of the cap: millionths of a US dollar, tokens or runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapShortage {
     /// Amount that the next model call needs at most.

@@ -30,7 +30,7 @@ impl MicroUsd {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Number of input tokens at the full price.
+    /// Number of input tokens that were neither read from nor written to a prompt cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub input_tokens: u64,
     /// Number of output tokens, including reasoning.
@@ -42,7 +42,7 @@ pub struct Usage {
     /// Number of input tokens written to a prompt cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
-    /// Number of those output tokens that were used for reasoning.
+    /// Number of the `output_tokens` that were used for reasoning.
     #[serde(skip_serializing_if = "is_zero")]
     pub reasoning_tokens: u64,
     /// Whether the numbers are estimated because the provider did not report them.

@@ -49,8 +49,8 @@ pub struct Agent {
     /// Names of the tools that the agent may use, as Longhaul (not the model API) spells them.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// Names in `tools` whose tools are deferred: the model knows only their names and one line until
-    /// it loads them with `find_tools`.
+    /// Names in `tools` whose tools are deferred: the model knows only their names and the first
+    /// lines of their descriptions until it loads them with `find_tools`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deferred_tools: Vec<String>,
     /// Names of context values that the runtime injects into tool calls. The model can neither see
@@ -148,7 +148,7 @@ pub struct EffectRule {
 pub struct BudgetPatch {
     /// New caps of the budget. Caps that are not set stay as they are.
     pub caps: BudgetRaise,
-    /// Share of the budget, in percent, from which the agent is told to wrap up.
+    /// Used share of the budget, in percent, at which the model is asked to finish its work.
     pub warn_percent: Option<u8>,
 }
 
@@ -198,7 +198,7 @@ impl RetryPatch {
     }
 }
 
-/// Default of [`RunPolicyDefaults::collect_window`].
+/// Default time that a run with `lane_busy: collect` waits after the last message before it starts.
 const COLLECT_WINDOW: Millis = Millis::from_secs(1);
 
 /// Budget and retry policy of runs for which neither the agent nor the task sets any, and the

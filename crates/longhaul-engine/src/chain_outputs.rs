@@ -76,10 +76,10 @@ impl ChainOutputs {
             return text;
         }
         let shown = &previous[..previous.floor_char_boundary(TEXT_BYTES_MAX)];
-        let cut = match shown.len() < previous.len() {
+        let omission_note = match shown.len() < previous.len() {
             true => format!("\n\n[{} more bytes are left out]", previous.len() - shown.len()),
             false => String::new(),
         };
-        format!("{text}\n\n## Result of the previous step, `{step}`\n\n{shown}{cut}")
+        format!("{text}\n\n## Result of the previous step, `{step}`\n\n{shown}{omission_note}")
     }
 }

@@ -33,10 +33,11 @@ use crate::services::EngineServices;
 /// Name of the tool that shows the state of child runs.
 pub(crate) const CHILD_STATUS: &str = CHILD_TOOLS[0];
 
-/// Names of the tools for child runs, which every agent with `run_agent` has.
+/// Names of the tools that show, message and cancel child runs. Every agent with `run_agent` has
+/// them.
 pub const CHILD_TOOLS: [&str; 3] = ["child_status", "steer_child", "cancel_child"];
 
-/// Maximum number of child runs that one call shows.
+/// Maximum number of child runs that one call of `child_status` shows.
 const CHILDREN_SHOWN_MAX: usize = 100;
 
 /// Number of events at the end of a child's journal among which its last progress is searched.
@@ -53,7 +54,7 @@ enum ChildAction {
     Cancel,
 }
 
-/// A tool for child runs.
+/// A tool that shows, messages or cancels child runs.
 #[derive(Debug)]
 struct ChildTool {
     spec: ToolSpec,
@@ -69,7 +70,7 @@ struct ChildToolInput {
     text: String,
 }
 
-/// Returns the tools for child runs.
+/// Returns the tools that show, message and cancel child runs.
 pub(crate) fn child_tools(services: &EngineServices) -> Vec<Arc<dyn Tool>> {
     let child = json!({ "type": "string", "pattern": "^run_", "description": "Id of a child run" });
     let text = json!({ "type": "string", "minLength": 1, "maxLength": TEXT_BYTES_MAX });
@@ -194,7 +195,8 @@ impl ChildTool {
         Ok(progress)
     }
 
-    /// Sends a message to a child. A repeated call sends it once.
+    /// Sends a message to a child. If the call is repeated after a crash, the message is sent only
+    /// once.
     async fn steer_child(
         &self,
         row: &RunRow,
@@ -242,7 +244,7 @@ impl ChildTool {
                 Err(ToolFailure::new(format!("{run} has ended")))
             }
             AppendResult::Refused(AppendRefusalReason::SteersFull) => {
-                let why = format!("{run} has not read {STEERS_MAX} messages yet, the maximum");
+                let why = format!("{run} already has {STEERS_MAX} queued messages, the maximum");
                 Err(ToolFailure::new(why))
             }
             AppendResult::Refused(_) | AppendResult::Conflict | AppendResult::Fenced => {

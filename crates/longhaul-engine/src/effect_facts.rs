@@ -196,7 +196,7 @@ mod tests {
 
     use super::describe_effects;
 
-    /// Redacts a secret of two lines.
+    /// Test redactor that knows one secret, which has two lines.
     #[derive(Debug)]
     struct KeyRedactor;
 

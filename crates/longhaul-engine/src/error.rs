@@ -93,7 +93,8 @@ pub enum Error {
     OverCap {
         /// Id of the spend cap.
         cap: String,
-        /// Whose usage the cap counts. Empty if the cap counts all usage together.
+        /// Key, actor, agent or model whose usage the cap counts. Empty if it counts all usage
+        /// together.
         subject: String,
         /// Time at which the window of the cap ends.
         until: Timestamp,
@@ -103,9 +104,9 @@ pub enum Error {
     /// No spend cap has this id.
     #[error("there is no cap named `{id}`")]
     CapNotFound {
-        /// Id that was requested.
+        /// Spend cap id that was requested.
         id: String,
-        /// Existing id that is most similar. `None` if no id is similar.
+        /// Existing spend cap id that is most similar. `None` if no id is similar.
         suggestion: Option<String>,
     },
     /// The new limit of a spend cap is invalid. The message says why.

@@ -15,16 +15,16 @@ use longhaul_core::raw::RawJson;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Name of the tool. Every agent with deferred tools has it.
+/// Name of the tool that loads deferred tools. Every agent with deferred tools has it.
 pub(crate) const FIND_TOOLS: &str = "find_tools";
 
 /// Maximum number of tools that one call loads if its query contains no tool name.
 const LOADED_MAX: usize = 5;
 
-/// Maximum number of names in a list of tools in the result of a call.
+/// Maximum number of tool names that one list in a text for the model shows.
 const NAMES_MAX: usize = 20;
 
-/// Maximum number of characters of the line about a deferred tool.
+/// Maximum length in characters of the one-line description of a deferred tool.
 const LINE_CHARS_MAX: usize = 100;
 
 /// Maximum number of deferred tools that the description of `find_tools` lists. Tools that are not

@@ -17,14 +17,14 @@ use longhaul_run::{Run, RunInput};
 #[derive(Debug, Clone, Default)]
 pub struct ProviderBlocks(Arc<Mutex<BTreeMap<String, KnownBlock>>>);
 
-/// What is known about the block of a provider.
+/// Cached block of a provider, as read from the store or set by this process.
 #[derive(Debug, Clone, Copy)]
 struct KnownBlock {
     /// Time until which the provider is blocked. `None` means that it is not blocked.
     until: Option<Timestamp>,
     /// Time at which this process learned of the block.
     since: Timestamp,
-    /// Time at which the store was read last.
+    /// Time at which the store was last asked for the block.
     read_at: Timestamp,
 }
 
@@ -44,7 +44,8 @@ pub(crate) enum ProviderNews {
 }
 
 impl ProviderNews {
-    /// Returns what these events of a run say about the provider of its model, if anything.
+    /// Returns the availability of the provider of the run's model that these events of the run
+    /// show. `None` if they show nothing about it.
     pub(crate) fn from_events(events: &[Event], now: Timestamp) -> Option<Self> {
         let mut limited = None;
         for event in events {
@@ -105,7 +106,7 @@ impl ProviderBlocks {
         }
     }
 
-    /// Records what a run has learned about the provider of this model.
+    /// Records the availability of the provider of this model, as a run has observed it.
     pub(crate) async fn record_news(
         &self,
         records: &dyn RecordStore,
@@ -136,9 +137,9 @@ impl ProviderBlocks {
         }
     }
 
-    /// Ends the block of a provider that has replied to a request, unless the request was sent before
-    /// the block was known: such a reply says nothing about the limit. Returns whether a block has
-    /// ended.
+    /// Ends the block of a provider that has replied to a request, unless the request was sent
+    /// before the block was known: such a reply says nothing about the limit. `duration` is how
+    /// long the request took. Returns whether a block has ended.
     fn end_block_before_request(&self, provider: &str, duration: Millis, now: Timestamp) -> bool {
         self.with_locked_blocks(|blocks| {
             let block = blocks.get_mut(provider).filter(|known| known.until.is_some());
@@ -151,8 +152,9 @@ impl ProviderBlocks {
     }
 }
 
-/// Returns the name of the model that the run calls after this input. A switch to a fallback model
-/// is not taken into account.
+/// Returns the name of the model that the run calls: the model of the preparation if the input
+/// prepares the run, otherwise the current model. A switch to a fallback model is not taken into
+/// account.
 pub(crate) fn called_model<'a>(run: &'a Run, input: &'a RunInput) -> &'a str {
     if let RunInput::Prepared(preparation, _) = input {
         return &preparation.model;

@@ -59,7 +59,7 @@ impl Redaction<'_> {
         }
     }
 
-    /// Redacts secrets in the strings of a JSON value.
+    /// Redacts secrets in the strings, keys and numbers of a JSON value.
     pub(crate) fn redact_json(self, json: &RawJson) -> RawJson {
         self.0.redact_json(json)
     }

@@ -15,14 +15,16 @@ pub(crate) const CATCH_UP_MAX: usize = 100;
 /// Maximum delay after which a firing still counts as on time and not as missed.
 const ON_TIME: Millis = Millis::from_secs(60);
 
-/// Minimum and maximum of the fixed interval of a schedule.
+/// Minimum length of the fixed interval of a schedule.
 const EVERY_MIN: Millis = Millis::from_secs(1);
+/// Maximum length of the fixed interval of a schedule.
 const EVERY_MAX: Millis = Millis::from_secs(366 * 24 * 60 * 60);
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
-/// Maximum length in bytes of a cron pattern and of the name of a time zone.
+/// Maximum length in bytes of a cron pattern.
 const CRON_BYTES_MAX: usize = 256;
+/// Maximum length in bytes of the name of a time zone.
 const TZ_BYTES_MAX: usize = 64;
 
 /// Parsed timing of a schedule.

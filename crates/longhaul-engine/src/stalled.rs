@@ -25,7 +25,7 @@ pub(crate) struct StalledRunDetector {
     seen: BTreeMap<RunId, SeenRun>,
 }
 
-/// A claimed run as it was last seen.
+/// Worker and last journal entry of a claimed run, as found by the last check.
 #[derive(Debug, Clone, Copy)]
 struct SeenRun {
     worker: WorkerId,

@@ -299,7 +299,7 @@ fn format_lost_identifiers(split: ConversationSplit<'_>, parts: &[Part]) -> Opti
     (!list.is_empty()).then(|| format!("{IDENTIFIERS_HEADING}\n{list}"))
 }
 
-/// Part of a message that is searched for identifiers.
+/// Messages that are searched for identifiers: those of people and models, or tool results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IdentifierSource {
     Conversation,

@@ -174,8 +174,8 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
     Ok(spent)
 }
 
-/// Returns the status of a timer's run for the decision, and the author with which the timer's
-/// events are appended: an automatic approval is refused if the run has changed meanwhile, other
+/// Returns what is needed to append the events of a timer: a snapshot of the timer's run, and the
+/// author of the append. An automatic approval is refused if the run has changed meanwhile; other
 /// timers always fire. `None` means that the run does not exist.
 async fn timer_author(
     services: &EngineServices,
@@ -195,9 +195,8 @@ async fn timer_author(
     }))
 }
 
-/// Cancels the run of a timer that cancels its run, which only works while no worker drives the
-/// run. The run then ends even if no worker serves its inbox. Returns `false` if nothing was
-/// changed.
+/// Cancels the run of a timer if that is the purpose of the timer and no worker drives the run. The
+/// run then ends even if no worker serves its inbox. Returns `false` if nothing was changed.
 async fn cancel_undriven_run(services: &EngineServices, due: &DueTimer) -> Result<bool, Error> {
     let Some(request) = timer_cancel_request(due) else {
         return Ok(false);

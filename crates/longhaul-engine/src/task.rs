@@ -1,4 +1,5 @@
-//! A task as the caller submits it. The handle adds ids and the settings of the agent file.
+//! A task as the caller submits it. The `Longhaul` handle adds ids and the settings of the agent
+//! file.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,8 @@ pub struct Task {
     /// Type of the task, by which lists of runs are filtered and workers select the runs that they
     /// claim.
     pub kind: Option<String>,
-    /// Whether the task is an event. The agent reads the event's kind and input as a text.
+    /// Whether the task reports an event of the type `kind`. The agent then reads a text about the
+    /// event instead of the plain input.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub event: bool,
     /// Priority of the run in the queue. Runs with a higher value are driven first.
@@ -71,7 +73,7 @@ pub struct Task {
 /// Chain whose steps execute a task, one run per step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TaskChain {
-    /// The chain, by name or with its steps.
+    /// Name or steps of the chain.
     pub chain: ChainChoice,
     /// Name of the only step to run. `None` means all steps.
     pub step: Option<String>,
@@ -81,16 +83,16 @@ pub struct TaskChain {
 }
 
 impl TaskChain {
-    /// Creates a value that runs all steps of this chain.
+    /// Refers to all steps of this chain, with results approved as the chain says.
     pub fn new(chain: impl Into<ChainChoice>) -> Self {
         Self { chain: chain.into(), step: None, auto_approve: false }
     }
 }
 
-/// A chain of a project, or the steps of a chain.
+/// Chain given by its name in the project or by its steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum ChainChoice {
-    /// The chain with this name.
+    /// The project's chain with this name.
     Named(String),
     /// A chain without a name, with these steps.
     Inline(ChainSpec),

@@ -143,9 +143,9 @@ fn validate_against_schema(
         .iter_errors(value)
         .take(ERRORS_MAX)
         .map(|error| {
-            let at = error.instance_path().to_string();
-            let at = if at.is_empty() { name } else { &at };
-            let mut message = format!("{at}: {error}");
+            let path = error.instance_path().to_string();
+            let path = if path.is_empty() { name } else { &path };
+            let mut message = format!("{path}: {error}");
             message.truncate(message.floor_char_boundary(ERROR_BYTES_MAX));
             message
         })

@@ -32,7 +32,7 @@ use crate::worker::filtered_queue::FilteredQueue;
 use crate::worker::identity::HeartbeatSender;
 use crate::worker::pool::DriverPool;
 
-/// Minimum interval between two reactions to changes of the store.
+/// Minimum interval at which drivers are notified of changes of the store by other processes.
 const MIN_WATCH_INTERVAL: Millis = Millis(10);
 
 /// Time that non-repeatable calls have to finish after the shutdown has reached its abort phase.
@@ -60,7 +60,8 @@ impl Worker {
         }
     }
 
-    /// Sets the callbacks into the embedding program.
+    /// Sets the functions of the embedding program that the worker calls, such as after a run has
+    /// completed.
     #[must_use]
     pub fn with_hooks(self, hooks: Arc<dyn WorkerHooks>) -> Self {
         Self { hooks, ..self }

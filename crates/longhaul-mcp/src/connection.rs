@@ -273,8 +273,8 @@ impl Connection {
         request: ClientRequest,
     ) -> Result<Value, ServerRequestError> {
         let answer = self.send_request(request).await?;
-        serde_json::to_value(answer).map_err(|bad| ServerRequestError::Disconnected {
-            reason: format!("the response can't be parsed: {bad}"),
+        serde_json::to_value(answer).map_err(|error| ServerRequestError::Disconnected {
+            reason: format!("the response can't be parsed: {error}"),
             may_have_been_sent: true,
             can_retry: false,
         })

@@ -66,7 +66,7 @@ pub enum McpError {
     RepeatedFailures {
         /// Name of the MCP server.
         server: String,
-        /// Number of consecutive failures.
+        /// Number of consecutive failed starts and lost connections.
         times: u32,
         /// Cause of the last failure.
         reason: String,

@@ -108,6 +108,7 @@ impl fmt::Debug for Servers {
 }
 
 impl ConfiguredServer {
+    /// Calls `action` with the locked map of the instances that were started for single claims.
     fn with_run_servers<T>(
         &self,
         action: impl FnOnce(&mut BTreeMap<ClaimId, Arc<ReconnectingServer>>) -> T,
@@ -198,8 +199,8 @@ impl Servers {
         // and the next request waits for it.
         match timeout(LOGIN_TIMEOUT_MAX, provider.access_token(None)).await.ok()? {
             Ok(access_token) => {
-                let over = access_token.missing_reason?;
-                Some(format!("{over}; run `{}`", login_command(server)))
+                let reason = access_token.missing_reason?;
+                Some(format!("{reason}; run `{}`", login_command(server)))
             }
             Err(error) => (error.required_credentials
                 == RequiredCredentials::Login { is_transient: false })

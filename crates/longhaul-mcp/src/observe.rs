@@ -56,6 +56,7 @@ impl ObservedConnectionState {
         self.list_changes.load(Ordering::Acquire)
     }
 
+    /// Calls `action` with the locked map of the tool calls in flight.
     fn with_pending_calls<T>(
         &self,
         action: impl FnOnce(&mut HashMap<RequestId, (ProgressToken, ProgressSink)>) -> T,
@@ -71,13 +72,13 @@ impl ObservedConnectionState {
             let sinks = calls.values().map(|(_, sinks)| sinks.clone());
             sinks.collect::<Vec<_>>()
         });
-        let many = all.len();
+        let count = all.len();
         let briefly;
-        let text = match many {
+        let text = match count {
             0 | 1 => text,
             _ => {
                 briefly = format!(
-                    "declined a question of the server during one of {many} parallel calls"
+                    "declined a question of the server during one of {count} parallel calls"
                 );
                 &briefly
             }
@@ -108,7 +109,7 @@ impl ObservedConnectionState {
         }
     }
 
-    /// Tracks the outgoing requests of the handshake.
+    /// Updates the state of the `server/discover` request when a handshake request is sent.
     fn track_handshake_request(&self, request: &ClientRequest, id: &RequestId) {
         let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
         if let ClientRequest::DiscoverRequest(_) = request {
@@ -189,6 +190,7 @@ impl ObservedConnectionState {
         }
     }
 
+    /// Handles a notification of the server. Returns whether to pass it on to the SDK.
     fn track_notification(&self, notification: &ServerNotification) -> bool {
         if let ServerNotification::ProgressNotification(progress) = notification {
             self.report_progress(&progress.params);

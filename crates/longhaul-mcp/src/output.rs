@@ -140,10 +140,10 @@ fn content_block_text(block: &Value) -> String {
         kind @ ("image" | "audio") => omitted_data_note(kind, block, "not shown"),
         "resource" => resource_text(&block["resource"]),
         "resource_link" => {
-            let (name, at, about) = (text("name"), text("uri"), text("description"));
-            match about.is_empty() {
-                true => format!("(link to {name}: {at})"),
-                false => format!("(link to {name}: {at}: {about})"),
+            let (name, uri, description) = (text("name"), text("uri"), text("description"));
+            match description.is_empty() {
+                true => format!("(link to {name}: {uri})"),
+                false => format!("(link to {name}: {uri}: {description})"),
             }
         }
         _ => block.to_string(),
@@ -151,15 +151,15 @@ fn content_block_text(block: &Value) -> String {
 }
 
 fn resource_text(resource: &Value) -> String {
-    let at = resource["uri"].as_str().unwrap_or_default();
+    let uri = resource["uri"].as_str().unwrap_or_default();
     let media = resource["mimeType"].as_str().unwrap_or("type unknown");
     match (resource["text"].as_str(), resource["blob"].as_str()) {
-        (Some(text), _) => format!("(resource {at})\n{text}"),
+        (Some(text), _) => format!("(resource {uri})\n{text}"),
         (None, Some(blob)) => {
             let bytes = base64_decoded_len(blob);
-            format!("(resource {at}, {media}, {bytes} bytes, not shown)")
+            format!("(resource {uri}, {media}, {bytes} bytes, not shown)")
         }
-        (None, None) => format!("(resource {at}, empty)"),
+        (None, None) => format!("(resource {uri}, empty)"),
     }
 }
 
@@ -188,8 +188,8 @@ fn truncate_text(text: &str, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
         return text.to_owned();
     }
-    let (head, whole) = (&text[..text.floor_char_boundary(max_bytes)], text.len());
-    format!("{head}\n(truncated: the text was {whole} bytes long)")
+    let (head, total_bytes) = (&text[..text.floor_char_boundary(max_bytes)], text.len());
+    format!("{head}\n(truncated: the text was {total_bytes} bytes long)")
 }
 
 #[cfg(test)]

@@ -56,9 +56,9 @@ pub(super) fn output_schema_violation(
     }
     let validator = validation_options().build(output_schema).ok()?;
     let error = validator.validate(given).err()?;
-    let at = error.instance_path().to_string();
-    let at = if at.is_empty() { "/" } else { &at };
-    let message: String = format!("at {at}: {error}").chars().take(ERROR_CHARS_MAX).collect();
+    let path = error.instance_path().to_string();
+    let path = if path.is_empty() { "/" } else { &path };
+    let message: String = format!("at {path}: {error}").chars().take(ERROR_CHARS_MAX).collect();
     Some(format!("the response violates the output schema {message}"))
 }
 

@@ -128,7 +128,7 @@ impl ServerTransport {
 /// secret.
 const SECRET_BYTES_MIN: usize = 6;
 
-/// Returns a URL without the parts that may hold a secret.
+/// Returns a URL without user name, password, query and fragment, which may hold a secret.
 pub(super) fn redacted_url(url: &str) -> String {
     match url.parse::<Url>() {
         Ok(mut url) => {

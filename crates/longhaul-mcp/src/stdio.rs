@@ -58,7 +58,8 @@ struct ServerProcess {
     group: Option<Pid>,
     child: Child,
     status: Option<ExitStatus>,
-    /// Helper that kills the group when this process is killed.
+    /// Helper that kills the group when this process is killed. `None` if no helper could be
+    /// started or the server process has exited.
     guard: Option<ProcessGroupGuard>,
 }
 
@@ -73,7 +74,8 @@ impl ServerProcess {
         }
     }
 
-    /// Waits for the server process to exit. Then kills the rest of its group.
+    /// Waits for the server process to exit, then kills the rest of its group. `None` means that
+    /// waiting failed.
     async fn wait_for_exit(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
             self.status = self.child.wait().await.ok();
@@ -138,8 +140,8 @@ impl StdioTransport {
         })
     }
 
-    /// Returns the next line of the server's stdout. `None` at the end of the output; the reason is
-    /// then recorded.
+    /// Returns the next line of the server's stdout. `None` at the end of the output or for a line
+    /// that is too long; the exit record then says why there are no more lines.
     async fn next_stdout_line(&mut self) -> Option<Vec<u8>> {
         let line = match self.process.status {
             None => tokio::select! {

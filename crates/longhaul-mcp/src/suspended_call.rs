@@ -142,7 +142,8 @@ impl CallState {
         self.count_round(1)
     }
 
-    /// Records the requests of a task for input. Returns whether there are new ones.
+    /// Records the input requests of a task to which no response was sent yet. Returns whether
+    /// there are any.
     pub(super) fn record_task_requests(
         &mut self,
         task: &Value,
@@ -159,11 +160,11 @@ impl CallState {
         Ok(true)
     }
 
-    /// Adds the number of open questions, at least `round`, to the counted rounds. Returns an error
-    /// if there are now more than `ROUNDS_MAX`.
-    fn count_round(&mut self, round: u32) -> Result<(), String> {
+    /// Counts a round in which the server asked for input: once per open question to a person, but
+    /// at least `min_count` times. Returns an error if the count exceeds `ROUNDS_MAX`.
+    fn count_round(&mut self, min_count: u32) -> Result<(), String> {
         let questions = u32::try_from(self.questions.len()).unwrap_or(u32::MAX);
-        self.rounds = self.rounds.saturating_add(questions.max(round));
+        self.rounds = self.rounds.saturating_add(questions.max(min_count));
         match self.rounds > ROUNDS_MAX {
             true => {
                 Err(format!("the server asked for input over {ROUNDS_MAX} times without a result"))
@@ -244,7 +245,7 @@ impl CallState {
     pub(super) fn wait_after_failure(mut self, reason: &str) -> Option<ToolReply> {
         let after = Millis(RETRY_INTERVAL.0 << self.failures.min(FAILURES_MAX));
         self.failures += 1;
-        let message = Some(format!("the server could not be asked: {reason}"));
+        let message = Some(format!("a request about the task failed: {reason}"));
         let wait = ToolWait::Poll { after, ttl: None, message };
         (self.failures <= FAILURES_MAX).then(|| self.suspend(wait, true))
     }

@@ -30,7 +30,7 @@ use crate::reconnect::ReconnectingServer;
 use crate::spec::{ServerTransport, tool_name};
 use crate::suspended_call::CallState;
 
-/// Timeout of a request about a task.
+/// Timeout of a request to the server about the task of a call, such as for the task's status.
 const TASK_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Delay before a call is sent again to a server that answered `input_required` without a request
@@ -268,6 +268,7 @@ impl McpTool {
         waiting.ok_or_else(|| self.unknown_outcome(&format!("the task can't be polled: {reason}")))
     }
 
+    /// Returns the failure of a call for which the result of the server's task is unknown.
     fn unknown_outcome(&self, why: &str) -> ToolFailure {
         let server = &self.server.spec().name;
         ToolFailure::outcome_unknown(format!(

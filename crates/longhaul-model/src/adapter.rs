@@ -147,7 +147,7 @@ pub(crate) fn build_reply(
 pub(crate) struct DecodedReply {
     pub(crate) reply: Reply,
     pub(crate) stop: StopReason,
-    /// Model name as reported by the provider.
+    /// Model name as reported by the provider. `None` if it reported none.
     pub(crate) model: Option<String>,
 }
 

@@ -81,12 +81,12 @@ impl ErrorMapper<'_> {
     pub(crate) fn map_unexpected_body(
         &self,
         headers: &HeaderMap,
-        what: &str,
+        problem: &str,
         body: &[u8],
     ) -> Failure {
         let body = &body[..body.len().min(QUOTED_BYTES_MAX)];
         let text = self.parse_error_body(body).message;
-        self.map_malformed_response(headers, &format!("{what}; body: {text}"))
+        self.map_malformed_response(headers, &format!("{problem}; body: {text}"))
     }
 
     /// Maps an error of the connection or of the HTTP transport to a failure.

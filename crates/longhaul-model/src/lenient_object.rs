@@ -40,8 +40,8 @@ impl<'a> LenientObject<'a> {
     /// Returns the text of a string field. A field of another type is an error.
     pub(crate) fn try_string_field(&self, name: &str) -> Result<Option<String>, DecodeError> {
         let value = self.raw_field(name).map(|raw| serde_json::from_str(raw.get()));
-        value.transpose().map_err(|bad| {
-            DecodeError::Malformed(format!("an event has an invalid `{name}`: {bad}"))
+        value.transpose().map_err(|error| {
+            DecodeError::Malformed(format!("an event has an invalid `{name}`: {error}"))
         })
     }
 

@@ -149,15 +149,15 @@ impl MockProvider {
         let (mut scripted_request, name) = to_model_request(&parsed, turn);
         let script = self.find_script(&parsed.model, name, request.now)?;
         let index = script.reply_index(turn);
-        let broken = |fault: &str| {
-            let message = format!("{}: replies[{index}]: {fault}", scripted_request.model);
+        let script_error = |error: &str| {
+            let message = format!("{}: replies[{index}]: {error}", scripted_request.model);
             ApiError::new(400, message)
         };
         let line = script.replies.get(index);
-        let line = line.ok_or_else(|| broken("no such reply"))?;
+        let line = line.ok_or_else(|| script_error("no such reply"))?;
         *delay = line.delay;
         let rendered = reply::render_reply(line, &scripted_request, &self.renderer)
-            .map_err(|fault| broken(&fault))?;
+            .map_err(|error| script_error(&error))?;
         scripted_request.attempt = self.attempt_number_for_reply(line, name, hash);
         if let Some(failure) = line
             .failure

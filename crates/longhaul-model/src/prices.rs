@@ -36,7 +36,8 @@ struct ProviderPrices {
     source: Option<String>,
     default: Option<String>,
     idle: Option<String>,
-    /// Entry for all models of the provider that are not in `models`.
+    /// Entry for all models of the provider that are not in `models`. `None` means that those
+    /// models are unknown.
     fallback: Option<ModelEntry>,
     models: BTreeMap<String, ModelEntry>,
 }
@@ -244,21 +245,21 @@ fn is_version_date(text: &str) -> bool {
 /// Parses an amount in dollars and returns it in micro-dollars. `None` means that the amount is
 /// invalid or has too many decimal places.
 pub fn parse_usd(dollars: &str) -> Option<u64> {
-    let (whole, part) = dollars.split_once('.').unwrap_or((dollars, "0"));
+    let (whole, decimals) = dollars.split_once('.').unwrap_or((dollars, "0"));
     let digits = |text: &str| !text.is_empty() && text.chars().all(|one| one.is_ascii_digit());
-    if !digits(whole) || !digits(part) || part.len() > USD_DECIMALS {
+    if !digits(whole) || !digits(decimals) || decimals.len() > USD_DECIMALS {
         return None;
     }
-    let part: u64 = format!("{part:0<USD_DECIMALS$}").parse().ok()?;
-    whole.parse::<u64>().ok()?.checked_mul(MICROS_PER_USD)?.checked_add(part)
+    let micros: u64 = format!("{decimals:0<USD_DECIMALS$}").parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(MICROS_PER_USD)?.checked_add(micros)
 }
 
 /// Formats an amount of micro-dollars in dollars, with at least two decimal places.
 pub fn format_usd(micros: u64) -> String {
-    let part = format!("{:0USD_DECIMALS$}", micros % MICROS_PER_USD);
-    let (cents, rest) = part.split_at(2);
-    let rest = rest.trim_end_matches('0');
-    format!("{}.{cents}{rest}", micros / MICROS_PER_USD)
+    let decimals = format!("{:0USD_DECIMALS$}", micros % MICROS_PER_USD);
+    let (cents, further_decimals) = decimals.split_at(2);
+    let further_decimals = further_decimals.trim_end_matches('0');
+    format!("{}.{cents}{further_decimals}", micros / MICROS_PER_USD)
 }
 
 #[derive(Deserialize)]
@@ -304,7 +305,7 @@ impl PriceTableProvider {
                 return Err(PriceError(format!("the price table has two entries for `{name}`")));
             }
         }
-        let free = || ModelEntry {
+        let free_entry = || ModelEntry {
             name: format!("{provider}/*"),
             price: Some(Price::default()),
             ..ModelEntry::default()
@@ -313,7 +314,7 @@ impl PriceTableProvider {
             source: Some(self.source),
             default: self.default,
             idle: self.idle,
-            fallback: self.free.then(free),
+            fallback: self.free.then(free_entry),
             models: entries,
         })
     }

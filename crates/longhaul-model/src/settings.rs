@@ -121,9 +121,9 @@ pub(crate) fn build_request_headers(
         headers.insert(*name, HeaderValue::from_static(value));
     }
     for (name, value) in user_headers {
-        let bad = || SettingsError(format!("the header `{name}` has an invalid name or value"));
-        let header_name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
-        let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
+        let invalid = || SettingsError(format!("the header `{name}` has an invalid name or value"));
+        let header_name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| invalid())?;
         value.set_sensitive(true);
         headers.insert(header_name, value);
     }

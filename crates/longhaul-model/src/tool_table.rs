@@ -43,5 +43,5 @@ impl ToolRow {
 
 /// Parses the JSON of a tool table.
 pub(crate) fn parse_tool_table(table_json: &str) -> Result<Vec<ToolRow>, String> {
-    serde_json::from_str(table_json).map_err(|bad| format!("invalid tool table: {bad}"))
+    serde_json::from_str(table_json).map_err(|error| format!("invalid tool table: {error}"))
 }

@@ -81,7 +81,8 @@ impl ControlState {
         Ok(messages)
     }
 
-    /// Applies an event. The last events of the list are informational: they do not change the state.
+    /// Applies an event. The events of the last match arm are informational: they do not change the
+    /// state.
     fn dispatch_event(&mut self, event: &Event) -> ApplyResult {
         match event {
             Event::RunCreated(_) => Err("a run is created only once"),

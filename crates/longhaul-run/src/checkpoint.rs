@@ -27,13 +27,13 @@ const RECENT_STATES_MAX: usize = 2;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct OutlineState {
     run: Run,
-    /// Number of messages that are left out.
+    /// Number of messages that the run had in this state.
     messages: usize,
-    /// Number of tool names that are left out.
+    /// Number of tool calls in the model's replies up to this state.
     tools_called: usize,
 }
 
-/// Content of a checkpoint.
+/// Content of a checkpoint, stored as JSON.
 #[derive(Serialize, Deserialize)]
 struct CheckpointContent {
     latest: OutlineState,
@@ -50,7 +50,7 @@ pub struct CheckpointWriter {
     /// State from which the messages of the conversation can be replayed. `None` means that the whole
     /// journal is needed.
     conversation_start: Option<Box<OutlineState>>,
-    /// Latest states, oldest first.
+    /// Copies of the latest states of the run, oldest first.
     recent: VecDeque<OutlineState>,
     /// Sequence number of the newest stored checkpoint.
     saved_seq: Seq,
@@ -75,8 +75,8 @@ impl CheckpointWriter {
         Self { interval: turns, ..self }
     }
 
-    /// Records the state after an event. Keeps a copy of the state, outside of tool calls, after
-    /// each interval of completed turns.
+    /// Called with the state after each event. Keeps a copy of the state when an interval of turns
+    /// has been completed since the last copy and the run is at a model call, not at tool calls.
     pub fn record_state(&mut self, run: &Run) {
         let newest = self.recent.back().or(self.conversation_start.as_deref());
         let turns = newest.map_or(0, |state| state.run.control.turns);
@@ -131,9 +131,9 @@ impl OutlineState {
         }
     }
 
-    /// Returns whether compactions have replaced all messages of this state since then, so that the
+    /// Returns whether compactions after this state have replaced all of its messages, so that the
     /// current conversation can be replayed from this state. `dropped` is the number of messages of
-    /// the whole run that compactions have replaced by now.
+    /// the whole run that compactions have replaced up to now.
     fn precedes_conversation(&self, dropped: usize) -> bool {
         let transcript = &self.run.transcript;
         let own_messages = self.messages.saturating_sub(transcript.summary_messages());

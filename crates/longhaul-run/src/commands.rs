@@ -39,9 +39,9 @@ pub enum RunCommand {
         gate: Box<GateRow>,
         /// Answer to the gate.
         answer: Answer,
-        /// Agent of the run, to which the approval may apply.
+        /// Agent of the run. An approval with the scope `agent` adds a rule for this agent.
         agent: AgentName,
-        /// Whether an active rule exists that the answer would add.
+        /// Whether the rule that the answer would add already exists and is active.
         has_rule: bool,
     },
     /// Raises a gate that a program closes later. The run can't end while the gate is open.

@@ -30,6 +30,7 @@ pub(crate) struct DecisionBuilder<'a> {
     pub(crate) batch: Batch,
     pub(crate) ctx: DecideContext,
     /// Result of fetching the perception (the context provider's data) again for the next turn.
+    /// `None` means that it was not fetched again.
     pub(crate) perception_refresh: Option<PerceptionRefresh>,
 }
 

@@ -55,7 +55,7 @@ pub enum RunInput {
     ModelInterrupted(InterruptedReply),
     /// The model has summarized the older part of the conversation.
     Compacted(Box<MemoryCompacted>),
-    /// Tool calls have ended.
+    /// Tool calls have ended or were suspended by their tools.
     ToolsDone(Vec<ToolCallResult>),
     /// A tool has checked whether a call in doubt has taken effect. The blobs are the contents that
     /// the outcome refers to by hash: the full output and its images.
@@ -126,7 +126,7 @@ pub struct InterruptedReply {
 pub struct PerceptionRefresh {
     /// Message that tells the model what has changed in the perception.
     pub message: Option<Arc<str>>,
-    /// New hash of the world and new context values for tools.
+    /// New hash of the world (the perception's text) and new context values for tools.
     pub update: Option<PerceptionUpdate>,
     /// Time that the context provider needed.
     pub active: Millis,
@@ -151,7 +151,7 @@ pub struct ModelReply {
 pub struct ToolCallResult {
     /// Id of the tool call.
     pub call: CallId,
-    /// Way in which the tool call ended.
+    /// How the tool call ended, or that its tool has suspended it.
     pub status: ToolCallStatus,
     /// Output of the tool call.
     pub output: ToolOutput,

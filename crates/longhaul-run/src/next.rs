@@ -69,7 +69,7 @@ pub struct ToolCallTask {
     pub may_repeat: bool,
     /// Number of times that the tool call has been started, including this start.
     pub attempt: u32,
-    /// What is done with the tool call.
+    /// Whether the engine must run, cancel or verify the tool call.
     pub action: ToolCallAction,
     /// State and answer with which the tool continues the call. `None` means that the tool has not
     /// suspended the call.
@@ -88,7 +88,7 @@ pub struct ChildRequest {
 /// What the engine does with a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolCallAction {
-    /// Start the tool call, or continue it.
+    /// Start the tool call, or continue a call that its tool has suspended.
     Run,
     /// Tell the tool that the run has given up the call, which the tool has suspended.
     Cancel,

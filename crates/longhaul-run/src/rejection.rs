@@ -71,14 +71,14 @@ pub enum Rejection {
         reason: &'static str,
     },
     /// The maximum number of remembered approvals that apply to an agent or the project is reached.
-    #[error("too many rules: {0} remembered approvals of agents and the project are active")]
+    #[error("too many rules: {0} remembered approvals for agents and the project are active")]
     RulesFull(usize),
     /// The remembered approval was revoked before.
     #[error("the rule {rule} was already revoked by {} at {}", .revocation.by, .revocation.at)]
     RuleRevoked {
-        /// Id of the rule.
+        /// Id of the remembered approval.
         rule: RuleId,
-        /// Who revoked the rule, and when.
+        /// Who revoked the remembered approval, and when.
         revocation: RuleRevocation,
     },
     /// The submitter of the run may not approve this gate.

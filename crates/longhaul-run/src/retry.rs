@@ -25,7 +25,7 @@ pub struct RetryPoint {
     last_before_end: Seq,
     has_completed_turn: bool,
     is_handler: bool,
-    /// Messages that nobody has withdrawn, in the order of arrival.
+    /// Messages to the failed run that nobody has withdrawn, in the order of arrival.
     messages: Vec<QueuedMessage>,
 }
 
@@ -36,7 +36,7 @@ struct QueuedMessage {
 }
 
 impl RetryPoint {
-    /// Records the next entry of the journal.
+    /// Updates the retry point from the next entry of the failed run's journal.
     pub fn record_entry(&mut self, entry: &Entry) {
         // The end of a run withdraws its gates and drops its messages. In the retry, its open calls
         // raise new gates, and its messages are queued again.
@@ -82,8 +82,9 @@ impl RetryPoint {
         self.messages.iter_mut().find(|queued| queued.message.steer == steer)
     }
 
-    /// Returns the events to copy. `None` means that the retry starts from the beginning, because
-    /// there is no completed turn to keep, or because a handler is called again as a whole.
+    /// Returns which events of the failed run `from` the retry copies to its journal. `None` means
+    /// none: the retry starts from the beginning, because there is no completed turn to keep, or
+    /// because a handler is called again as a whole.
     fn copied_journal(&self, from: RunId) -> Option<CopiedJournal> {
         let keeps_work = self.has_completed_turn && !self.is_handler;
         keeps_work.then_some(CopiedJournal { from, through: self.last_before_end })

@@ -47,8 +47,9 @@ pub(crate) fn reservations_for_call(
     counted
 }
 
-/// Returns what a new task reserves of the spend caps that refuse tasks when they are reached: only
-/// runs. Caps per model never refuse a task, because its run's model is not known yet.
+/// Returns the reservations of a new task in the spend caps that refuse tasks when they are
+/// reached: 1 in a cap that counts runs, 0 in a cap on money or tokens. Caps per model never refuse
+/// a task, because the model of its run is not known yet.
 pub fn reservations_for_task(caps: &[CurrentCap], task: &TaskSpec) -> Vec<CapReservation> {
     let refusing = caps.iter().filter(|current| {
         current.cap.at_cap == AtCap::Refuse && current.cap.per != CapScope::Model

@@ -153,8 +153,8 @@ fn parse_object<T: DeserializeOwned>(text: &str, field: &str) -> Result<T, Probl
 fn body_syntax_problem(text: &str, error: &JsonError) -> Problem {
     let well_formed = serde_json::from_str::<serde::de::IgnoredAny>(text);
     match (well_formed, error) {
-        (Err(bad), _) => {
-            Problem::bad_request("bad_json", format!("the body is not valid JSON: {bad}"))
+        (Err(why), _) => {
+            Problem::bad_request("bad_json", format!("the body is not valid JSON: {why}"))
         }
         (Ok(_), JsonError::Number) => Problem::bad_request("bad_number", error.to_string()),
         (Ok(_), JsonError::Syntax(bad)) => body_type_problem(".", bad),

@@ -81,7 +81,8 @@ impl From<Error> for Problem {
     }
 }
 
-/// Returns the most similar name for an error about an unknown name.
+/// Returns the known name that is most similar to the unknown name in the error. `None` means that
+/// the error has no such suggestion.
 fn suggestion_of(error: Error) -> Option<String> {
     let (Error::AgentNotFound { suggestion, .. }
     | Error::ChainNotFound { suggestion, .. }

@@ -10,7 +10,7 @@ use utoipa::openapi::{
 
 use crate::api_router::api_router;
 
-/// Other names of fields in request bodies: the schema, the other name and the field.
+/// Aliases of fields in request bodies: name of the schema, alias, and name of the field.
 const FIELD_ALIASES: [(&str, &str, &str); 5] = [
     ("NewRun", "threadId", "thread"),
     ("NewRun", "resourceId", "resource"),
@@ -44,7 +44,7 @@ pub fn openapi_document() -> Document {
     document
 }
 
-/// Adds the other names of fields to the schemas of request bodies, which allow no unknown field.
+/// Adds the aliases of fields to the schemas of request bodies, which allow no unknown field.
 fn add_field_aliases(components: &mut Components) {
     for (name, alias, field) in FIELD_ALIASES {
         if let Some(RefOr::T(Schema::Object(schema))) = components.schemas.get_mut(name)

@@ -85,8 +85,8 @@ impl Query {
             return Ok(None);
         };
         let read = text.parse().map(Some);
-        read.map_err(|bad| {
-            Problem::unprocessable(format!("the parameter `{name}` is invalid: {bad}"))
+        read.map_err(|why| {
+            Problem::unprocessable(format!("the parameter `{name}` is invalid: {why}"))
         })
     }
 

@@ -86,7 +86,7 @@ pub(crate) fn created_secret_response(
 }
 
 /// Turns a list that was read with one item more than `limit` into a page. If there was an extra
-/// item, `next` is the name of the last item of the page.
+/// item, `next` of the page is the name of its last item, after which the next page starts.
 pub(crate) fn paginate<T>(
     mut data: Vec<T>,
     limit: usize,

@@ -231,7 +231,7 @@ fn fetch_failure(request: &OutboundRequest, error: &OutboundSendError) -> ToolFa
              check before you send it again."
         ));
     }
-    let what = match why {
+    let hint = match why {
         OutboundError::Forbidden { .. } => "",
         OutboundError::Failed { .. } => " Try again later, or another URL.",
         OutboundError::UnexpectedEncoding { .. } => {
@@ -239,7 +239,7 @@ fn fetch_failure(request: &OutboundRequest, error: &OutboundSendError) -> ToolFa
         }
         OutboundError::TooLong { .. } => " Request a part of it, if the server supports that.",
     };
-    ToolFailure::new(format!("There is no response: {why}.{what}"))
+    ToolFailure::new(format!("There is no response: {why}.{hint}"))
 }
 
 /// Returns the text of a response for the model.

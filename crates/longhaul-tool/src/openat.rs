@@ -27,7 +27,7 @@ pub(crate) fn make_folder(folder: impl AsFd, name: impl Arg, mode: Mode) -> Resu
 }
 
 /// Opens the entry `name` in the open folder `folder`, with access and creation as in `flags`. The
-/// entry may not be a regular file, so its status is returned too.
+/// entry is not necessarily a regular file, so its status is returned too.
 pub(crate) fn open_file(
     folder: impl AsFd,
     name: impl Arg,

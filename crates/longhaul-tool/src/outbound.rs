@@ -48,8 +48,8 @@ pub struct GuardedClient {
     clock: Arc<dyn Clock>,
 }
 
-/// The HTTP clients, each built on first use: loading the machine's certificates takes longer than
-/// a whole run that needs none.
+/// The HTTP clients, each built on first use, because loading the machine's certificates takes long
+/// and many runs send no request.
 #[derive(Debug)]
 struct HttpClients {
     resolver: Arc<dyn DnsResolver>,

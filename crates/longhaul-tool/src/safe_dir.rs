@@ -201,7 +201,8 @@ impl FileSnapshot {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
-    /// Returns whether the file has no write permission. Replacing it would bypass that.
+    /// Returns whether the file has no write permission. Replacing such a file would bypass its
+    /// permissions.
     pub(crate) fn is_read_only(&self) -> bool {
         !self.mode.intersects(Mode::from_raw_mode(0o222))
     }

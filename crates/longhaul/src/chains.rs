@@ -23,7 +23,7 @@ pub const CHAINS_FOLDER: &str = "chains";
 /// Maximum length of a chain file in bytes.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
-/// Chains that are part of the binary, by name.
+/// Name and file text of each chain that is part of the binary.
 const BUILT_IN_CHAINS: [(&str, &str); 2] = [
     ("full-pipeline", include_str!("../chains/full-pipeline.toml")),
     ("implement-and-review", include_str!("../chains/implement-and-review.toml")),

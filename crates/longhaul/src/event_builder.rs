@@ -39,8 +39,8 @@ impl<'a> EventBuilder<'a> {
         Self { state, task: Task::new(agent).event(kind) }
     }
 
-    /// Sets the person or system that caused the event. The text in which the agent reads the event
-    /// can use its fields, such as `name`.
+    /// Sets the person or system that caused the event. The agent's template for this kind of event
+    /// can use the fields of this value, such as `name`.
     pub fn actor(self, actor: impl Serialize) -> Self {
         self.with_task(|task| task.actor(actor))
     }

@@ -58,7 +58,7 @@ enum SendAttemptOutcome {
 /// Reason why no complete response was received.
 struct LostResponse {
     why: String,
-    /// Whether the request was never sent.
+    /// Whether the server could not be connected to, so that the request was never sent.
     unsent: bool,
     /// Whether a timeout or the size limit was exceeded, so that another attempt would probably
     /// take as long and fail, too.

@@ -70,19 +70,19 @@ impl CheckAgentsCommand {
         for note in secrets::unredactable_secret_warnings(&project.config) {
             output::eprint_line(&format!("note: {note}"));
         }
-        let fine = loaded.agents.iter().filter(is_selected).count();
+        let valid_count = loaded.agents.iter().filter(is_selected).count();
         if problems.is_empty() {
-            output::eprint_line(&format!("agents without problems: {fine}"));
+            output::eprint_line(&format!("agents without problems: {valid_count}"));
             return Ok(());
         }
-        let many = match problems.len() {
+        let summary = match problems.len() {
             1 => "1 problem".to_owned(),
-            many => format!("{many} problems"),
+            count => format!("{count} problems"),
         };
         let is_missing = |problem: &Problem| problem.kind == ProblemKind::Missing;
         match problems.iter().all(is_missing) {
-            true => bail!("{many}; runs wait until the missing parts are available"),
-            false => bail!("{many}; an agent with problems can't be used"),
+            true => bail!("{summary}; runs wait until the missing parts are available"),
+            false => bail!("{summary}; an agent with problems can't be used"),
         }
     }
 }

@@ -170,7 +170,7 @@ fn format_option<T>(value: Option<T>, format_value: impl Fn(T) -> String) -> Str
     value.map(format_value).unwrap_or_default()
 }
 
-/// Joins the texts that are not empty, each preceded by its name.
+/// Joins the texts that are not empty with commas, each with its name in front.
 fn join_named_texts(parts: &[(&str, String)]) -> String {
     let texts = parts.iter().filter(|(_, text)| !text.is_empty());
     let texts = texts.map(|(name, text)| format!("{name} {text}").trim().to_owned());
@@ -207,11 +207,12 @@ fn format_result_gate(gate: &ResultApprovalGate) -> String {
     format!("asks \"{}\", {}{more}", gate.ask, format_gate_timeout(gate.timeout, gate.on_timeout))
 }
 
+/// Formats who grades the results of the agent, and by which rubric.
 fn format_outcome(outcome: &OutcomeConfig) -> String {
     let OutcomeConfig { rubric, grader, max_rounds } = outcome;
-    let by = grader.as_deref().unwrap_or("the model of the run");
+    let grader = grader.as_deref().unwrap_or("the model of the run");
     let rubric = first_line(rubric);
-    format!("graded by {by} in at most {max_rounds} rounds, rubric: {rubric}")
+    format!("graded by {grader} in at most {max_rounds} rounds, rubric: {rubric}")
 }
 
 fn format_output_schema(schema: &RawJson) -> String {
@@ -245,6 +246,7 @@ fn format_compaction(compaction: &CompactionPolicy) -> String {
     at.into_iter().chain(keep).collect::<Vec<_>>().join(", ")
 }
 
+/// Formats what happens about a call whose outcome is unknown after a crash.
 fn format_in_doubt_policy(in_doubt: InDoubtPolicy) -> String {
     let text = match in_doubt {
         InDoubtPolicy::Tell => "the model is told",
@@ -254,6 +256,7 @@ fn format_in_doubt_policy(in_doubt: InDoubtPolicy) -> String {
     text.to_owned()
 }
 
+/// Formats which agents may run as children, and whether they continue after their parent's cancel.
 fn format_children(children: &ChildrenConfig) -> String {
     let agents = children.agents.join(", ");
     match (children.is_default(), children.on_cancel) {
@@ -264,6 +267,7 @@ fn format_children(children: &ChildrenConfig) -> String {
     }
 }
 
+/// Formats what happens with the lane of a run while the run is parked (waits without a worker).
 fn format_lane_on_park(agent: &Agent) -> String {
     let parked = match agent.lane_on_park {
         ParkedLanePolicy::Keep => "",
@@ -272,6 +276,7 @@ fn format_lane_on_park(agent: &Agent) -> String {
     parked.to_owned()
 }
 
+/// Formats what happens with a new task while the lane of the agent is busy.
 fn format_lane_busy(policy: LaneBusyPolicy) -> String {
     let text = match policy {
         LaneBusyPolicy::Enqueue => "",
@@ -283,33 +288,34 @@ fn format_lane_busy(policy: LaneBusyPolicy) -> String {
     text.to_owned()
 }
 
+/// Formats where the agent's perception (data about the outside world) comes from, and how often.
 fn format_perception(perception: &PerceptionConfig) -> String {
-    let who = match &perception.source {
+    let source = match &perception.source {
         PerceptionSource::Command(args) => args.join(" "),
         PerceptionSource::Url(url) => url.clone(),
         PerceptionSource::Named(name) => name.clone(),
     };
     match perception.every {
-        PerceptionInterval::Run => format!("{who}, once per run"),
-        PerceptionInterval::Turn => format!("{who}, before each turn"),
+        PerceptionInterval::Run => format!("{source}, once per run"),
+        PerceptionInterval::Turn => format!("{source}, before each turn"),
     }
 }
 
 fn format_gate_rule(rule: &GateRule) -> String {
-    let what = rule.subject.as_ref();
-    let what = what.map_or_else(|| rule.tool.clone(), |what| format!("{} {what}", rule.tool));
+    let subject = rule.subject.as_ref().map(|subject| format!(" {subject}"));
+    let calls = format!("{}{}", rule.tool, subject.unwrap_or_default());
     match &rule.action {
-        GateRuleAction::Allow => format!("{what}: allowed"),
-        GateRuleAction::Deny(why) => format!("{what}: denied, {why}"),
+        GateRuleAction::Allow => format!("{calls}: allowed"),
+        GateRuleAction::Deny(why) => format!("{calls}: denied, {why}"),
         GateRuleAction::Ask(question) => {
-            let waits = format_gate_timeout(rule.timeout.unwrap_or_default(), rule.on_timeout);
+            let timeout = format_gate_timeout(rule.timeout.unwrap_or_default(), rule.on_timeout);
             let remind = format_option(rule.remind, duration::format_duration);
             let then = rule.escalation.iter().map(|step| {
                 format!(", notifies {} after {}", step.to, duration::format_duration(step.after))
             });
-            let more = format_gate_conditions(rule.approvers, &rule.tags, &remind);
-            let more = more + &then.collect::<String>();
-            format!("{what}: asks \"{question}\", {waits}{more}")
+            let conditions = format_gate_conditions(rule.approvers, &rule.tags, &remind);
+            let conditions = conditions + &then.collect::<String>();
+            format!("{calls}: asks \"{question}\", {timeout}{conditions}")
         }
     }
 }
@@ -318,13 +324,13 @@ fn format_gate_timeout(timeout: GateTimeout, on_timeout: GateTimeoutAction) -> S
     let Some(timeout) = timeout.duration() else {
         return "waits without limit".to_owned();
     };
-    let then = match on_timeout {
+    let action = match on_timeout {
         GateTimeoutAction::Reject => "then rejected",
         GateTimeoutAction::Approve => "then approved",
         GateTimeoutAction::Fail => "then the run fails",
         GateTimeoutAction::Pause => "then the run pauses",
     };
-    format!("waits {}, {then}", duration::format_duration(timeout))
+    format!("waits {}, {action}", duration::format_duration(timeout))
 }
 
 /// Formats the approvers, tags and reminder of a gate, with a leading comma if there are any.

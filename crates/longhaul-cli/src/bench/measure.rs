@@ -1,4 +1,4 @@
-//! Measurements that several benchmarks share: disk limits, percentiles and the cost of a turn.
+//! Measurements that several benchmarks share: disk speed, percentiles and the cost of a turn.
 
 use std::path::Path;
 

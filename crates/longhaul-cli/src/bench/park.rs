@@ -13,7 +13,7 @@ use crate::bench::park::parked_runs::{ParkBench, ParkMeasurements};
 use crate::bench::report::{self, BenchReport, met_or_missed};
 use crate::runtime;
 
-/// Number of runs up to which the first memory target applies.
+/// Maximum number of parked runs to which `SMALL_MEMORY_MB_TARGET` applies.
 const SMALL_RUNS: u32 = 100_000;
 
 /// Target memory that up to 100,000 parked runs add to the process, in MB.
@@ -64,6 +64,7 @@ impl BenchParkCommand {
         report.print()
     }
 
+    /// Adds the measured costs to the report, and whether each of them meets its target.
     fn add_results(
         &self,
         report: &mut BenchReport,

@@ -93,31 +93,31 @@ impl BenchQueueCommand {
         report.print()
     }
 
-    /// Measures the bare SQLite loop with as many rows per task and per commit, and adds both rates
-    /// to the report.
+    /// Measures the bare SQLite loop with the same number of rows per task and per commit as the
+    /// measured tasks, and adds both task rates to the report.
     fn add_cost_rows(
         &self,
         report: &mut BenchReport,
         cost: &QueueCost,
         file: PathBuf,
     ) -> anyhow::Result<()> {
-        let per_task = cost.events_per_task.max(1.0);
-        let per_commit = (per_task / cost.commits_per_task).round().max(1.0);
+        let events_per_task = cost.events_per_task.max(1.0);
+        let per_commit = (events_per_task / cost.commits_per_task).round().max(1.0);
         let options = BareInsertOptions {
             file,
             runs: CONCURRENCY as u64,
-            events: ((f64::from(self.tasks) * per_task) as u64).min(BARE_EVENTS_MAX),
+            events: ((f64::from(self.tasks) * events_per_task) as u64).min(BARE_EVENTS_MAX),
             body_bytes: cost.bytes_per_event,
             per_commit: per_commit as u64,
         };
         let bare = measure_bare_inserts(&options, &|| SystemClock.monotonic_nanos())?;
-        let bare = bare.events_per_second() / per_task;
+        let bare = bare.events_per_second() / events_per_task;
         let ratio = cost.tasks_per_second / bare.max(f64::MIN_POSITIVE);
         let titles = ["tasks/s", "commits per task", "events per task", "CPU us per task"];
         let row = vec![
             format!("{:.0}", cost.tasks_per_second),
             format!("{:.2}", cost.commits_per_task),
-            format!("{per_task:.1}"),
+            format!("{events_per_task:.1}"),
             format!("{:.0}", cost.cpu_us_per_task),
             format!("{bare:.0}"),
             format!("{ratio:.2}"),

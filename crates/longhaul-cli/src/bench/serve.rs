@@ -162,12 +162,12 @@ impl BenchServeCommand {
     fn add_measurements_to_report(&self, figures: &ServeMeasurements, report: &mut BenchReport) {
         let ServeMeasurements { ready_ms, idle_mb, busy_mb, streams_mb, .. } = figures;
         let (streams, ratio) = (f64::from(self.streams), figures.submit_ratio);
-        let each_kb = streams_mb * 1_024.0 / streams;
+        let stream_kb = streams_mb * 1_024.0 / streams;
         report.add_text_line(format!("process start to ready             {ready_ms:.0} ms"));
         report.add_text_line(format!("resident memory, idle              {idle_mb:.1} MB"));
         report.add_text_line(format!("resident memory, under load        {busy_mb:.1} MB"));
-        let name = format!("{streams} idle streams");
-        report.add_text_line(format!("{name:<34} {streams_mb:.1} MB ({each_kb:.1} KB each)"));
+        let label = format!("{streams} idle streams");
+        report.add_text_line(format!("{label:<34} {streams_mb:.1} MB ({stream_kb:.1} KB each)"));
         report.add_text_line(figures.group_commit.report_line("group commit, same load"));
         report.add_text_line(figures.submit.report_line("submit over HTTP"));
         report.add_text_line(figures.show.report_line("show over HTTP"));

@@ -23,7 +23,7 @@ use crate::bench::write_load::WriteLoad;
 use crate::cpu::cpu_time_us;
 use crate::runtime;
 
-/// Number of tool calls in a turn with several calls: as many as run in parallel.
+/// Number of tool calls in a turn with several calls: the maximum number that run in parallel.
 const CALLS_PER_TURN: u32 = 8;
 
 /// Number of store appends that are measured.

@@ -76,7 +76,7 @@ pub(crate) struct BenchTurnCommand {
     /// Print the measurements as one JSON object
     #[arg(long)]
     json: bool,
-    /// Execute only one run of this many turns over HTTP; used by scripts/instructions
+    /// Execute only one run of this many turns over HTTP; used by the script scripts/instructions
     #[arg(long, hide = true, requires = "single_run_url")]
     single_run_turns: Option<u32>,
     /// URL of the mock model for the single run

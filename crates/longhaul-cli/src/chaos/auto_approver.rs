@@ -70,6 +70,7 @@ impl AutoApprover {
         Ok(())
     }
 
+    /// Returns the decision about a gate, and the note of the answer.
     fn choose_gate_decision(&self, gate: &GateRow) -> anyhow::Result<(GateDecision, &'static str)> {
         Ok(match gate.spec.kind {
             GateKind::Approval | GateKind::Result => (GateDecision::Approve, "chaos approves all"),
@@ -100,6 +101,8 @@ impl AutoApprover {
     }
 }
 
+/// Returns whether the gate's call is one of a probe tool, which records its effects in the probe
+/// file.
 fn writes_probe_file(gate: &GateRow) -> bool {
     let tool = gate.spec.tool.as_deref();
     tool.is_some_and(|tool| tool.starts_with(PROBE_PREFIX))

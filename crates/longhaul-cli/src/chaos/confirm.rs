@@ -40,6 +40,8 @@ pub(crate) fn confirm_chaos_run(
         .into())
 }
 
+/// Describes each real model and each tool of the agent that may have effects outside the chaos
+/// run.
 fn find_real_effects(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> {
     let models = runtime.config.model_aliases();
     let named: Vec<String> = match agent.models.as_slice() {

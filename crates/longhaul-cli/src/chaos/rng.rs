@@ -9,7 +9,7 @@ impl SplitMix64 {
         Self(seed)
     }
 
-    /// Returns a number from `min` to `max`, both inclusive.
+    /// Returns the next pseudo-random number from `min` to `max`, both inclusive.
     pub(crate) const fn next_in_range(&mut self, min: u64, max: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;

@@ -74,7 +74,7 @@ impl Scorecard<'_> {
         let (submitted, completed, failed) =
             (log.runs.len(), counts.completed, counts.failed.len());
         let (median, worst) = self.median_and_max_recovery_ms();
-        let (calls, again) = (counts.model_calls, counts.model_calls_repeated);
+        let (calls, repeated) = (counts.model_calls, counts.model_calls_repeated);
         let (pure, keyed) = (counts.pure_repeats, counts.keyed_repeats);
         let runs = format!("{submitted} submitted, {completed} completed, {failed} failed{other}");
         line("runs", runs);
@@ -84,15 +84,15 @@ impl Scorecard<'_> {
         line("runs recovered from a dead worker", picked_up);
         let recovery = format!("median {median} ms, worst {worst} ms");
         line("recovery, start to first event", recovery);
-        line("model calls", format!("{calls} made, {again} repeated"));
+        line("model calls", format!("{calls} made, {repeated} repeated"));
         let repeats = format!("{pure} pure, {keyed} keyed with the same key");
         line("allowed repeats", repeats);
         line("once calls", counts.once_calls.to_string());
         line("in doubt, and reported as such", in_doubt_text(&counts.in_doubt));
         for rule in Invariant::ALL {
-            let broken = counts.violation_count(rule);
-            let mark = if broken == 0 { "ok" } else { "BROKEN" };
-            line(rule.name_and_label().1, format!("{broken}  {mark}"));
+            let violations = counts.violation_count(rule);
+            let verdict = if violations == 0 { "ok" } else { "BROKEN" };
+            line(rule.name_and_label().1, format!("{violations}  {verdict}"));
         }
         let _: std::fmt::Result = write!(text, "\n{}", self.verdict_text());
         text
@@ -115,12 +115,12 @@ impl Scorecard<'_> {
     fn verdict_text(&self) -> String {
         let (counts, seed) = (self.counts, self.plan.seed);
         if counts.has_passed() {
-            let took = self.duration_ms / 1_000;
+            let seconds = self.duration_ms / 1_000;
             let kept_folder = self.folder.as_ref();
             let kept_folder =
                 kept_folder.map(|folder| format!("\nKept folder:  {}", folder.display()));
             let kept_folder = kept_folder.unwrap_or_default();
-            return format!("All guarantees held (seed {seed}, {took} s).{kept_folder}");
+            return format!("All guarantees held (seed {seed}, {seconds} s).{kept_folder}");
         }
         let mut text = format!("A guarantee was violated (seed {seed}).");
         if self.log.stalled {
@@ -135,9 +135,9 @@ impl Scorecard<'_> {
         if rest > 0 {
             text.push_str(&format!("\n  and {rest} more violations"));
         }
-        for (runs, what) in [(&counts.failed, "failed"), (&counts.other, "did not complete")] {
+        for (runs, outcome) in [(&counts.failed, "failed"), (&counts.other, "did not complete")] {
             for run in runs.iter().take(SHOWN_MAX) {
-                text.push_str(&format!("\n  {run} {what}"));
+                text.push_str(&format!("\n  {run} {outcome}"));
             }
         }
         let violation = counts.violations.first().map(|violation| violation.run);

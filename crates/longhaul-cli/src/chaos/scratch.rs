@@ -45,7 +45,7 @@ const COPIED_FOLDERS: &[&str] =
 #[derive(Debug)]
 pub(crate) struct ScratchProject {
     folder: TempDir,
-    /// Environment of the project's workers.
+    /// Current folder, home folder and environment variables of the project's workers.
     pub(crate) process_env: ProcessEnv,
     /// Configuration of the temporary project.
     pub(crate) config: Config,
@@ -155,7 +155,8 @@ fn untrusted_items_error(agent: &str, untrusted: &[String]) -> anyhow::Error {
         .into()
 }
 
-/// Returns further files that the project's agents use, relative to the project root.
+/// Returns the files inside the project that its agents use besides the copied folders, such as
+/// `AGENTS.md`. The paths are relative to the project root.
 fn files_used_by_agents(project: &Config) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = environment::load_agents(project)?.files;
     files.push(project.root.join("AGENTS.md"));

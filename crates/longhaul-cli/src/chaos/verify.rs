@@ -64,6 +64,7 @@ impl RunVerifier<'_> {
         self.counts.add_violation(invariant, self.run, call, message);
     }
 
+    /// Counts the run as completed, failed or other, according to the last event of its journal.
     fn count_outcome(&mut self) {
         let last = self.entries.last().map(|entry| &entry.event);
         match last {
@@ -150,8 +151,8 @@ impl RunVerifier<'_> {
             .filter(strange)
             .map(|line| (line.call, format!("{} with idempotency key {}", line.tool, line.key)))
             .collect();
-        for (call, what) in unaccounted {
-            let message = format!("{what} had an effect without a call in the journal");
+        for (call, tool_and_key) in unaccounted {
+            let message = format!("{tool_and_key} had an effect without a call in the journal");
             self.add_violation(Invariant::UnaccountedEffect, Some(call), message);
         }
     }

@@ -200,16 +200,16 @@ fn print_check_result(result: &ServerCheckResult) -> anyhow::Result<()> {
             ));
         }
     };
-    let many = match report.tools.len() {
+    let tool_count = match report.tools.len() {
         1 => "1 tool".to_owned(),
-        many => format!("{many} tools"),
+        count => format!("{count} tools"),
     };
-    let good = paint.apply_tone(Tone::Good, "ok");
+    let status = paint.apply_tone(Tone::Good, "ok");
     let summary = format!(
-        ", {} ms, {} {}, protocol {}, {many}",
+        ", {} ms, {} {}, protocol {}, {tool_count}",
         report.duration.0, report.name, report.version, report.protocol
     );
-    output::print_line(&format!("{}  {good}{}", result.name, sanitize::sanitize_line(&summary)))?;
+    output::print_line(&format!("{}  {status}{}", result.name, sanitize::sanitize_line(&summary)))?;
     let rows: Vec<Vec<TableCell>> = report
         .tools
         .iter()

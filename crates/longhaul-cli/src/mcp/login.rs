@@ -111,8 +111,8 @@ impl LoginCommand {
                 "the login was not completed within {} minutes",
                 LOGIN_TIMEOUT.as_secs() / 60
             );
-            let again = format!("longhaul mcp login {}", self.name);
-            let failure = CliError::usage_error(message).with_hint("try again", again);
+            let login_command = format!("longhaul mcp login {}", self.name);
+            let failure = CliError::usage_error(message).with_hint("try again", login_command);
             return Err(failure.with_exit_code(Exit::TimedOut).into());
         };
         let status = began.finish(&redirect_url).await.map_err(login_error)?;
@@ -147,15 +147,16 @@ impl LoginCommand {
     }
 }
 
-/// Fails if the server is disabled, incomplete or not trusted. The error says what to do.
+/// Fails if the MCP server is disabled or not trusted, or if its settings are incomplete. The error
+/// says what to do.
 fn check_server_usable(config: &Config, file: &McpFile, server_name: &str) -> anyhow::Result<()> {
     let line = mcp_servers::create_mcp_client(config, file, &environment::system_clock());
     let served = mcp_tools::McpTools::new(config, file.clone(), line);
     Ok(served.check_server_usable(server_name).map_err(CliError::usage_error)?)
 }
 
-/// Returns whether the server needs a login. If there was a login before, errors count as yes, so
-/// that a broken login does not prevent a new one.
+/// Returns whether the server needs a login. Also true if the check fails and there was a login
+/// before, so that a broken login does not prevent a new one.
 async fn needs_login(
     servers: &Servers,
     server_name: &str,

@@ -31,17 +31,17 @@ pub(crate) struct LogoutCommand {
 impl LogoutCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let (config, file) = load_config_and_mcp_file()?;
-        let all =
+        let error_with_hint =
             |why: String| CliError::usage_error(why).with_hint("all servers", "longhaul mcp ls");
-        file.find_server(&self.name).map_err(all)?;
+        file.find_server(&self.name).map_err(error_with_hint)?;
         let name = &self.name;
         match resolve_enabled_servers(&config, &file).get(name) {
             Some(Ok(_)) => {}
             Some(Err(why)) => {
                 let message = format!("the address of `{name}` is unknown: {why}");
-                return Err(all(message).into());
+                return Err(error_with_hint(message).into());
             }
-            None => return Err(all(format!("the server `{name}` is disabled")).into()),
+            None => return Err(error_with_hint(format!("the server `{name}` is disabled")).into()),
         }
         let servers = mcp_servers::create_mcp_servers(&config, &file, &environment::system_clock());
         let may_ask = is_mcp_file_trusted(&config, &file);

@@ -27,7 +27,7 @@ type FileStamp = (Option<SystemTime>, u64);
 pub(crate) struct ScriptFolder {
     path: PathBuf,
     /// Root of the project that the folder belongs to. Symlinks that lead out of that project are
-    /// not followed.
+    /// not followed. `None` if the user named the folder.
     project: Option<PathBuf>,
     cache: RwLock<HashMap<String, CachedScript>>,
 }
@@ -42,12 +42,12 @@ struct CachedScript {
 }
 
 impl ScriptFolder {
-    /// Uses the script folder that the user named.
+    /// Creates the folder of scripts at a path that the user named.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, project: None, cache: RwLock::default() }
     }
 
-    /// Uses the script folder of the project with this root.
+    /// Creates the folder of scripts of the project with this root.
     pub(crate) fn for_project(root: PathBuf) -> Self {
         Self { path: root.join("scripts"), project: Some(root), cache: RwLock::default() }
     }

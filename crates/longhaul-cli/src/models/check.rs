@@ -273,11 +273,11 @@ impl ProviderCheckResult<'_> {
                     true => "the server responds, but not like a provider;",
                     false => "the response is unexpected;",
                 };
-                let version = match provider.api {
+                let path_hint = match provider.api {
                     ApiFormat::Anthropic => "without /v1",
                     ApiFormat::Responses | ApiFormat::Chat => "with /v1",
                 };
-                format!("{summary} check base_url ({version}): {why}")
+                format!("{summary} check base_url ({path_hint}): {why}")
             }
             ProviderHealth::KeyRefused => match provider.api_key(&selector.env) {
                 Some((variable, _)) => {

@@ -23,7 +23,7 @@ pub(crate) struct ModelPricesCommand {
     json: bool,
 }
 
-/// A model to print, and its entry in the price table.
+/// A model to print, and its entry in the price table, if it has one.
 #[derive(Debug)]
 struct PricedModel<'a> {
     name: String,

@@ -29,8 +29,8 @@ pub(crate) fn print_banner(runtime: &ProjectRuntime, url: &str, ticket: &Secret)
     output::eprint_line(
         "           one-time link, valid for 10 minutes; another one: longhaul keys link",
     );
-    for (name, what, more) in lines {
-        output::eprint_line(&format!("  {name:<8} {what:<36} {more}"));
+    for (name, value, note) in lines {
+        output::eprint_line(&format!("  {name:<8} {value:<36} {note}"));
     }
     output::eprint_line("");
 }

@@ -70,8 +70,8 @@ fn list_folder_entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     files.flatten().map(|file| file.path())
 }
 
-/// Describes which agent files were removed: which file replaces each, and which broken files are
-/// gone. Removed agents without a replacement are reported elsewhere.
+/// Describes each agent file that was removed and is replaced by another file of the same agent, or
+/// that was invalid. Removed agents without a replacement are reported elsewhere.
 fn removed_file_messages(old_agents: &LoadedAgents, new_agents: &LoadedAgents) -> Vec<String> {
     let old = old_agents.agents.iter();
     let old = old.map(|one| (one.agent.name.as_str(), &one.path, true));
@@ -107,17 +107,17 @@ fn compare_chains(old: &LoadedChains, new: &LoadedChains) -> Vec<String> {
         found.map(|one| one.spec.clone())
     };
     let mut messages = Vec::new();
-    for one in &new.chains {
-        match find(old, &one.name) {
-            None => messages.push(format!("the chain `{}` was added", one.name)),
-            Some(before) if before != one.spec => {
-                messages.push(format!("the chain `{}` has changed: new runs use it", one.name));
+    for chain in &new.chains {
+        match find(old, &chain.name) {
+            None => messages.push(format!("the chain `{}` was added", chain.name)),
+            Some(before) if before != chain.spec => {
+                messages.push(format!("the chain `{}` has changed: new runs use it", chain.name));
             }
             Some(_) => {}
         }
     }
-    let gone = old.chains.iter().filter(|one| find(new, &one.name).is_none());
-    messages.extend(gone.map(|one| format!("the chain `{}` can't be used any more", one.name)));
+    let gone = old.chains.iter().filter(|chain| find(new, &chain.name).is_none());
+    messages.extend(gone.map(|chain| format!("the chain `{}` can't be used any more", chain.name)));
     let fresh = new.problems.iter().filter(|problem| !old.problems.contains(problem));
     messages.extend(fresh.map(ToString::to_string));
     messages

@@ -61,9 +61,9 @@ pub(crate) fn decision_file_error(error: PrivateFileError) -> anyhow::Error {
         None => failure,
     };
     let elsewhere = "XDG_STATE_HOME=/some/folder longhaul trust";
-    let everything = format!("{TRUST_VAR}=1 longhaul ...");
+    let trust_all_command = format!("{TRUST_VAR}=1 longhaul ...");
     failure
         .with_hint("or store them elsewhere", elsewhere)
-        .with_hint("or trust everything, for one command", everything)
+        .with_hint("or trust everything, for one command", trust_all_command)
         .into()
 }

@@ -101,7 +101,7 @@ pub struct BudgetReached {
     /// Budget cap that was reached.
     pub cap: BudgetCap,
     /// Current cap of the whole tree, in millionths of a US dollar or tokens, if the tree has
-    /// reached it. `None` means a cap of the run alone.
+    /// reached it. `None` means that a cap of the run alone was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree_cap: Option<u64>,
 }

@@ -28,7 +28,7 @@ pub struct GateAnswer {
     pub edit: Option<GateEdit>,
 }
 
-/// Changes of an answer to the content that a gate was raised with.
+/// Changes that an answer makes to the content that a gate was raised with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateEdit {
     /// Digest of the edited content. It depends on the digest of the original content. `None` if
@@ -67,8 +67,8 @@ pub struct GateExpired {
     pub gate: GateId,
     /// Action that is taken because nobody answered in time.
     pub on_timeout: GateTimeoutAction,
-    /// Newest edit among the votes, which the action `approve` then approves. `None` means that
-    /// nobody edited the content, or that the action does not approve it.
+    /// Content as an approver last edited it, which the action `approve` approves. `None` means
+    /// that nobody edited the content, or that the action does not approve it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edited: Option<RawJson>,
 }

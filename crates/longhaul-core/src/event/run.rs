@@ -45,7 +45,7 @@ pub struct RunPrepared {
     /// Fallback models, used in this order after the run's model has failed permanently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<String>,
-    /// Most restrictive combination of the pricing of the run's model and its fallbacks.
+    /// Combined pricing of the run's model and fallbacks: the highest prices, the lowest limits.
     pub pricing: ModelPricing,
     /// Model that summarizes the conversation when it exceeds the context window. `None` means the
     /// run's own model.
@@ -147,7 +147,7 @@ pub struct RunRecovered {
 pub struct RunControlRequest {
     /// Principal that made the request.
     pub by: String,
-    /// Reason given by the principal.
+    /// Reason given by the principal. Empty if none was given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// Cause of a request to cancel the run.

@@ -89,8 +89,8 @@ pub struct ToolKeyTaken {
     pub call: CallId,
     /// Call that has claimed the effect key.
     pub holder: KeyHolder,
-    /// State of the key: the tool call waits, gets the result of the other call, or is in doubt like
-    /// the other call.
+    /// State of the key: if `Held`, the tool call waits; if `Done`, it gets the other call's
+    /// result; if `Unknown`, it is in doubt like the other call.
     pub state: KeyState,
     /// What happens with the tool call if the outcome of the other call is unknown. `None` in all
     /// other states.

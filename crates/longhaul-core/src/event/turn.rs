@@ -198,9 +198,8 @@ pub struct ToolCallClassification {
     /// Effect key of the call. `None` means that the call has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<EffectKey>,
-    /// Approvals remembered for the agent or the project that were active when the model replied
-    /// and that apply to an approval rule for the tool. A later revocation does not affect the
-    /// call.
+    /// Approvals remembered for the agent or the project that apply to the call and were active
+    /// when the model replied. A later revocation does not affect the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<RememberedApproval>,
 }

@@ -351,6 +351,7 @@ pub(super) fn check_choice_texts<'a>(
     Ok(())
 }
 
+/// Returns the choices of a schema, after checking their number, lengths and uniqueness.
 fn parse_choices(schema: &Map<String, Value>) -> Result<Vec<FormChoice>, String> {
     let choices = parse_choice_list(schema)?;
     check_choice_texts(choices.iter().map(|choice| choice.value.as_str()), "option")?;
@@ -358,6 +359,7 @@ fn parse_choices(schema: &Map<String, Value>) -> Result<Vec<FormChoice>, String>
     Ok(choices)
 }
 
+/// Returns the choices in the `enum` or `oneOf` of a schema, without checking their texts.
 fn parse_choice_list(schema: &Map<String, Value>) -> Result<Vec<FormChoice>, String> {
     let list = |key: &str| schema.get(key).and_then(Value::as_array);
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);

@@ -1,5 +1,5 @@
-//! Budget caps. Money and tokens are counted over the whole tree of runs, turns and active time per
-//! run, money and tokens of a child run also for the child alone.
+//! Budget caps. Money and tokens are counted for the whole tree of runs and, for a child run, also
+//! for the child alone. Turns and active time are counted for each run.
 //!
 //! The store counts what a tree of runs has used.
 
@@ -24,7 +24,7 @@ pub struct Budget {
     /// Maximum active time of the run, i.e. total time from claiming to parking it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<Millis>,
-    /// Percentage of a cap: when so much is used, the agent is told to finish.
+    /// Used percentage of a cap from which the agent is asked to finish.
     pub warn_percent: u8,
 }
 

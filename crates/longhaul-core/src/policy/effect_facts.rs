@@ -40,7 +40,7 @@ pub struct PredictedEffects {
 /// A file before and after a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PredictedFileChange {
-    /// Path of the file, for people.
+    /// Path of the file, as shown to people.
     pub path: String,
     /// Content of the file now.
     pub before: FileContent,

@@ -2,8 +2,9 @@
 //!
 //! An agent file declares a template of the key for calls of a tool. A call claims its key in the
 //! append that starts it. The store keeps only the hash of a key, because a key may contain personal
-//! data; the text is in the journals of the runs that use it. The row of a settled key outlives its
-//! run, because otherwise the effect could happen again.
+//! data; the text is in the journals of the runs that use it. The row of a key whose call has
+//! completed or has an unknown outcome outlives the run, because otherwise the effect could happen
+//! again.
 
 use serde::{Deserialize, Serialize};
 

@@ -9,10 +9,12 @@ use crate::failure::{Failure, FailureClass};
 use crate::id::RunId;
 use crate::time::Millis;
 
-/// Default soft timeout of one attempt of a handler, or of a run that an event started.
+/// Default soft timeout (after which an attempt is reported as overdue) for handlers and for runs
+/// that an event started.
 pub const DEFAULT_SOFT_TIMEOUT: Millis = Millis::from_secs(2 * 60);
 
-/// Default hard timeout of one attempt of a handler, or of a run that an event started.
+/// Default hard timeout (after which an attempt is aborted) for handlers and for runs that an event
+/// started.
 pub const DEFAULT_HARD_TIMEOUT: Millis = Millis::from_secs(5 * 60);
 
 /// Default time for which a run waits for a provider that is unavailable.

@@ -10,7 +10,7 @@ use crate::id::{AgentName, GateId, RuleId, RunId};
 use crate::policy::gate::{AnswerScope, RulePattern};
 use crate::time::Timestamp;
 
-/// Maximum number of active rules of a store that apply to more than one run.
+/// Maximum number of active remembered approvals in a store that apply to more than one run.
 pub const RULES_MAX: usize = 1_000;
 
 /// Runs to which a remembered approval applies.
@@ -43,7 +43,8 @@ impl RuleScope {
         }
     }
 
-    /// Returns the agent to which the rule is limited. `None` means that it names no agent.
+    /// Returns the agent to which the rule is limited. `None` if it applies to one run or to the
+    /// whole project.
     pub const fn agent(&self) -> Option<&AgentName> {
         match self {
             Self::Agent(agent) => Some(agent),
@@ -113,7 +114,7 @@ pub struct RuleFilter {
     pub rule: Option<RuleId>,
     /// Whether revoked rules and rules of ended runs are listed too.
     pub include_inactive: bool,
-    /// Continues the list after this rule.
+    /// Lists only rules that are older than this one, because the list is newest first.
     pub after: Option<RuleId>,
     /// Maximum number of rules in the list.
     pub limit: usize,

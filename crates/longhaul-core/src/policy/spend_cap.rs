@@ -28,15 +28,16 @@ string_enum! {
     /// Grouping of the usage that a spend cap counts: all usage together, or that of each key,
     /// actor, agent or model on its own.
     pub enum CapScope {
-        /// All runs together.
+        /// The usage of all runs is counted together.
         All = "all",
-        /// The runs of each principal that submits tasks, such as an API key.
+        /// The usage of the runs of each principal that submits tasks, such as an API key, is
+        /// counted separately.
         Key = "key",
-        /// The runs of each actor.
+        /// The usage of the runs of each actor is counted separately.
         Actor = "actor",
-        /// The runs of each agent.
+        /// The usage of the runs of each agent is counted separately.
         Agent = "agent",
-        /// The calls of each model.
+        /// The usage of each model is counted separately.
         Model = "model",
     }
 }
@@ -44,11 +45,11 @@ string_enum! {
 string_enum! {
     /// What a spend cap counts.
     pub enum CapUnit {
-        /// Money. Amounts are in millionths of a US dollar.
+        /// The cap counts money, in millionths of a US dollar.
         Usd = "usd",
-        /// Input and output tokens.
+        /// The cap counts input and output tokens.
         Tokens = "tokens",
-        /// Root runs.
+        /// The cap counts root runs, i.e. no child runs.
         Runs = "runs",
     }
 }
@@ -88,7 +89,7 @@ pub struct SpendCap {
     /// Pattern with `*` for the names of the keys, actors, agents or models that the cap applies
     /// to. `None` means all.
     pub pattern: Option<String>,
-    /// What is counted.
+    /// Whether the cap counts money, tokens or runs.
     pub unit: CapUnit,
     /// Maximum amount per window, of all usage or of each key, actor, agent or model.
     pub limit: u64,
@@ -148,15 +149,16 @@ pub struct CapHold {
     /// Counter in which the amount is held, even if its window has ended since.
     #[serde(flatten)]
     pub key: CapKey,
-    /// What the cap counts.
+    /// Whether the cap counts money, tokens or runs.
     pub unit: CapUnit,
     /// Amount that is held.
     pub amount: u64,
 }
 
 impl CapHold {
-    /// Returns how the hold is released, given what the request used and what counts as used
-    /// because the usage is unknown. A cap on runs counts the run in any case.
+    /// Returns the settlement that replaces the held amount by `spent`, which the request used, and
+    /// `lost`, which counts as used because the usage is unknown. A cap on runs counts the run in
+    /// any case.
     pub fn settlement(&self, spent: BudgetAmount, lost: BudgetAmount) -> CapSettlement {
         let spent = match self.unit {
             CapUnit::Runs => self.amount,
@@ -204,8 +206,8 @@ pub struct CapRefusal {
     pub left: u64,
 }
 
-/// Row of a run that waits at a spend cap. As soon as its amount fits within the cap, the store
-/// makes its timer due.
+/// Stored wait of a run at a spend cap. As soon as the needed amount fits within the cap, the store
+/// makes the timer due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapWaitRow {
     /// Amount that the run needs for its next model request and that did not fit.
@@ -224,7 +226,7 @@ pub struct CapLimitChange {
     pub subject: Option<String>,
     /// Window in which the limit applies.
     pub period: CapPeriod,
-    /// New limit.
+    /// New limit, in the unit of the cap.
     pub limit: u64,
 }
 

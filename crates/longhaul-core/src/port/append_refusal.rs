@@ -7,11 +7,11 @@ use crate::policy::gate::{GateStatus, RecordedAnswer};
 use crate::policy::spend_cap::CapRefusal;
 use crate::port::queue::BusyLane;
 
-/// Reason why a row change was refused.
+/// Reason why the store refused a row change of an append.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AppendRefusalReason {
-    /// The budget of the run's tree does not cover the amount to be held, or the model is to be
-    /// warned first that little is left. Contains the account of the tree.
+    /// The budget of the tree of runs does not cover the amount to be held, or the model must first
+    /// be warned that little of the budget is left. Contains the budget account of the tree.
     OverBudget(BudgetAccount),
     /// A spend cap does not cover the amount to be held. Contains what is left of the cap.
     OverCap(Box<CapRefusal>),
@@ -43,16 +43,19 @@ pub enum AppendRefusalReason {
     SteerSettled,
     /// The run's message queue is full.
     SteersFull,
-    /// An active rule with the same scope and pattern exists already.
+    /// An active remembered approval with the same scope and pattern exists already.
     RuleExists,
-    /// The store contains the maximum number of active rules that apply to more than one run.
+    /// The store contains the maximum number of active remembered approvals that apply to more than
+    /// one run.
     RulesFull,
-    /// The rule was already revoked, or does not exist.
+    /// The remembered approval was already revoked, or does not exist.
     RuleInactive,
     /// The timer was already marked as fired.
     TimerConsumed,
-    /// An outsider may not append an event of this kind.
+    /// An outsider, i.e. a process that does not drive the run, may not append this event. Contains
+    /// the type of the event.
     NotAllowedForOutsider(&'static str),
-    /// The request was already applied by another attempt, or is no longer in progress.
+    /// Another attempt of the idempotent request was already applied, or the request is no longer
+    /// in progress.
     RequestAlreadyApplied,
 }

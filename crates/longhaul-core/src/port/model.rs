@@ -50,7 +50,7 @@ pub struct ModelRequest {
     /// Messages of the conversation, shared with the run's state: building a request copies
     /// pointers, not text.
     pub messages: Arc<Vec<Arc<Message>>>,
-    /// Maximum length of the reply in tokens, as covered by the budget hold.
+    /// Maximum length of the reply in tokens. The budget is reserved for a reply of this length.
     pub max_tokens: u64,
 }
 

@@ -18,7 +18,7 @@ pub struct PeekRequest {
     pub inbox: InboxName,
     /// Task types to list. Empty means all types.
     pub types: Vec<String>,
-    /// Highest event format that the worker can read.
+    /// Highest version of the event format that the worker can read.
     pub format: u32,
     /// Machine that the worker runs on, for runs that are bound to one machine.
     pub host: Option<String>,
@@ -33,9 +33,9 @@ pub struct PeekRequest {
 pub struct QueuePosition {
     /// Negated priority of the run, because higher priorities come first.
     pub rank: i64,
-    /// Number that orders runs of the same priority.
+    /// Number that orders runs of the same priority, lower numbers first. Currently always 0.
     pub sort_key: i64,
-    /// Id of the ready run. Among runs with equal numbers, the older one comes first.
+    /// Id of the ready run. Among runs with equal `rank` and `sort_key`, the older one comes first.
     pub run: RunId,
 }
 

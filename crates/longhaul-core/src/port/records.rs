@@ -102,15 +102,16 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Lists remembered approvals, newest first.
     async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, StoreError>;
 
-    /// Returns the active rules that have one of these scopes and one of these patterns. The cost
-    /// does not depend on the number of other rules.
+    /// Returns the active remembered approvals that have one of these scopes and one of these
+    /// patterns. The cost does not depend on the number of other approvals.
     async fn active_rules(
         &self,
         scopes: Vec<RuleScope>,
         patterns: Vec<RulePattern>,
     ) -> Result<Vec<ApprovalRuleRow>, StoreError>;
 
-    /// Revokes a rule without an event in a journal. Returns `false` if there is no such active rule.
+    /// Revokes a remembered approval without an event in a journal. Returns `false` if no active
+    /// one has this id.
     async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<bool, StoreError>;
 
     /// Returns the sandboxes of a run.

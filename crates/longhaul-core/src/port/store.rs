@@ -108,7 +108,8 @@ pub enum CreateRunsOutcome {
 pub struct ClaimRequest {
     /// Worker that claims the runs.
     pub worker: WorkerId,
-    /// Inboxes to claim from. The first ones get the runs that can't be shared evenly.
+    /// Inboxes to claim from. If `limit` is not a multiple of their number, the first ones get more
+    /// runs.
     pub inboxes: Vec<InboxName>,
     /// Task types to claim. Empty means all types.
     pub types: Vec<String>,
@@ -117,7 +118,7 @@ pub struct ClaimRequest {
     pub only: Option<ClaimSelection>,
     /// Maximum number of runs to claim.
     pub limit: usize,
-    /// Highest event format that the worker can read.
+    /// Highest version of the event format that the worker can read.
     pub format: u32,
     /// Machine that the worker runs on, for runs that are bound to one machine.
     pub host: Option<String>,
@@ -393,21 +394,22 @@ pub enum StoreError {
         /// Newest schema version that this build supports.
         known: u32,
     },
-    /// Another process already drives this store. Only one process at a time may execute its runs.
+    /// Another process already executes the runs of this store. Only one process at a time may do
+    /// so.
     #[error("the store `{at}` is driven by {holder}: only one process can execute its runs")]
     AlreadyDriven {
-        /// Path or URL of the store that is already driven.
+        /// Path or URL of the store whose runs another process executes.
         at: String,
-        /// Description of the process that drives the store, written by that process.
+        /// Description of the process that executes the runs, written by that process.
         holder: String,
     },
-    /// This process does not drive the store, i.e. it opened the store without the right to execute
-    /// runs, so it may not claim runs or repair rows.
+    /// This process opened the store without the right to execute runs, so it may not claim runs or
+    /// repair rows.
     #[error("this process can't {verb}: it is not the one that executes the runs of `{at}`")]
     NotDriver {
-        /// Path or URL of the store that this process does not drive.
+        /// Path or URL of the store whose runs this process may not execute.
         at: String,
-        /// Operation that was attempted, as a verb.
+        /// Operation that was attempted, as a verb phrase such as `claim runs`.
         verb: &'static str,
     },
     /// Another process kept the store locked for too long.

@@ -50,9 +50,9 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
         false
     }
 
-    /// Returns why a call must fail, if that is known before the call is made: the input and the
-    /// values injected by the runtime say so. The model reads the reason, and no person is asked to
-    /// approve the call. The runtime checks the schema of the input itself.
+    /// Returns the reason why a call can only fail, if the input and the values injected by the
+    /// runtime show one. The model reads the reason, and no person is asked to approve the call.
+    /// The runtime checks the schema of the input itself.
     fn find_call_problem(
         &self,
         _input: &Value,
@@ -62,8 +62,8 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
     }
 
     /// Returns what a call with this input would change, from the input and the present state of
-    /// the world. A person who is asked to approve the call sees it. The method only reads, and
-    /// fast: what is not known within a second or two counts as not known.
+    /// the world, for a person who is asked to approve the call. The method must not change
+    /// anything. If it takes longer than about two seconds, the effects count as not known.
     async fn predict_effects(&self, _input: &Value, _ctx: &ToolContext) -> PredictedEffects {
         PredictedEffects::default()
     }
@@ -109,8 +109,8 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
         }
     }
 
-    /// Tells the system that works for a suspended call that the run has given up the call. May be
-    /// called more than once.
+    /// Tells the external system that works on a suspended call that the run no longer waits for
+    /// the result. May be called more than once.
     async fn cancel_suspended(
         &self,
         _state: &RawJson,
@@ -145,11 +145,11 @@ pub struct SuspendedToolCall {
 }
 
 impl SuspendedToolCall {
-    /// Maximum length of the state of a suspended call in bytes. A call with more fails.
+    /// Maximum length of the state of a suspended call in bytes. A call with a longer state fails.
     pub const STATE_BYTES_MAX: usize = 256 * 1024;
 
-    /// Key of the state under which a tool keeps the questions that it still has to ask. Only there,
-    /// secrets are redacted. A call with a secret in the rest of its state fails.
+    /// Key in the state of a suspended call for the questions that the tool still has to ask.
+    /// Secrets in these questions are redacted. A call with a secret elsewhere in its state fails.
     pub const QUESTIONS_KEY: &str = "questions";
 }
 
@@ -160,12 +160,12 @@ pub enum ToolWait {
     Answer(ToolQuestion),
     /// The result of work in another system, which the tool asks about from time to time.
     Poll {
-        /// Delay after which the tool wants to be asked again. The runtime limits the delay.
+        /// Delay after which the runtime asks the tool again. The runtime limits the delay.
         after: Millis,
         /// Duration after which the call fails if it has no result, from when it became pending.
         /// `None` means no limit of the tool's own.
         ttl: Option<Millis>,
-        /// State of the work, for people.
+        /// Status of the work in the other system, as a text for people.
         message: Option<String>,
     },
 }
@@ -249,7 +249,8 @@ pub struct ToolContext {
     /// Epoch (fencing token) of the worker's claim. A tool that has seen a higher epoch refuses the
     /// call.
     pub epoch: Epoch,
-    /// Values that the agent's file requests, such as `recipient`, by name.
+    /// Values injected by the runtime, by name. The agent's file lists the names, such as
+    /// `recipient`.
     pub context: BTreeMap<String, RawJson>,
     /// Thread of the run, i.e. the conversation whose memory it shares.
     pub thread: Option<ThreadKey>,
@@ -362,7 +363,7 @@ impl ToolFailure {
         }
     }
 
-    /// Creates a failure of a call that is known to have failed, for a reason that may pass.
+    /// Creates a failure of a call that is known to have failed for a temporary reason.
     pub fn transient(message: impl Into<String>) -> Self {
         Self { is_transient: true, ..Self::new(message) }
     }
@@ -378,7 +379,7 @@ impl ToolFailure {
         Self { may_have_effect: true, ..Self::new(message) }
     }
 
-    /// Returns whether the call failed for a reason that may pass.
+    /// Returns whether the call failed for a temporary reason.
     pub const fn is_transient(&self) -> bool {
         self.is_transient
     }

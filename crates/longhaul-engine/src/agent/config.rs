@@ -161,7 +161,7 @@ impl ChildrenConfig {
 /// How the result of a run is graded before it is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeConfig {
-    /// Rubric: what a good result has to be.
+    /// Rubric: the criteria that a result must meet.
     pub rubric: String,
     /// Model that grades the result, as `provider/model` or alias. `None` means the models of the
     /// run.
@@ -173,10 +173,10 @@ pub struct OutcomeConfig {
 }
 
 impl OutcomeConfig {
-    /// Default of `max_rounds`.
+    /// Default maximum number of grading rounds.
     pub const MAX_ROUNDS_DEFAULT: u32 = 3;
 
-    /// Largest value of `max_rounds`.
+    /// Highest maximum number of grading rounds that an agent file can set.
     pub const MAX_ROUNDS_MAX: u32 = 10;
 
     /// Maximum length of a rubric in bytes.

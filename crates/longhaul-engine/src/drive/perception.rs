@@ -190,12 +190,12 @@ async fn fetch_perception_without_retry(
     })??;
     let context = result.context.iter();
     let context: usize = context.map(|(name, value)| name.len() + value.as_str().len()).sum();
-    for (what, bytes, max) in [
+    for (field, bytes, max) in [
         ("world", result.world.as_str().len(), WORLD_BYTES_MAX),
         ("context", context, CONTEXT_BYTES_MAX),
     ] {
         if bytes > max {
-            let why = format!("the {what} that the provider returned is longer than {max} bytes");
+            let why = format!("the {field} that the provider returned is longer than {max} bytes");
             return Err(ContextError::permanent(why));
         }
     }

@@ -21,13 +21,15 @@ const MIN_INTERVAL: Millis = Millis::from_secs(1);
 /// Number of progress updates per call that are journaled at the normal rate. Later updates are
 /// journaled at a slower rate, because a journal is always read as a whole.
 const FAST_UPDATES_MAX: u32 = 200;
+/// Minimum interval between two progress updates of a call after its first `FAST_UPDATES_MAX`.
 const SLOW_INTERVAL: Millis = Millis::from_secs(60);
 
 /// Maximum length of a progress message in bytes.
 const MESSAGE_BYTES_MAX: usize = 1_000;
 
-/// Maximum number of durable progress reports per call, and maximum number of characters of each.
+/// Maximum number of durable progress reports per call.
 const DURABLE_REPORTS_MAX: u32 = 16;
+/// Maximum number of characters of a durable progress report.
 const DURABLE_CHARS_MAX: usize = 500;
 
 /// Message that is recorded once, in place of durable reports above the maximum number.

@@ -15,9 +15,9 @@ use longhaul_run::state::control::ARTIFACTS_MAX;
 /// Maximum size in bytes of a tool output that the model sees in full.
 const SHOWN_BYTES_MAX: usize = 16 * 1024;
 
-/// Sizes in bytes of the beginning (head) and the end (tail) that the model sees of a longer
-/// output.
+/// Size in bytes of the beginning (head) that the model sees of a longer output.
 const HEAD_BYTES: usize = 12 * 1024;
+/// Size in bytes of the end (tail) that the model sees of a longer output.
 const TAIL_BYTES: usize = 3 * 1024;
 
 /// Maximum size in bytes of a stored tool output. Of a longer output only the beginning and the end

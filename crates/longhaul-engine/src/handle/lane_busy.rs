@@ -31,7 +31,8 @@ const ATTEMPTS_MAX: usize = 16;
 enum AddMessageOutcome {
     /// The text of the task was added to this run.
     Added(RunId),
-    /// The run has ended or started in the meantime, so the lane must be looked at again.
+    /// The run has ended or started in the meantime, so the attempt is repeated with the current
+    /// state of the lane.
     Outdated,
     /// The task can't be added to a run and must wait for its lane.
     Impossible,

@@ -235,8 +235,8 @@ impl Longhaul {
         Ok((RunExplanation { run, status, reason, message, command }, child))
     }
 
-    /// Returns the child run for which a person can do most: one that needs a person, or else one that
-    /// waits for a child of its own, or else the first one.
+    /// Returns the child run whose status explains best why its parent waits: one that needs a
+    /// person, or else one that waits for a child of its own, or else `first`.
     async fn child_to_explain(
         &self,
         first: RunId,

@@ -112,8 +112,8 @@ impl Longhaul {
     }
 }
 
-/// Returns the existing gate if the new request with its idempotency key is the same. Otherwise
-/// returns the error that the key was used for another request.
+/// Returns the existing gate if the request that raised it asked for the same as `new`. Otherwise
+/// returns the error that the idempotency key was used for another request.
 fn same_gate(gate: GateRow, new: &NewSignalGate) -> Result<GateRow, Error> {
     let spec = &gate.spec;
     let is_same =

@@ -12,7 +12,7 @@ use wildmatch::WildMatch;
 use crate::error::Error;
 use crate::handle::Longhaul;
 
-/// Maximum number of subjects that an error message lists.
+/// Maximum number of keys, actors, agents or models that an error message lists.
 const NAMED_SUBJECTS_MAX: usize = 10;
 
 impl Longhaul {
@@ -25,7 +25,7 @@ impl Longhaul {
     }
 
     /// Raises the limit of a spend cap for one subject, until the current window ends. Runs that
-    /// wait at the cap go on if it covers their next call.
+    /// wait at the cap go on if the new limit covers their next call.
     pub async fn raise_cap(&self, id: &str, raise: &RaiseCapBody) -> Result<SpendCapView, Error> {
         let caps = self.services.caps.at(self.store_time().await?);
         let ids: Vec<String> = caps.iter().map(|current| current.cap.id()).collect();
@@ -83,7 +83,8 @@ impl Longhaul {
     }
 }
 
-/// Returns the subject whose limit is raised.
+/// Returns the key, actor, agent or model whose limit is raised. Empty for a cap that counts all
+/// usage together. The error says if `subject` does not fit the cap.
 fn raise_subject(current: &CurrentCap, subject: Option<&str>) -> Result<String, Error> {
     let per = current.cap.per;
     match (per, subject) {
@@ -96,7 +97,7 @@ fn raise_subject(current: &CurrentCap, subject: Option<&str>) -> Result<String, 
         }
         (CapScope::Key | CapScope::Actor | CapScope::Agent | CapScope::Model, None) => {
             let per = per.as_str();
-            Err(Error::InvalidRaise(format!("the cap counts per {per}: name the {per} to raise")))
+            Err(Error::InvalidRaise(format!("the cap counts per {per}: name one {per}")))
         }
     }
 }

@@ -11,8 +11,9 @@ use longhaul_core::usage::MicroUsd;
 use crate::error::Error;
 use crate::handle::Longhaul;
 
-/// Maximum number of runs that are counted, and that are read at once.
+/// Maximum number of runs that are counted.
 const RUNS_MAX: usize = 10_000;
+/// Maximum number of runs that are read at once.
 const PAGE_SIZE: usize = 1_000;
 
 impl Longhaul {

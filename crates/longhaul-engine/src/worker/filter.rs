@@ -1,8 +1,8 @@
 //! The task filter of a worker: a function of the embedding program that chooses which ready runs
 //! the worker claims.
 //!
-//! The filter is called on a thread of its own, outside of any transaction. If it blocks, the
-//! worker continues without the task it was asked about.
+//! The filter is called on a thread of its own, outside of any transaction. If a call blocks, the
+//! worker does not claim the run of that call and goes on with other runs.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,7 +43,7 @@ pub(super) enum FilterVerdict {
     Accepted,
     Refused,
     Panicked(String),
-    /// The call did not return in time.
+    /// The filter did not return within `FILTER_TIMEOUT`.
     Blocked,
     /// The filter can't be called now, for this reason.
     NotCalled(String),
@@ -78,11 +78,11 @@ impl FilterCaller {
             None => match self.start_thread() {
                 Ok(thread) => thread,
                 Err(error) => {
-                    return FilterVerdict::NotCalled(format!("its thread can't start: {error}"));
+                    return FilterVerdict::NotCalled(format!("filter thread can't start: {error}"));
                 }
             },
         };
-        let ended = || FilterVerdict::NotCalled("its thread has ended".to_owned());
+        let ended = || FilterVerdict::NotCalled("filter thread has ended".to_owned());
         let (answer, verdict) = oneshot::channel();
         if thread.send((task, answer)).is_err() {
             return ended();

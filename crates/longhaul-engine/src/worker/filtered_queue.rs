@@ -22,7 +22,7 @@ const PEEK_MAX: usize = 64;
 const PAGE_TIME_MAX: Millis = Millis::from_secs(1);
 
 /// Time after which changed queues are read again from their heads, even if their ends were not
-/// reached. Also the maximum delay after the queues were read to their ends.
+/// reached. Also the maximum of `delay_before_next_read`.
 const RESTART_INTERVAL: Millis = Millis::from_secs(5);
 
 /// Queues that have not changed are read again after this multiple of the time that reading took,
@@ -128,8 +128,8 @@ impl FilteredQueue {
         self.is_blocked
     }
 
-    /// Returns how long to wait after the queues were read: as long as reading took, so that a long
-    /// queue of refused runs is not read all the time.
+    /// Returns the minimum time to wait before the queues are read again: the time that reading
+    /// them to their ends took, so that a long queue of refused runs is not read all the time.
     pub(super) fn delay_before_next_read(&self) -> Millis {
         if self.is_at_end() { self.reading.min(RESTART_INTERVAL) } else { Millis(0) }
     }
@@ -215,8 +215,8 @@ impl FilteredQueue {
                     self.log_not_called(&reason);
                     return Ok(None);
                 }
-                FilterVerdict::Panicked(message) => format!("its task filter panicked: {message}"),
-                FilterVerdict::Blocked => "its task filter did not return within 1 s".to_owned(),
+                FilterVerdict::Panicked(message) => format!("the task filter panicked: {message}"),
+                FilterVerdict::Blocked => "the task filter did not return within 1 s".to_owned(),
             },
             Ok(None) => "the journal of the run has no task".to_owned(),
             Err(error @ StoreError::InvalidEvent { .. }) => error.to_string(),

@@ -1,6 +1,6 @@
 //! The drivers of a worker: one async task per run, each holding a permit.
 //!
-//! Invariant: a driver that fails or panics gives up its run.
+//! Invariant: if a driver fails or panics, its run is parked.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -109,7 +109,8 @@ impl DriverPool {
         while self.empty_hooks.join_next().await.is_some() {}
     }
 
-    /// Aborts the drivers that have not ended. One that does not yield ends later.
+    /// Aborts the drivers and hooks that have not ended. A driver that does not yield to the async
+    /// runtime ends later.
     pub(super) fn abort_drivers(&mut self) {
         self.tasks.abort_all();
         self.empty_hooks.abort_all();
@@ -168,6 +169,7 @@ async fn park_run_with_retries(services: &EngineServices, assignment: &RunAssign
     }
 }
 
+/// Runs the hook for the status in which a driver has left a run: completed, failed or idle.
 async fn run_hook_for_status(services: &EngineServices, hooks: &dyn WorkerHooks, run: RunId) {
     let Ok(Some(row)) = services.store.get_run(run).await else {
         return;

@@ -103,7 +103,7 @@ pub(super) struct StoredLogin {
     pub(super) credentials: StoredCredentials,
 }
 
-/// The tokens of a login.
+/// Access token and refresh token of a login, as the authorization server returned them.
 #[derive(Default, Deserialize)]
 pub(super) struct LoginTokens {
     pub(super) access_token: String,

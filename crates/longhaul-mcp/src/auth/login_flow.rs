@@ -333,8 +333,8 @@ impl PendingLogin {
         callback_url: &str,
     ) -> Result<StoredLogin, LoginError> {
         let target = self.login_target();
-        let again = format!("Run `longhaul mcp login {}` again.", self.server);
-        let fail = |why: &str| target.login_error(why, &again);
+        let hint = format!("Run `longhaul mcp login {}` again.", self.server);
+        let fail = |why: &str| target.login_error(why, &hint);
         let Ok(url) = callback_url.trim().parse::<Url>() else {
             return Err(fail("the callback is not a URL"));
         };

@@ -24,7 +24,8 @@ const SHUTDOWN_TIMEOUT: Duration = oauth_http::REQUEST_TIMEOUT;
 pub(crate) struct AccessToken {
     /// The access token. `None` means the request is sent without a token.
     pub(crate) token: Option<String>,
-    /// Why there is no access token although the user has logged in.
+    /// Why there is no access token although the user has logged in. `None` if there is a token or
+    /// nobody has logged in.
     pub(crate) missing_reason: Option<&'static str>,
 }
 

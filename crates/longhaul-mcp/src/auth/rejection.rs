@@ -45,7 +45,7 @@ pub(super) fn rejection_message(
         });
     }
     Some(match (&access_token.missing_reason, &access_token.token) {
-        (Some(over), _) => format!("{over}; run `{command}`"),
+        (Some(reason), _) => format!("{reason}; run `{command}`"),
         (None, Some(_)) => format!("the server no longer accepts the login; run `{command}`"),
         (None, None) => format!(
             "a login is required; run `{command}`, or set an Authorization header in .mcp.json"

@@ -155,6 +155,7 @@ impl TokenProvider {
         (end > self.login.clock.now()).then(|| self.build_access_token(login, tokens))
     }
 
+    /// Returns the access token of the login, and registers the secrets of the login for redaction.
     fn build_access_token(&self, login: &StoredLogin, tokens: LoginTokens) -> AccessToken {
         login.register_secrets_to_redact();
         // The project's own client secret is sent with every refresh.

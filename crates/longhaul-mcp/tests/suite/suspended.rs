@@ -164,7 +164,7 @@ async fn a_task_is_asked_about_by_its_id_until_it_ends() {
         .into_iter()
         .map(|wait| match wait {
             ToolWait::Poll { after: Millis(after), ttl, message } => {
-                let message = message.unwrap_or_default().chars().take(29).collect();
+                let message = message.unwrap_or_default().chars().take(31).collect();
                 (after, ttl.map(|ttl| ttl.0), message)
             }
             ToolWait::Answer(question) => panic!("{question:?}"),
@@ -173,8 +173,8 @@ async fn a_task_is_asked_about_by_its_id_until_it_ends() {
     let expected = [
         poll(700, Some(60_000), "begins"),
         poll(0, None, "half way"),
-        poll(10_000, None, "the server could not be asked"),
-        poll(20_000, None, "the server could not be asked"),
+        poll(10_000, None, "a request about the task failed"),
+        poll(20_000, None, "a request about the task failed"),
     ];
     assert_eq!(waits, expected);
     assert_eq!((lines(dir.path(), "created"), lines(dir.path(), "polled")), (1, 4));

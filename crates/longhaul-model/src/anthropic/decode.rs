@@ -96,8 +96,8 @@ impl StreamDecoder {
         sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
         let raw = required_field(event_object, "delta")?;
-        let delta = LenientObject::parse(raw).map_err(|bad| {
-            DecodeError::Malformed(format!("an event has an invalid `delta`: {bad}"))
+        let delta = LenientObject::parse(raw).map_err(|error| {
+            DecodeError::Malformed(format!("an event has an invalid `delta`: {error}"))
         })?;
         let kind = delta.string_field("type").unwrap_or_default();
         let position = match event_object.number_field("index") {

@@ -148,8 +148,8 @@ impl Cassette {
     pub fn load(path: &Path) -> Result<Self, CassetteError> {
         let mut reading = CassetteLineReader::open(path)?;
         let label = reading.next_line()?.unwrap_or_default();
-        let header: CassetteHeader = serde_json::from_slice(&label).map_err(|bad| {
-            reading.invalid_line_error(format!("the line is not a cassette header: {bad}"))
+        let header: CassetteHeader = serde_json::from_slice(&label).map_err(|error| {
+            reading.invalid_line_error(format!("the line is not a cassette header: {error}"))
         })?;
         if header.cassette != FORMAT_VERSION {
             let format = header.cassette;
@@ -163,9 +163,9 @@ impl Cassette {
             let exchange: RecordedExchange = match serde_json::from_slice(&line) {
                 Ok(exchange) => exchange,
                 Err(_) if !line.ends_with(b"\n") => break,
-                Err(bad) => {
+                Err(error) => {
                     return Err(reading.invalid_line_error(format!(
-                        "the line is not a recorded exchange: {bad}"
+                        "the line is not a recorded exchange: {error}"
                     )));
                 }
             };

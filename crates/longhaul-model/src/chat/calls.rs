@@ -63,8 +63,8 @@ impl ToolCallsBuilder {
             true => format!("[{calls_json}]"),
             false => calls_json.to_owned(),
         };
-        let pieces: Vec<&RawValue> = serde_json::from_str(&calls_json).map_err(|bad| {
-            DecodeError::Malformed(format!("a reply has invalid tool calls: {bad}"))
+        let pieces: Vec<&RawValue> = serde_json::from_str(&calls_json).map_err(|error| {
+            DecodeError::Malformed(format!("a reply has invalid tool calls: {error}"))
         })?;
         let mut bytes = 0;
         for fragment in pieces.into_iter().filter(|fragment| is_non_empty_json_value(fragment)) {
@@ -126,14 +126,14 @@ impl ToolCallsBuilder {
 
 impl ToolCallFragment {
     fn parse(fragment_json: &str) -> Result<Self, DecodeError> {
-        let nonsense = |what: &str| DecodeError::Malformed(format!("a tool call {what}"));
+        let malformed = |problem: &str| DecodeError::Malformed(format!("a tool call {problem}"));
         let mut rest =
-            JsonObject::parse(fragment_json).ok_or_else(|| nonsense("is not an object"))?;
+            JsonObject::parse(fragment_json).ok_or_else(|| malformed("is not an object"))?;
         let function = rest.take_field("function").filter(is_not_null);
         // Some servers omit the object around name and arguments.
         let mut function = match function {
             Some(function) => JsonObject::parse(function.as_str())
-                .ok_or_else(|| nonsense("has a function that is not an object"))?,
+                .ok_or_else(|| malformed("has a function that is not an object"))?,
             None => JsonObject::default(),
         };
         let mut either = |name: &str| {

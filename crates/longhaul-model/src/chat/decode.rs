@@ -16,7 +16,7 @@ use crate::chat::wire::{
 };
 use crate::chat::wire::{REASONING, REASONING_CONTENT, REASONING_FIELD, USAGE};
 use crate::decode_error::DecodeError;
-use crate::exchange::{StreamEventDecoder, StreamEventEffect};
+use crate::exchange::{StreamEventDecoder, StreamEventEffect, invalid_json_error};
 use crate::json_object::{FragmentedFields, JsonObject};
 use crate::lenient_json::is_non_empty_json_value;
 use crate::lenient_object::LenientObject;
@@ -90,7 +90,7 @@ impl ReasoningText {
 
 impl StreamDecoder {
     /// Handles a chunk, one JSON object of the stream. Returns whether the chunk contained a part
-    /// of the reply.
+    /// of the reply or token counts.
     fn decode_chunk(
         &mut self,
         chunk: &LenientObject<'_>,
@@ -106,6 +106,7 @@ impl StreamDecoder {
         Ok(moved)
     }
 
+    /// Applies a `usage` object, if there is one. Returns whether there was one.
     fn update_token_counts(&mut self, usage: Option<&RawValue>) -> bool {
         if let Some(usage) = usage {
             self.counts.update_from_usage(&USAGE, usage.get());
@@ -113,6 +114,8 @@ impl StreamDecoder {
         usage.is_some()
     }
 
+    /// Handles a choice of a chunk. Returns whether the choice contained a part of the reply, token
+    /// counts or a finish reason.
     fn decode_choice(
         &mut self,
         choice: &LenientObject<'_>,
@@ -194,8 +197,8 @@ impl StreamDecoder {
             self.append_and_emit_text(&content_text, sink);
             return Ok(());
         }
-        let parts: Vec<Value> = serde_json::from_str(content.as_str()).map_err(|bad| {
-            DecodeError::Malformed(format!("a message has invalid content: {bad}"))
+        let parts: Vec<Value> = serde_json::from_str(content.as_str()).map_err(|error| {
+            DecodeError::Malformed(format!("a message has invalid content: {error}"))
         })?;
         for part in parts {
             let text = |value: &Value| value.get("text").and_then(Value::as_str).map(str::to_owned);
@@ -266,8 +269,7 @@ impl StreamEventDecoder for StreamDecoder {
         if is_error || matches!(&frames, Ok(frames) if frames.iter().any(wire::is_error_chunk)) {
             return Err(DecodeError::ProviderError(event.data.clone()));
         }
-        let frames = frames
-            .map_err(|bad| DecodeError::Malformed(format!("an event is not valid JSON: {bad}")))?;
+        let frames = frames.map_err(invalid_json_error)?;
         let mut moved = false;
         for frame in &frames {
             moved |= self.decode_chunk(frame, sink)?;
@@ -315,7 +317,7 @@ fn parse_choices<'a>(chunk: &LenientObject<'a>) -> Result<Vec<LenientObject<'a>>
         return Ok(Vec::new());
     };
     serde_json::from_str(choices.get())
-        .map_err(|bad| DecodeError::Malformed(format!("an event has invalid `choices`: {bad}")))
+        .map_err(|error| DecodeError::Malformed(format!("an event has invalid `choices`: {error}")))
 }
 
 fn parse_json_string(value: &RawJson) -> Option<String> {

@@ -136,9 +136,9 @@ impl MessageEncoder for ChatCompletionsApi {
             Part::Image(image) => self.image_base64(encoded_images, image).is_some(),
         };
         let messages = matched.iter().map(|(pending, result)| {
-            let whose = format!("[from the result of the call {}]", pending.id);
+            let label = format!("[from the result of the call {}]", pending.id);
             let images = result.content.iter().filter(is_shown).cloned();
-            [Part::Text(whose.into())].into_iter().chain(images).collect()
+            [Part::Text(label.into())].into_iter().chain(images).collect()
         });
         messages.filter(|messages: &Vec<Part>| messages.len() > 1).collect()
     }

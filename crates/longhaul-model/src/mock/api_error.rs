@@ -77,8 +77,8 @@ impl ApiError {
                 format!("available scripts: {}", script_names.join(", "))
             }
             [..] => {
-                let first = script_names[..NAMES_MAX].join(", ");
-                format!("{} scripts are available, among them: {first}", script_names.len())
+                let names = script_names[..NAMES_MAX].join(", ");
+                format!("{} scripts are available, among them: {names}", script_names.len())
             }
         };
         Self {

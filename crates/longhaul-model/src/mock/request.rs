@@ -113,7 +113,7 @@ impl<'a> ContentValue<'a> {
             Some(b'n') => Ok(Self::Parts(Vec::new())),
             _ => return Err(format!("{field_path}: expected a string or a list of parts")),
         };
-        read.map_err(|bad| format!("{field_path}: {bad}"))
+        read.map_err(|error| format!("{field_path}: {error}"))
     }
 
     /// Converts the value to the parts of a user message or a tool result.

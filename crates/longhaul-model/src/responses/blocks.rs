@@ -9,7 +9,8 @@ use crate::json_object::JsonObject;
 use crate::lenient_json::parse_tool_arguments;
 use crate::responses::wire::FragmentKind;
 
-/// Returns the user-visible text of a content part. `None` means that the part has no such text.
+/// Returns the user-visible text of a content part and its kind: text or refusal. `None` means that
+/// the part has no such text.
 pub(super) fn parse_text_part(part_json: &str) -> Option<(FragmentKind, String)> {
     let mut fields = JsonObject::parse(part_json)?;
     let kind = fields.take_string_field("type")?;

@@ -238,8 +238,8 @@ impl StreamDecoder {
         let response =
             event_object.raw_field("response").map(|raw| LenientObject::parse(raw.get()));
         let response = response.transpose();
-        let response = response.map_err(|bad| {
-            DecodeError::Malformed(format!("an event has an invalid `response`: {bad}"))
+        let response = response.map_err(|error| {
+            DecodeError::Malformed(format!("an event has an invalid `response`: {error}"))
         })?;
         self.finish_response(&response.unwrap_or_default(), ended, sink)?;
         Ok(StreamEventEffect::Done)

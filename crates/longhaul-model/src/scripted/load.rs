@@ -16,15 +16,15 @@ impl Script {
         // One byte more than the maximum shows that the file is too large.
         let max_bytes = SCRIPT_BYTES_MAX as u64 + 1;
         let read = File::open(path).and_then(|file| file.take(max_bytes).read_to_end(&mut bytes));
-        let wrong =
+        let to_error =
             |message: String| ScriptError { origin: origin.clone(), position: None, message };
-        read.map_err(|error| wrong(format!("the script can't be read: {error}")))?;
+        read.map_err(|error| to_error(format!("the script can't be read: {error}")))?;
         let text = std::str::from_utf8(&bytes);
         // Checked first: truncation inside a character would be reported as invalid UTF-8.
         if bytes.len() > SCRIPT_BYTES_MAX {
-            return Err(wrong(format!("the script is larger than {SCRIPT_BYTES_MAX} bytes")));
+            return Err(to_error(format!("the script is larger than {SCRIPT_BYTES_MAX} bytes")));
         }
-        let text = text.map_err(|_| wrong("the script is not UTF-8".to_owned()))?;
+        let text = text.map_err(|_| to_error("the script is not UTF-8".to_owned()))?;
         Self::parse_yaml(&origin, text)
     }
 }

@@ -167,8 +167,8 @@ fn describe_yaml_error(error: &serde_saphyr::Error, location: Location) -> Strin
 /// Removes the position that the YAML parser appended to its message, because the position is
 /// already shown before the message.
 fn message_without_location(message: &str, location: Location) -> String {
-    let note = format!(" at line {}, column {}", location.line(), location.column());
-    message.replace(&note, "")
+    let position = format!(" at line {}, column {}", location.line(), location.column());
+    message.replace(&position, "")
 }
 
 fn parse_loop(

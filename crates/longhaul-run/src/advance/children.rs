@@ -181,7 +181,7 @@ pub(super) fn notify_relatives(decision: &mut DecisionBuilder<'_>, status: Statu
     ending.into_iter().for_each(|child| arm_timer(decision, child, TimerKind::ParentEnded(id)));
 }
 
-/// Sets a timer of another run that is due immediately, in order to notify that run.
+/// Sets a timer for another run, due immediately, in order to notify that run.
 pub(super) fn arm_timer(decision: &mut DecisionBuilder<'_>, run: RunId, kind: TimerKind) {
     let salt = decision.unique_id_salt(&format!("relative:{run}"));
     let timer = TimerId::derive(decision.run.id.bits(), &salt, decision.ctx.now);

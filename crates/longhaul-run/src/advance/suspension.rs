@@ -148,7 +148,8 @@ pub(crate) fn record_interrupted_poll(
 }
 
 /// Postpones the due polls of a run whose tools are not available, and parks the run. Returns
-/// `false` without a due poll, with other work, or after `POSTPONED_MAX` delays.
+/// `false` if nothing was postponed, because no poll is due, the run has other work, or a poll was
+/// already postponed `POSTPONED_MAX` times in a row.
 pub(crate) fn postpone_polls(
     decision: &mut DecisionBuilder<'_>,
     reason: &str,
@@ -208,10 +209,10 @@ pub(super) fn raise_tool_questions(decision: &mut DecisionBuilder<'_>) -> Result
         let Some(question) = call.question() else {
             continue;
         };
-        let plain = question.message.split_whitespace().collect::<Vec<_>>().join(" ");
-        let plain: String =
-            plain.chars().filter(|c| !c.is_control()).take(QUESTION_CHARS_MAX).collect();
-        let ask = format!("{} asks, in its own words: {plain}", question.asker);
+        let text = question.message.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text: String =
+            text.chars().filter(|c| !c.is_control()).take(QUESTION_CHARS_MAX).collect();
+        let ask = format!("{} asks, in its own words: {text}", question.asker);
         let schema = Some(question.schema.clone());
         let gate = new_call_gate(decision, call, GateKind::Question, ask);
         decision.raise_gate(GateSpec { schema, timeout: Some(QUESTION_TIMEOUT), ..gate })?;

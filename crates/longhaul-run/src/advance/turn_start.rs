@@ -306,7 +306,8 @@ fn usable_compaction_model<'a>(
 }
 
 /// Returns the first exhausted budget cap among turns and active time, which apply to this run
-/// alone. `perception_active` is time that is not in the totals yet.
+/// alone. `perception_active` is the time of this turn's perception refresh, which is not in the
+/// totals yet.
 fn exhausted_cap(control: &ControlState, perception_active: Millis) -> Option<BudgetCap> {
     let turns = control.caps.turns.filter(|cap| control.turns >= *cap);
     let used = control.totals.active.plus(perception_active);

@@ -99,7 +99,9 @@ impl ControlState {
             RunOutcome::Failed(RunError { code, message, .. }) => {
                 (format!("the child run {id} failed ({code}): {message}"), true)
             }
-            RunOutcome::Cancelled(why) => (format!("the child run {id} was {why}"), true),
+            RunOutcome::Cancelled(cancellation) => {
+                (format!("the child run {id} was {cancellation}"), true)
+            }
         };
         let mut calls = self.calls_mut().iter_mut();
         match calls.find(|call| call.state == ToolCallState::AwaitingChild(id)) {
@@ -108,7 +110,7 @@ impl ControlState {
                 call.state = ToolCallState::ResultReady { output, is_error };
             }
             None => self.add_report(match is_error {
-                true => format!("[longhaul] Of agent `{agent}`: {text}"),
+                true => format!("[longhaul] A child run of agent `{agent}` ended: {text}"),
                 false => format!("[longhaul] The child run {id} of agent `{agent}` ended: {text}"),
             }),
         }

@@ -229,7 +229,7 @@ impl ControlState {
     }
 
     /// Resets the tool call or the output that waits at an expired gate, so that a new gate asks
-    /// again after the pause.
+    /// again when a person resumes the run, which the timeout of the gate has paused.
     fn reset_expired_question(&mut self, gate: &GateSpec) {
         if let RunStage::Concluding(concluding) = &mut self.stage {
             concluding.gate = None;

@@ -123,7 +123,9 @@ fn verdict_of(child: RunId, outcome: &RunOutcome) -> (OutcomeVerdict, String) {
         RunOutcome::Failed(RunError { code, message, .. }) => {
             failed(format!("the grading run {child} failed ({code}): {message}"))
         }
-        RunOutcome::Cancelled(why) => failed(format!("the grading run {child} was {why}")),
+        RunOutcome::Cancelled(cancellation) => {
+            failed(format!("the grading run {child} was {cancellation}"))
+        }
     }
 }
 
@@ -140,7 +142,7 @@ fn note_message(graded: &OutcomeGraded) -> Message {
     ))
 }
 
-/// Returns a result as text.
+/// Returns the result of a run as text: its text, or its JSON data if the text is empty.
 fn result_text(output: &RunOutput) -> String {
     match (output.text.is_empty(), &output.data) {
         (true, Some(data)) => data.as_str().to_owned(),

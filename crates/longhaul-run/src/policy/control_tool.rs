@@ -22,9 +22,9 @@ pub(crate) enum ControlToolCall {
     Question {
         /// Text of the question to the person.
         ask: String,
-        /// Answers that the person can choose from.
+        /// Answers that the person can choose from. Empty if there is no choice of answers.
         options: Vec<String>,
-        /// Schema of the form that the person fills in.
+        /// Schema of the form that the person fills in. `None` if the question has no form.
         schema: Option<RawJson>,
     },
     /// Reports that the agent is blocked, with this reason.
@@ -116,7 +116,7 @@ fn parse_progress_report(input: &Value) -> ControlToolCall {
 /// Maximum duration of a `wait` call: one year. A model that asks for more has made a mistake.
 const WAIT_MAX: Millis = Millis::from_secs(366 * 24 * 60 * 60);
 
-/// Parses a duration of a model, such as `2h 30m`, `4d`, `2 hours` or `PT2H`.
+/// Parses a duration that a model has written, such as `2h 30m`, `4d`, `2 hours` or `PT2H`.
 fn parse_wait_duration(text: &str) -> Option<Millis> {
     duration::parse_duration(text).or_else(|| {
         let duration: jiff::SignedDuration = text.parse().ok()?;

@@ -17,7 +17,8 @@ pub const RUN_AGENT: &str = "run_agent";
 /// Name of the control tool that ends the run with an answer.
 pub(crate) const FINISH: &str = "finish";
 
-/// Returns the id of the timer after which the tool of a pending call is asked again.
+/// Returns the id of the timer after which the tool of a pending call is polled for the result.
+/// `poll` is the number of this poll of the call, from 1.
 pub(crate) fn poll_timer_id(run: RunId, call: CallId, poll: u32) -> TimerId {
     TimerId::derive(run.bits(), &format!("poll:{call}:{poll}"), Timestamp::default())
 }

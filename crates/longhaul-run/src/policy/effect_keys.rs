@@ -35,6 +35,9 @@ pub(crate) fn key_settlements(control: &ControlState, event: &Event) -> Vec<Chan
     settled.into_iter().collect()
 }
 
+/// Returns the row change that sets the final state of the effect key of the call `id`. `state`
+/// computes that state, or returns `None` to free the key. Returns `None` if the call has not
+/// claimed its key, or was neither started nor answered.
 fn settle_key_of(
     control: &ControlState,
     id: CallId,
@@ -70,6 +73,8 @@ fn state_after_failure(control: &ControlState, call: &TrackedToolCall) -> Option
     }
 }
 
+/// Returns the row change that sets the final state of a call's effect key. If `state` is `None`,
+/// the key is freed. Returns `None` if the call has no effect key.
 fn key_settlement(run: RunId, call: &TrackedToolCall, state: Option<KeyState>) -> Option<Change> {
     let claim = key_claim(run, call)?;
     Some(Change::UpdateKey(KeyChange::Settle { claim, state }))
@@ -81,6 +86,7 @@ pub(crate) const fn has_claimed(call: &TrackedToolCall) -> bool {
     call.classification.key.is_some() && (call.starts > 0 || call.replaces.is_some())
 }
 
+/// Returns the claim of the call on its effect key. `None` means that the call has no effect key.
 pub(crate) fn key_claim(run: RunId, call: &TrackedToolCall) -> Option<KeyClaim> {
     let key = call.classification.key.as_ref()?.hash;
     Some(KeyClaim { key, holder: key_holder(run, call), replaces: call.replaces })

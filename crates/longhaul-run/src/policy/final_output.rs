@@ -38,7 +38,7 @@ pub(crate) fn final_output(turn: &TurnCompleted) -> Option<RunOutput> {
     (now != first).then_some(now)
 }
 
-/// Returns the input of the last valid `finish` call of a reply.
+/// Returns the input of the last valid `finish` call of a reply. `None` if there is no such call.
 fn finish_call_input(turn: &TurnCompleted) -> Option<Value> {
     let calls = turn.reply.tool_calls().zip(&turn.calls);
     let ends =

@@ -81,6 +81,8 @@ fn parse_fenced_json_object(text: &str) -> Option<RawJson> {
     RawJson::parse(inner).ok()
 }
 
+/// Returns the `confidence` field of the output's data in percent. `None` if it is not an integer
+/// from 0 to 100.
 fn integer_confidence(data: &Value) -> Option<u8> {
     let percent = data.get("confidence")?.as_u64()?;
     u8::try_from(percent).ok().filter(|percent| *percent <= 100)

@@ -19,7 +19,8 @@ use crate::state::control::ControlState;
 /// Result of evaluating the approval rules for a tool call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PolicyDecision {
-    /// The tool call may start, because of these remembered approvals, if there are any.
+    /// The tool call may start. The list has the remembered approvals that satisfy its rules; it
+    /// is empty if no rule requires an approval.
     Allow(Vec<RememberedApproval>),
     /// The tool call is denied, with this reason for the model.
     Deny(String),
@@ -74,8 +75,9 @@ pub fn needs_approval(control: &ControlState, call: &ToolCallClassification) -> 
     call.problem.is_none() && matches!(decision, PolicyDecision::Ask(_))
 }
 
-/// Returns why a person may not change a waiting call to this one: a rule denies it, or it needs more
-/// approvals than the gate of the waiting call.
+/// Returns why a person may not edit a waiting call so that it becomes the call `edited`: a rule
+/// denies that call, or it needs more approvals than the waiting call's gate requires. `None` means
+/// that the edit is allowed.
 pub fn edit_refusal_reason(
     control: &ControlState,
     edited: &ToolCallClassification,
@@ -169,8 +171,8 @@ fn first_matching_rule<'a>(
     })
 }
 
-/// Returns the approval that a person has given for all calls that match this rule. The patterns
-/// must be equal: a rule that was changed after the approval asks again.
+/// Returns the remembered approval of a person for all calls that match this rule, if there is one.
+/// Its pattern must equal that of the rule, so a rule that was changed since asks again.
 fn find_approval<'a>(
     control: &'a ControlState,
     rule: &GateRule,
@@ -189,8 +191,8 @@ const fn widest_scope(rule: &GateRule) -> AnswerScope {
     }
 }
 
-/// Returns the patterns of the rules that ask about the tool of this call and that accept approvals
-/// of the agent or the project.
+/// Returns the patterns of the rules that require an approval for the tool of this call and that
+/// accept remembered approvals which apply to all runs of the agent or of the project.
 pub fn shared_approval_patterns(
     policy: &RunPolicy,
     call: &ToolCallClassification,

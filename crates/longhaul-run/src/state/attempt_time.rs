@@ -51,7 +51,8 @@ impl AttemptTime {
         Self { start: total, recorded_until, last_entry, ..Self::default() }
     }
 
-    /// Updates the times from a journal entry that is about to be applied.
+    /// Updates the times from a journal entry that is about to be applied. `has_running_call` says
+    /// whether a call was running before the entry.
     pub(crate) fn record_entry(&mut self, entry: &Entry, has_running_call: bool) {
         // An entry of an outsider says nothing about how long the driver has worked.
         if entry.event.outsider_wake_target().is_some() {

@@ -219,7 +219,7 @@ impl TrackedToolCall {
         is_poll && matches!(self.state, ToolCallState::Ready | ToolCallState::Started(_))
     }
 
-    /// Returns the tool's question that a person is asked or will be asked.
+    /// Returns the tool's question that is not answered yet. `None` means that there is none.
     pub(crate) fn question(&self) -> Option<&ToolQuestion> {
         self.suspended.as_ref()?.question.as_ref()
     }
@@ -250,7 +250,8 @@ impl TrackedToolCall {
         self.state == ToolCallState::Started(epoch)
     }
 
-    /// Returns whether the call must run alone, in the model's order.
+    /// Returns whether the call must not run at the same time as other calls of the reply. Such
+    /// calls run one after another, in the order of the reply.
     pub const fn is_exclusive(&self) -> bool {
         !self.classification.class.may_repeat()
     }

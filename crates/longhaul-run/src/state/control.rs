@@ -75,7 +75,7 @@ pub struct ControlState {
     /// Active time of the current attempt.
     #[serde(default)]
     pub(crate) attempt_time: AttemptTime,
-    /// Numbers of retries and takeovers.
+    /// Numbers of repeated model calls and tool calls, and of takeovers from drivers that died.
     #[serde(default)]
     pub retries: RetryCounts,
     /// Number of completed turns of the run.
@@ -272,7 +272,7 @@ impl ControlState {
         }
     }
 
-    /// Returns the active time of the current attempt, without the work in progress.
+    /// Returns the active time of the current attempt, not counting calls that are still running.
     pub const fn attempt_active(&self) -> Millis {
         self.attempt_time.active(self.totals.active)
     }
@@ -294,7 +294,8 @@ impl ControlState {
         self.attempt_time.timed_out
     }
 
-    /// Returns whether the run must stop before it starts further work.
+    /// Returns whether the run must not start further work: it is being cancelled or paused, about
+    /// to fail, or past its hard timeout.
     pub(crate) const fn must_stop(&self) -> bool {
         self.cancel.is_some()
             || self.pause.is_some()
@@ -303,7 +304,7 @@ impl ControlState {
     }
 
     /// Returns the active time that the run's budget still allows, without the work in progress.
-    /// `None` means that there is no cap, or that the used-up budget is recorded already.
+    /// `None` means that there is no cap, or that a budget cap is already recorded as exhausted.
     pub fn remaining_active_time(&self) -> Option<Millis> {
         let cap = self.caps.active.filter(|_| self.exhausted_cap.is_none())?;
         Some(cap.minus(self.totals.active))
@@ -315,7 +316,8 @@ impl ControlState {
         self.exhausted_cap == Some(BudgetCap::ActiveTime)
     }
 
-    /// Returns whether the budget allows the run to start further work now.
+    /// Returns whether the budget of active time is not used up, so that the run may start further
+    /// work.
     pub(crate) fn has_active_time(&self) -> bool {
         let is_below_cap = self.caps.active.is_none_or(|cap| self.totals.active < cap);
         is_below_cap && !self.is_active_time_used_up()

@@ -49,6 +49,7 @@ impl OutcomeRounds {
         &self.verdicts
     }
 
+    /// Records the verdict of a round. An accepted result resets the count of rounds.
     pub(crate) fn record(&mut self, graded: &OutcomeGraded) {
         self.round = match graded.verdict {
             OutcomeVerdict::Satisfied => 0,

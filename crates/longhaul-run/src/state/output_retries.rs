@@ -51,8 +51,8 @@ impl OutputRetries {
         self.reported = true;
     }
 
-    /// Returns the number of invalid answers and the last problem if there were too many invalid
-    /// answers.
+    /// Returns the number of invalid answers and the problem of the last one. `None` means that
+    /// there were at most `CORRECTIONS_MAX` invalid answers.
     pub(crate) fn invalid_answers_over_limit(&self) -> Option<(u32, &str)> {
         let last = self.last.as_deref()?;
         (self.count > CORRECTIONS_MAX).then_some((self.count, last))

@@ -23,9 +23,9 @@ const REPEATED_TEXT_BYTES_MIN: usize = 100;
 pub struct ProgressGuard {
     /// Number of turns in a row that only repeated recent calls with the same results.
     pub(crate) known_calls: RepetitionCount,
-    /// Replies in a row with the same text.
+    /// Number of replies in a row with the same text as the reply before.
     pub(crate) same_text: RepetitionCount,
-    /// Compactions in a row, each soon after the one before.
+    /// Number of compactions in a row that each followed soon after the one before.
     #[serde(default)]
     pub(crate) compactions: RepetitionCount,
     /// Fingerprints of the recent calls with their results.

@@ -54,7 +54,7 @@ pub struct PendingModelCall {
     pub failures: u32,
     /// Timer that must fire before the next model call.
     pub pending_timer: Option<PendingTimer>,
-    /// Whether the timer was set because the provider limits the request rate.
+    /// Whether `pending_timer` was set because the provider limits the request rate.
     pub rate_limited: bool,
     /// Wait for a provider that is unavailable. `None` means that the provider is not known to be
     /// unavailable.
@@ -70,8 +70,8 @@ pub struct PendingModelCall {
     /// Whether a person has resumed the run, so that the next model call is made without a delay.
     #[serde(default)]
     pub resumed: bool,
-    /// Number of the run's attempt that starts when the timer fires. `None` means that the current
-    /// attempt continues.
+    /// Number of the run's attempt that starts when `pending_timer` fires. `None` means that the
+    /// current attempt continues.
     pub retry_attempt: Option<u32>,
     /// Whether the conversation must be compacted before the next turn.
     pub must_compact: bool,
@@ -90,9 +90,9 @@ pub struct PendingModelCall {
 pub struct ProviderOutage {
     /// Time at which the wait for the provider began.
     pub since: Timestamp,
-    /// Class of the failure that the run waits out.
+    /// Class of the provider's failure because of which the run waits.
     pub class: FailureClass,
-    /// Number of waits so far, which determines the length of the next wait.
+    /// Number of waits for the provider so far, which determines the length of the next wait.
     pub waits: u32,
 }
 

@@ -35,8 +35,8 @@ pub(crate) async fn show_chain(
 ) -> Result<Response, Problem> {
     match app.longhaul().chain(&name) {
         Err(Error::ChainNotFound { suggestion, .. }) => {
-            let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
-            let message = format!("there is no chain named `{shown}`");
+            let display_name: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
+            let message = format!("there is no chain named `{display_name}`");
             let problem = Problem::not_found("no_chain", message);
             Err(Problem { suggestion, ..problem.with_hint("GET /v1/chains lists all chains") })
         }

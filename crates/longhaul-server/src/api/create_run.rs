@@ -156,7 +156,7 @@ pub(crate) fn parse_optional_name_field<T>(
     read: impl Fn(String) -> Result<T, IdError>,
 ) -> Result<Option<T>, Problem> {
     let read = value.map(read).transpose();
-    read.map_err(|bad| Problem::unprocessable(format!("the field `{field}` is invalid: {bad}")))
+    read.map_err(|why| Problem::unprocessable(format!("the field `{field}` is invalid: {why}")))
 }
 
 /// Submits a task after checking its agent, model, context and budget.
@@ -242,14 +242,14 @@ fn task_agents(
 
 fn undeclared_context_message(name: &str, agents: &[Arc<Agent>]) -> String {
     let describe = |agent: &Arc<Agent>| {
-        let lists = match agent.context.is_empty() {
+        let names = match agent.context.is_empty() {
             true => "none".to_owned(),
             false => agent.context.join(", "),
         };
-        format!("agent `{}` does not declare this name; its file lists {lists}", agent.name)
+        format!("agent `{}` does not declare this name; its file lists {names}", agent.name)
     };
-    let all: Vec<String> = agents.iter().map(describe).collect();
-    format!("`context.{name}`: {}", all.join("; "))
+    let messages: Vec<String> = agents.iter().map(describe).collect();
+    format!("`context.{name}`: {}", messages.join("; "))
 }
 
 #[cfg(test)]

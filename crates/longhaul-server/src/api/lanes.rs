@@ -93,5 +93,5 @@ pub(crate) async fn resume_lane(
 
 fn parse_lane_key(name: String) -> Result<LaneKey, Problem> {
     LaneKey::new(name)
-        .map_err(|bad| Problem::unprocessable(format!("the name of the lane is invalid: {bad}")))
+        .map_err(|why| Problem::unprocessable(format!("the name of the lane is invalid: {why}")))
 }

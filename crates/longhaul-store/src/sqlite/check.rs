@@ -28,7 +28,8 @@ const EVENTS_PER_READ: usize = 500;
 /// How long to wait for another process that holds a lock on the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Queries for rows whose related rows are missing, each with a description of such rows.
+/// Descriptions of rows whose related rows are missing, each with the query that selects their
+/// runs.
 const ORPHAN_QUERIES: &[(&str, &str)] = &[
     (
         "the run has no head",
@@ -185,7 +186,7 @@ fn check_row_consistency(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Co
         gate_of_ended,
         slot_leaked: seat_leaked,
     } = repair::count_inconsistent_rows(tx)?;
-    for (count, what) in [
+    for (count, description) in [
         (ready_without_row, "ready runs that are not in the queue"),
         (row_without_ready, "queued runs that are not ready"),
         (parked_for_ever, "parked runs that nothing can wake"),
@@ -194,7 +195,7 @@ fn check_row_consistency(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Co
         (seat_leaked, "slots of sandboxes that are not running"),
     ] {
         if count > 0 {
-            report.add_problem("queue", None, format!("{count} {what}"));
+            report.add_problem("queue", None, format!("{count} {description}"));
         }
     }
     Ok(())
@@ -233,15 +234,15 @@ fn check_all_journals(
         Ok((run, row.get::<_, i64>(1)? == ENDED, Seq(get_u64(row, 2)?)))
     })?;
     report.runs = heads.len() as u64;
-    for (run, ended, last) in heads {
-        let (read, folded) = check_journal(tx, run, journals);
+    for (run, ended, counted) in heads {
+        let (read, checked) = check_journal(tx, run, journals);
         report.events += read;
         let finished = journals.finish_journal_check(ended);
-        match folded {
+        match checked {
             Err(what) => report.add_problem("journal", Some(run), what),
-            Ok(()) if read != last.0 => {
+            Ok(()) if read != counted.0 => {
                 let what =
-                    format!("the run's record counts {last} events, but its journal has {read}");
+                    format!("the run's record counts {counted} events, but its journal has {read}");
                 report.add_problem("journal", Some(run), what);
             }
             Ok(()) => {

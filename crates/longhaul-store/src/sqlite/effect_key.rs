@@ -62,8 +62,8 @@ fn wait_for_key(
     tx.exec(sql, params![key.bytes(), run.bytes()])
 }
 
-/// Sets the state of the key of a call that is over, and wakes the runs that wait for the key. If
-/// `state` is `None`, the key is freed. Does nothing if another call has claimed the key.
+/// Sets the state of the effect key of a call that has ended, and wakes the runs that wait for the
+/// key. If `state` is `None`, the key is freed. Does nothing if another call has claimed the key.
 fn settle_key(
     tx: &Tx<'_>,
     run: RunId,

@@ -69,8 +69,8 @@ fn leave_root_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
 }
 
 /// Returns in which states a run is woken by the events of an outsider (a process that does not
-/// drive the run): when parked or paused, only when parked, or never. The event that wakes in the
-/// most states decides.
+/// drive the run): when parked or paused, only when parked, or never. If the events differ, the one
+/// that wakes the run in the most states decides.
 pub(crate) fn wake_target_of_events(events: &[Event]) -> WakeTarget {
     let has_target = |target| {
         let mut events = events.iter();

@@ -15,7 +15,7 @@ use crate::sqlite::tx::Tx;
 pub(crate) enum InboxesToCount {
     /// All inboxes.
     All,
-    /// The inbox whose name is the first parameter. Other inboxes are not read.
+    /// The inbox whose name is the first parameter of the statement. Other inboxes are not read.
     One,
 }
 

@@ -156,8 +156,8 @@ fn start_after_collect_window(tx: &Tx<'_>, run: RunId, window_ms: i64) -> Result
     arm_timer(tx, &ArmedTimer { timer, run, fire_at: due, kind: &TimerKind::Start })
 }
 
-/// Starts the collect window of a run anew, if the run is parked until its window has passed. Called
-/// when a message was appended to the run.
+/// Restarts the collect window of a run (the time without new messages after which the run starts),
+/// if the run is parked until its window has passed. Called when a message was appended to the run.
 pub(crate) fn restart_message_collect_window(tx: &Tx<'_>, run: RunId) -> Result<()> {
     let window_ms = tx.query_one(
         "SELECT r.collect_ms FROM run_head h JOIN run r ON r.id = h.run

@@ -64,12 +64,13 @@ pub(crate) struct DriverLockSlot {
     location: Arc<str>,
     /// Description of this process. Another process that can't get the lock shows it in its error.
     holder: String,
-    /// The lock, while this process holds it.
+    /// The lock. `None` while this process does not hold it.
     lock: Mutex<Option<DriverLock>>,
 }
 
 impl DriverLockSlot {
-    /// Creates the slot of a store in this directory, without a lock.
+    /// Creates the slot for the driver lock of the store in this directory, without acquiring the
+    /// lock.
     pub(crate) fn new(folder: &Path, location: &Arc<str>, holder: &str) -> Self {
         Self {
             folder: folder.to_owned(),

@@ -187,8 +187,8 @@ pub(crate) fn create_run(
     Ok(())
 }
 
-/// Counts a new run that is not the root of its tree. Refused if more than `max` runs would be open
-/// below the root.
+/// Adds one to the number of open runs below `root`, for a new run of that tree. Refused if the
+/// number would exceed `max`.
 fn count_open_descendant(
     tx: &Tx<'_>,
     root: RunId,

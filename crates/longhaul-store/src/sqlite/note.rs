@@ -84,8 +84,8 @@ pub(crate) fn search_notes(
     // Every word is quoted, and words never contain quotes.
     let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     let token = resource_search_token(resource);
-    let any = words.join(" OR ");
-    let fts_query = format!("(resource : \"{token}\") AND ({{words tags}} : ({any}))");
+    let any_word = words.join(" OR ");
+    let fts_query = format!("(resource : \"{token}\") AND ({{words tags}} : ({any_word}))");
     tx.query_all(
         SEARCH_NOTES,
         params![fts_query, resource.as_str(), limit_to_column(count)],

@@ -220,7 +220,7 @@ fn delete_run_with_blobs(
     Ok(())
 }
 
-/// Returns the hashes of some blobs that a run refers to.
+/// Returns the hashes of at most `ROWS_MAX` blobs that a run refers to.
 fn referenced_blobs(tx: &Tx<'_>, run: RunId) -> Result<Vec<[u8; 32]>> {
     let sql = "SELECT hash FROM blob_ref WHERE run = ?1 LIMIT ?2";
     tx.query_all(sql, params![run.bytes(), count_to_column(ROWS_MAX)], |row| row.get(0))

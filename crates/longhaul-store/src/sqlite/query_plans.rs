@@ -159,11 +159,11 @@ fn runs_of_a_batch_use_an_index() {
 #[test]
 fn inboxes_are_counted_from_indexes_alone() {
     let [of_later, later] = RETRIED;
-    for (inboxes, walk) in [(InboxesToCount::All, "SCAN"), (InboxesToCount::One, "SEARCH")] {
-        let name = if inboxes == InboxesToCount::One { " (inbox=?)" } else { "" };
-        let open = format!("{walk} h USING COVERING INDEX run_head_open_inbox{name}");
+    for (inboxes, access) in [(InboxesToCount::All, "SCAN"), (InboxesToCount::One, "SEARCH")] {
+        let condition = if inboxes == InboxesToCount::One { " (inbox=?)" } else { "" };
+        let open = format!("{access} h USING COVERING INDEX run_head_open_inbox{condition}");
         check_query_plan(&count_open_runs(inboxes), &[&open]);
-        let failed = format!("{walk} h USING COVERING INDEX run_head_failed_inbox{name}");
+        let failed = format!("{access} h USING COVERING INDEX run_head_failed_inbox{condition}");
         check_query_plan(&count_failed_runs(inboxes), &[&failed, of_later, later]);
     }
 }

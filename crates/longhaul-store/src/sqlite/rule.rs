@@ -117,7 +117,7 @@ fn update_rule(tx: &Tx<'_>, row: &ApprovalRuleRow) -> Result<()> {
     tx.exec(sql, params![row.rule.bytes(), row.revoked.is_some(), to_json(row)?])
 }
 
-/// Returns the value of the column `scope`.
+/// Returns the text that the column `scope` stores for the scope of a rule.
 fn scope_key(scope: &RuleScope) -> String {
     match scope {
         RuleScope::Run(run) => format!("run:{run}"),

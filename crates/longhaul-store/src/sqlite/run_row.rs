@@ -26,7 +26,8 @@ const COLUMNS: &str = "r.id, r.agent, r.definition, r.inbox, r.lane, r.thread, r
        h.active_ms, r.chain_step, c.name, c.steps, c.current,
        ch.state, ch.epoch, ch.reason, ch.blocked, ch.outcome";
 
-/// Joins the chain of a run and the head of the chain's newest run.
+/// SQL joins that add the chain of a run `r`, and the head (scheduling row) of the chain's newest
+/// run.
 const JOIN_CHAIN: &str = "LEFT JOIN chain c
          ON c.first_run = coalesce(r.account, r.root) AND r.chain_step IS NOT NULL
        LEFT JOIN run_head ch ON ch.run = c.current";
@@ -45,7 +46,7 @@ const FROM_FAILED_RUNS: &str =
 const FROM_FAILED_RUNS_OF_INBOX: &str =
     "FROM run_head h INDEXED BY run_head_failed_inbox CROSS JOIN run r ON r.id = h.run";
 
-/// Condition on the head `h` of a run that no later run retries it.
+/// SQL condition that no later run retries the run with the head (scheduling row) `h`.
 pub(crate) const NOT_RETRIED: &str =
     "NOT EXISTS (SELECT 1 FROM run later WHERE later.retry_of = h.run)";
 

@@ -68,7 +68,8 @@ pub(crate) fn next_schedule_due(tx: &Tx<'_>) -> Result<Option<Timestamp>> {
     tx.query_one(sql, params![], |row| get_time(row, 0))
 }
 
-/// Records a firing and creates its run, unless the due time of the schedule has changed.
+/// Sets the next due time of a schedule that fires, and creates the run of this firing or records
+/// why it is skipped. Does nothing if the due time has changed since the firing was planned.
 pub(crate) fn fire_schedule(
     tx: &Tx<'_>,
     firing: &ScheduleFiring,

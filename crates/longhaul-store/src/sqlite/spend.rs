@@ -73,8 +73,8 @@ fn over_cap_refusal(row: &SpendRow) -> RowChangeError {
     RowChangeError::Refused(AppendRefusalReason::OverCap(Box::new(row.refusal())))
 }
 
-/// Returns the count that a reservation belongs to, or a new count of zero. The limit of the
-/// returned count is the reservation's limit.
+/// Returns the stored amounts of the spend cap that a reservation belongs to, or zero amounts if
+/// none are stored. The limit of the returned row is the reservation's limit.
 fn load_or_new_row(tx: &Tx<'_>, reservation: &CapReservation) -> Result<SpendRow> {
     let CapReservation { hold, window_end, limit } = reservation;
     let found = load_row(tx, &hold.key)?;
@@ -110,8 +110,8 @@ fn save_row(tx: &Tx<'_>, row: &SpendRow) -> Result<()> {
 }
 
 /// Releases held amounts, adds the amounts that were spent or lost, and wakes waiting runs whose
-/// amounts now fit into the rest of a cap's limit. A count that was pruned in the meantime is not
-/// created again.
+/// amounts now fit into the rest of a cap's limit. A row of amounts that was pruned in the meantime
+/// is not created again.
 pub(crate) fn settle_caps(tx: &Tx<'_>, settlements: &[CapSettlement]) -> Result<()> {
     for settlement in settlements {
         let Some(row) = load_row(tx, &settlement.key)? else {
@@ -249,8 +249,8 @@ pub(crate) fn set_cap_limit(tx: &Tx<'_>, change: &CapLimitChange) -> Result<()> 
     Ok(())
 }
 
-/// Lists the counts of spend caps in their current windows. Counts with the most waiting runs come
-/// first, then those with the highest usage.
+/// Lists the amounts that are spent, lost and held in the current windows of spend caps. Rows with
+/// the most waiting runs come first, then those with the highest usage.
 pub(crate) fn list_spend_rows(tx: &Tx<'_>) -> Result<Vec<SpendRow>> {
     let sql = format!(
         "SELECT {COLUMNS}, (SELECT count(*) FROM spend_wait w

@@ -22,7 +22,9 @@ pub(crate) fn take_over_store(conn: &Connection) -> Result<i64> {
     }
 }
 
-/// Does the work of [`take_over_store`] in the transaction of the caller.
+/// Releases all claimed runs, marks all workers as dead, ends all requests in progress and
+/// increments the boot count (see [`take_over_store`]), in the transaction of the caller. Returns
+/// the boot count.
 pub(crate) fn release_runs_of_previous_driver(conn: &Connection) -> Result<i64> {
     let boot = conn.query_row(
         "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value",

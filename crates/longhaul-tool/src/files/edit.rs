@@ -270,9 +270,8 @@ enum EditEvidence {
 }
 
 /// Returns whether the content shows that `new` replaced `old`. After an edit, every `old` left in
-/// the file touches a `new`: it is inside of one, or was formed at its edge, for example when three
-/// of four blank lines became two. An `old` that touches no `new` proves that the edit was not
-/// made.
+/// the file overlaps a `new`, for example when three of four blank lines were replaced by two. An
+/// `old` that overlaps no `new` proves that the edit was not made.
 fn find_edit_evidence(content: &str, old: &str, new: &str) -> EditEvidence {
     if !content.contains(old) {
         // Somebody else removed both texts, or `new` is empty.

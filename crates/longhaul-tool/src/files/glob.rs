@@ -96,7 +96,7 @@ fn glob_to_regex(text: &str) -> String {
 fn parse_char_class(rest: &str) -> Option<(String, &str)> {
     let inside = rest.strip_prefix('[')?;
     let (inside, after) = inside.split_once(']')?;
-    let (not, inside) = match inside.strip_prefix(['!', '^']) {
+    let (negation, inside) = match inside.strip_prefix(['!', '^']) {
         Some(inside) => ("^/", inside),
         None => ("", inside),
     };
@@ -110,7 +110,7 @@ fn parse_char_class(rest: &str) -> Option<(String, &str)> {
             c => escape(c.encode_utf8(&mut [0; 4])),
         })
         .collect();
-    Some((format!("[{not}{chars}]"), after))
+    Some((format!("[{negation}{chars}]"), after))
 }
 
 #[cfg(test)]

@@ -307,9 +307,9 @@ fn match_excerpt(line: &str, match_start: usize) -> (String, usize) {
     let chars = line[start..].chars().take(LINE_CHARS_MAX);
     let end = start + chars.map(char::len_utf8).sum::<usize>();
     let text = &line[start..end];
-    let before = if start > 0 { "..." } else { "" };
-    let after = if end < line.len() { "..." } else { "" };
-    (format!("{before}{text}{after}"), end)
+    let start_ellipsis = if start > 0 { "..." } else { "" };
+    let end_ellipsis = if end < line.len() { "..." } else { "" };
+    (format!("{start_ellipsis}{text}{end_ellipsis}"), end)
 }
 
 #[cfg(test)]

@@ -116,9 +116,8 @@ impl<'a> Walk<'a> {
     /// Returns what the walk has left out, one sentence each.
     pub(crate) fn omission_notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if let Some(stopped) = self.stop_reason {
-            notes
-                .push(format!("Incomplete: the walk stopped {stopped}; use a more specific path."));
+        if let Some(when) = self.stop_reason {
+            notes.push(format!("Incomplete: the walk stopped {when}; use a more specific path."));
         }
         if !self.skipped_dirs.is_empty() {
             let names: Vec<&str> = self.skipped_dirs.iter().map(String::as_str).collect();

@@ -19,7 +19,8 @@ use crate::safe_dir::{DirHandle, FsError, OpenFile, SafeDir};
 #[derive(Debug, Clone)]
 pub(crate) struct Workspace {
     dir: SafeDir,
-    /// Spellings of the root path that an absolute path may start with.
+    /// The root path as given, made absolute, and with symbolic links resolved. An absolute path in
+    /// the workspace starts with one of them.
     roots: Arc<[PathBuf]>,
     /// Components of each protected path inside of the root.
     protected: Arc<[Vec<String>]>,

@@ -68,7 +68,8 @@ struct HtmlPageReader<'a> {
     tables: Vec<TableState>,
     verbatim: bool,
     link: Option<(usize, String)>,
-    /// HTML element whose content is being skipped, and its nesting depth.
+    /// HTML element whose content is being skipped, and its nesting depth. `None` means that
+    /// nothing is being skipped.
     skipped: Option<(Vec<u8>, usize)>,
     is_truncated: bool,
 }

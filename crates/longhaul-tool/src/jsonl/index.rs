@@ -225,6 +225,8 @@ impl<'a> KeyIndex<'a> {
         Ok(())
     }
 
+    /// Returns the hash of the last `CHECK_BYTES` bytes before the offset `byte_count` of the JSON
+    /// lines file.
     fn covered_tail_checksum(&self, byte_count: u64) -> io::Result<u64> {
         let start = byte_count.saturating_sub(CHECK_BYTES);
         let mut bytes = vec![0; usize::try_from(byte_count - start).unwrap_or_default()];

@@ -40,6 +40,8 @@ impl JsonLinesFixture {
         file.write_all(text.as_bytes()).unwrap();
     }
 
+    /// Returns how many lines have the key `line_key(number)`, and how many bytes were read to find
+    /// them.
     fn count_key_matches(&self, number: u32) -> (usize, u64) {
         let found =
             self.lines.lock_or_create().unwrap().find_lines_by_key(&line_key(number)).unwrap();

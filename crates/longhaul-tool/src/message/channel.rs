@@ -42,7 +42,7 @@ pub(super) struct DeliveryChannel {
     pub(super) client: Arc<GuardedClient>,
 }
 
-/// Why a message was not delivered, or may not have been.
+/// Why a message was not delivered, or why it is unknown whether it was delivered.
 #[derive(Debug)]
 pub(super) struct DeliveryError {
     pub(super) reason: String,

@@ -101,19 +101,19 @@ impl DeliveryLog {
         self.0.lock_or_create()?.append_json_line(&line)
     }
 
-    /// Logs that a delivery failed. For an uncertain failure, the message may have been delivered.
+    /// Logs that a delivery failed. If `is_certain` is false, the message may have been delivered.
     pub(super) fn record_failure(
         &self,
         ctx: &ToolContext,
         at: Timestamp,
-        sure: bool,
+        is_certain: bool,
     ) -> Result<(), FsError> {
         let line = json!({
             "kind": "failure",
             "key": ctx.idempotency_key,
             "epoch": ctx.epoch,
             "at": at,
-            "certain": sure,
+            "certain": is_certain,
         });
         self.0.lock_or_create()?.append_json_line(&line)
     }

@@ -124,12 +124,12 @@ impl RequestHop {
 
 /// Parses and checks the URL of an outbound request.
 pub(crate) fn parse_url(text: &str) -> Result<Url, OutboundError> {
-    let nameless = |why: &str| OutboundError::Forbidden { url: "this URL".into(), why: why.into() };
+    let reject = |why: &str| OutboundError::Forbidden { url: "this URL".into(), why: why.into() };
     if text.len() > URL_BYTES_MAX {
-        return Err(nameless("the URL is too long"));
+        return Err(reject("the URL is too long"));
     }
     let url = Url::parse(text.trim());
-    let url = url.map_err(|why| nameless(&format!("the URL is invalid ({why})")))?;
+    let url = url.map_err(|why| reject(&format!("the URL is invalid ({why})")))?;
     validate_outbound_url(url)
 }
 

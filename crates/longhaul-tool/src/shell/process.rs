@@ -43,7 +43,7 @@ pub(super) struct ShellProcess {
     group: ProcessGroup,
 }
 
-/// The next thing that happens to a running command.
+/// Event of a running command: output, the end of its output, its exit, or a due progress report.
 enum ProcessEvent {
     Printed(usize),
     /// All processes have closed the output pipe.

@@ -250,8 +250,8 @@ impl NoteLister {
     }
 }
 
-/// Returns the line of the note that contains the searched text, or the title if the title contains
-/// it.
+/// Returns the first line of the note that contains the searched text, or else the title if it
+/// contains the text. Empty if the text spans several lines; `None` if the note lacks the text.
 fn first_matching_line(text: &str, title: &str, body: &str) -> Option<String> {
     let has = |line: &str| line.to_lowercase().contains(text);
     let line = body.lines().find(|line| has(line));

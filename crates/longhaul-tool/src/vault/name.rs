@@ -20,9 +20,9 @@ const TAG_BYTES_MAX: usize = 100;
 const FORBIDDEN: &[char] = &['/', '\\', ':', '*', '?', '"', '<', '>', '|', '#', '^', '[', ']'];
 /// What is wrong with the name of a note, folder or tag, and what to use instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} `{display}` {problem}; {hint}")]
+#[error("{name_kind} `{display}` {problem}; {hint}")]
 pub(crate) struct VaultNameError {
-    what: &'static str,
+    name_kind: &'static str,
     display: String,
     problem: &'static str,
     hint: String,
@@ -92,7 +92,7 @@ fn check_name_component(name_kind: &'static str, text: &str) -> Result<(), Vault
         return Ok(());
     };
     let hint = match suggest_valid_name(text) {
-        Some(better) => format!("use for example `{better}`"),
+        Some(valid_name) => format!("use for example `{valid_name}`"),
         None => "use another name".into(),
     };
     Err(new_name_error(name_kind, text, wrong, hint))
@@ -147,7 +147,7 @@ fn new_name_error(
     problem: &'static str,
     hint: String,
 ) -> VaultNameError {
-    VaultNameError { what: name_kind, display: escape_for_message(text), problem, hint }
+    VaultNameError { name_kind, display: escape_for_message(text), problem, hint }
 }
 
 #[cfg(test)]

@@ -129,9 +129,9 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
     let subject = note_input::note_rule_subject(&draft.folder, &draft.title);
     let parts = name::parse_note_folder(&draft.folder).map_err(note_write_failure)?;
     let file = name::note_file_name(&draft.title).map_err(note_write_failure)?;
-    let closed = |error| note_write_failure(format!("the folder `{}`: {error}", draft.folder));
-    let parts = locate::path_parts_as_stored_on_disk(dir, &parts).map_err(closed)?;
-    let writer = AtomicWriter::open_and_lock_dir(dir, &parts).map_err(closed)?;
+    let in_folder = |error| note_write_failure(format!("the folder `{}`: {error}", draft.folder));
+    let parts = locate::path_parts_as_stored_on_disk(dir, &parts).map_err(in_folder)?;
+    let writer = AtomicWriter::open_and_lock_dir(dir, &parts).map_err(in_folder)?;
     let error = |error| {
         note_write_failure(format!(
             "`{subject}`: {}",

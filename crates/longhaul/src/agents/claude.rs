@@ -308,7 +308,7 @@ fn resolve_tool_name(name: &str, agent: &Agent, ctx: &LoadContext<'_>) -> Result
     }
 }
 
-/// Converts a YAML value to one text.
+/// Converts a YAML value to one text. The elements of a list are joined with commas.
 fn node_to_text(node: &Node) -> String {
     match &node.value {
         NodeValue::Null => String::new(),

@@ -164,8 +164,8 @@ impl Diagnostics {
     /// `tools[0]`.
     pub(crate) fn parse_list_entries(&mut self, entry: &TableEntry) -> Option<Vec<TableEntry>> {
         let Some(nodes) = entry.node.as_list() else {
-            let right = format!("a list such as `{}: [...]`", entry.key);
-            return self.report_type_mismatch(entry, &right);
+            let expected = format!("a list such as `{}: [...]`", entry.key);
+            return self.report_type_mismatch(entry, &expected);
         };
         let element = |(index, node): (usize, &Node)| TableEntry {
             key: format!("{}[{index}]", entry.key),
@@ -296,11 +296,11 @@ impl Diagnostics {
         if let Some(error) = template::find_template_error(&text, names) {
             // A text of several lines starts below its key with its own indentation, so its
             // position is only known by line.
-            let within = match error.position.line {
+            let line_note = match error.position.line {
                 1 => String::new(),
                 line => format!(" (line {line} of the template)"),
             };
-            let message = format!("`{}`: {}{within}", entry.key, error.message);
+            let message = format!("`{}`: {}{line_note}", entry.key, error.message);
             self.report_invalid(entry.node.position, message);
         }
         Some(text)

@@ -28,17 +28,18 @@ pub(crate) fn check_program_executable(
         }
         return;
     }
-    let Some(wrong) = not_executable_reason(&root.join(at)) else {
+    let Some(why) = not_executable_reason(&root.join(at)) else {
         return;
     };
     match at.is_absolute() {
-        true => diagnostics.add_note(format!("at {position}: `{program}` {wrong} on this machine")),
+        true => diagnostics.add_note(format!("at {position}: `{program}` {why} on this machine")),
         false => diagnostics
-            .report_missing(position, format!("`{program}` {wrong}, relative to the project root")),
+            .report_missing(position, format!("`{program}` {why}, relative to the project root")),
     }
 }
 
-/// Returns the reason why the file at `path` can't be executed. `None` means that it can.
+/// Returns why the file at `path` can't be executed, as the rest of a sentence that starts with the
+/// file, such as "does not exist". `None` means that it can be executed.
 fn not_executable_reason(path: &Path) -> Option<&'static str> {
     match fs::metadata(path) {
         Err(_) => Some("does not exist"),

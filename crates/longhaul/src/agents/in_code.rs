@@ -27,9 +27,9 @@ pub(crate) fn find_agent_problems(agent: &mut Agent, ctx: &LoadContext<'_>) -> V
     let lane = lane.map(|lane| ("`lane`", lane, AllowedVariables::Only(LANE_VARIABLES)));
     let events = agent.events.values();
     let events = events.map(|text| ("`events`", text, AllowedVariables::Any));
-    for (what, text, names) in prompt.into_iter().chain(lane).chain(events) {
+    for (field, text, names) in prompt.into_iter().chain(lane).chain(events) {
         if let Some(error) = template::find_template_error(text, names) {
-            problems.push(format!("{what}:{}: {}", error.position, error.message));
+            problems.push(format!("{field}:{}: {}", error.position, error.message));
         }
     }
     if let Some(schema) = &agent.output {

@@ -50,7 +50,7 @@ pub(crate) fn parse_output_field(
 
 fn load_schema_file(name: &str, ctx: &LoadContext<'_>) -> Result<RawJson, String> {
     let bytes = project_file::read_file_in_project(ctx.root, Path::new(name), SCHEMA_BYTES_MAX)
-        .map_err(|unread| format!("the schema `{name}` can't be used: {unread}"))?;
+        .map_err(|why| format!("the schema `{name}` can't be used: {why}"))?;
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     let value: Value = serde_json::from_slice(bytes).map_err(|error| {
         let (line, column) = (error.line(), error.column());

@@ -29,7 +29,7 @@ const ON_TIMEOUT: &[(&str, GateTimeoutAction)] = &[
 /// open gate.
 const ESCALATION_STEPS_MAX: usize = 10;
 
-/// Minimum interval of reminders.
+/// Minimum interval of the reminders about a gate that is still open.
 const REMIND_MIN: Millis = Millis::from_secs(60);
 
 /// Default question of a result gate, at which a person must approve the result of a run.

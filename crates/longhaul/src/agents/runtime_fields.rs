@@ -100,7 +100,7 @@ fn parse_skills(
     skills
 }
 
-/// Returns the skill with this name. The error is a message for people.
+/// Returns the project's skill with this name. The error says that the skill is unknown or invalid.
 pub(crate) fn find_skill(name: &str, ctx: &LoadContext<'_>) -> Result<Skill, String> {
     if let Some(skill) = ctx.skills.iter().find(|skill| skill.name == name) {
         return Ok(skill.clone());
@@ -211,6 +211,7 @@ fn parse_compaction(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option
     Some(CompactionPolicy { at_percent: at.map(fraction_to_percent), keep })
 }
 
+/// Parses `perception`: the command or URL that describes the outside world to the agent.
 fn parse_perception(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
@@ -267,6 +268,7 @@ fn parse_perception_url(
     Some(PerceptionSource::Url(text))
 }
 
+/// Parses `events`: for each kind of event, the template of the text that the model reads.
 fn parse_event_templates(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,

@@ -19,11 +19,12 @@ pub(crate) struct TemplateError {
 pub(crate) enum AllowedVariables<'a> {
     /// Only the variables with the listed names.
     Only(&'a [&'a str]),
-    /// Variables with any name, since the fields of an event are not known in advance.
+    /// Variables with any name, for the templates of events, whose fields are not known in advance.
     Any,
 }
 
-/// Names of the variables that the templates of lanes and of effect keys may use.
+/// Names of the variables that the templates of lane names and of the idempotency keys in `effects`
+/// may use.
 pub(crate) const LANE_VARIABLES: &[&str] = &["input", "context"];
 
 /// Returns the names of the variables that a prompt template may use. They include `perception`

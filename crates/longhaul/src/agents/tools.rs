@@ -62,8 +62,8 @@ pub(crate) fn mcp_tool_name_error(tool: &str, servers: &[&str]) -> Option<Option
         None => (named, None),
     };
     if !fits(server) || !one.is_none_or(fits) {
-        let right = "write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`";
-        return Some(Some(format!("`{tool}` is not a valid MCP tool name: {right}")));
+        let hint = "write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`";
+        return Some(Some(format!("`{tool}` is not a valid MCP tool name: {hint}")));
     }
     if servers.is_empty() || servers.contains(&server) {
         return Some(None);

@@ -62,10 +62,10 @@ pub(crate) fn create_model_adapter(
             let quirks = match provider.quirks.as_slice() {
                 [] => ServerQuirks::for_provider(&provider.name),
                 names => ServerQuirks::from_names(names)
-                    .map_err(|bad| format!("`[providers.{}] quirks`: {bad}", provider.name))?,
+                    .map_err(|why| format!("`[providers.{}] quirks`: {why}", provider.name))?,
             };
             chat::new_model(ctx.http, settings, quirks, ctx.clock)
         }
     };
-    model.map_err(|bad| format!("`{}` can't be used: {bad}.", provider.name))
+    model.map_err(|why| format!("`{}` can't be used: {why}.", provider.name))
 }

@@ -94,14 +94,14 @@ pub(crate) fn open_cassette(config: &Config, model_name: &str) -> Result<Cassett
     create_folder_and_reject_symlinks(config, &path)
         .map_err(|why| format!("The cassette can't be played: {why}."))?;
     let cassette =
-        Cassette::load(&path).map_err(|bad| format!("The cassette can't be played: {bad}."))?;
+        Cassette::load(&path).map_err(|why| format!("The cassette can't be played: {why}."))?;
     let model =
         CassetteModel::new(format!("{CASSETTE_PROVIDER}/{name}"), cassette, build_redactor(config));
     Ok(if loose { model.with_lenient_matching() } else { model })
 }
 
-/// Creates the cassette folder, and checks that neither the folder nor the cassette file is a
-/// symbolic link made by the project.
+/// Creates the cassette folder without following symbolic links of the project, and checks that the
+/// cassette file, if it exists, is a regular file.
 fn create_folder_and_reject_symlinks(config: &Config, file: &Path) -> std::io::Result<()> {
     config.data_location().join("cassettes").create_and_open_folder()?;
     match std::fs::symlink_metadata(file) {

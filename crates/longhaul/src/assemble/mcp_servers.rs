@@ -47,6 +47,8 @@ pub fn create_mcp_servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock
     Servers::new(specs.collect(), Arc::clone(clock))
 }
 
+/// Converts the settings of a server to the format of the MCP client. `login` is called for an
+/// HTTP server only.
 fn to_server_spec(
     server: &McpServerConfig,
     filled: ResolvedServer,

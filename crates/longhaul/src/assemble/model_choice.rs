@@ -134,7 +134,8 @@ impl ModelSelector {
         }
     }
 
-    /// Selects the default model of the first provider whose API key is set.
+    /// Selects the default model of the first provider that has one and whose API key is set.
+    /// `None` means that there is no such provider.
     fn choose_model_by_api_key(&self) -> Option<ModelChoice> {
         PROVIDER_ORDER.iter().find_map(|name| {
             let provider = self.providers.find_provider(name).ok()?;
@@ -253,7 +254,8 @@ impl ModelSelector {
     }
 }
 
-/// Returns a Moonshot model, and where its name comes from: a variable or the price table.
+/// Returns the Moonshot model that the environment variable names or else `listed` returns, and
+/// which of the two is its origin, as text.
 fn choose_moonshot_model<'a>(
     env: &Env,
     variable: &str,
@@ -263,6 +265,6 @@ fn choose_moonshot_model<'a>(
         Some(model) => (model, format!("environment {variable}")),
         None => (listed()?, "default".to_owned()),
     };
-    let own = model.strip_prefix("moonshot/").unwrap_or(model);
-    Some((format!("{MOONSHOT_PROVIDER}/{own}"), origin))
+    let bare_name = model.strip_prefix("moonshot/").unwrap_or(model);
+    Some((format!("{MOONSHOT_PROVIDER}/{bare_name}"), origin))
 }

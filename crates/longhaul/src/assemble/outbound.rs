@@ -42,7 +42,7 @@ impl OutboundTools {
         // An invalid setting is reported whether it is trusted or not.
         let allowlist = |allow: &[String]| {
             let allowlist = Allowlist::new(allow.iter().map(String::as_str), false);
-            allowlist.map_err(|bad| format!("`{ALLOW_KEY}`: {bad}"))
+            allowlist.map_err(|why| format!("`{ALLOW_KEY}`: {why}"))
         };
         let mut open = allowlist(&config.text_list(ALLOW_KEY))?;
         if egress::outbound_trust_item(config)

@@ -56,7 +56,8 @@ impl RuntimeRegistrations {
         }
     }
 
-    /// Returns the kind and the name of the first registration whose name is used twice.
+    /// Returns the kind (such as `agent`) and the name of the first registration whose name is used
+    /// twice. `None` means that all names are unique.
     pub(crate) fn find_duplicate_name(&self) -> Option<(&'static str, String)> {
         let agents = self.agents.iter().map(|agent| agent.name.as_str());
         let handlers = self.handlers.iter().map(|handler| handler.name.as_str());

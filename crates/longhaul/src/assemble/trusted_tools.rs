@@ -51,7 +51,7 @@ pub(crate) fn create_message_sender(
     let set = config.tool_settings(SEND_MESSAGE_TOOL).remove("deliver");
     let deliver = match set.as_ref().map(serde_json::Value::as_str) {
         None => DeliveryTarget::File(data.join(OUTBOX_FILE)),
-        Some(Some(text)) => match text.parse().map_err(|bad| format!("`{DELIVER_KEY}`: {bad}"))? {
+        Some(Some(text)) => match text.parse().map_err(|why| format!("`{DELIVER_KEY}`: {why}"))? {
             DeliveryTarget::File(file) => DeliveryTarget::File(config.file_location(&file.path())),
             other @ (DeliveryTarget::Command(_) | DeliveryTarget::Webhook(_)) => other,
         },

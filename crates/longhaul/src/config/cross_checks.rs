@@ -37,15 +37,15 @@ fn check_outbound_settings(settings: &BTreeMap<String, Setting>) -> Vec<SettingE
     let mut faults = Vec::new();
     if let Some(setting) = settings.get("outbound.allow") {
         let texts = setting.value.to_text_list();
-        if let Err(bad) = Allowlist::new(texts.iter().map(String::as_str), false) {
-            faults.push(setting_error(setting, &format!("`outbound.allow`: {bad}")));
+        if let Err(why) = Allowlist::new(texts.iter().map(String::as_str), false) {
+            faults.push(setting_error(setting, &format!("`outbound.allow`: {why}")));
         }
     }
     if let Some(setting) = settings.get(DELIVER_KEY)
         && let SettingValue::Any(Json::String(text)) = &setting.value
-        && let Err(bad) = text.parse::<DeliveryTarget>()
+        && let Err(why) = text.parse::<DeliveryTarget>()
     {
-        faults.push(setting_error(setting, &format!("`{DELIVER_KEY}`: {bad}")));
+        faults.push(setting_error(setting, &format!("`{DELIVER_KEY}`: {why}")));
     }
     faults
 }

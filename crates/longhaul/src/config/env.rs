@@ -34,7 +34,7 @@ impl Env {
         Self { vars: Arc::new(values), ..Self::default() }
     }
 
-    /// Sets the values of `.env` that must be redacted.
+    /// Sets all values of `.env`, which are used only to find and redact secrets in texts.
     pub(crate) fn with_dotenv_secrets(self, values: BTreeMap<String, String>) -> Self {
         Self { dotenv_secrets: Arc::new(values), ..self }
     }
@@ -57,8 +57,8 @@ impl Env {
         non_blank_value(&self.vars, name)
     }
 
-    /// Returns the value of a variable that the process environment sets. Values of the project's
-    /// `.env` are ignored.
+    /// Returns the value of a variable that the process environment sets. `None` means that it is
+    /// unset or blank, or that only the project's `.env` sets it.
     pub fn process_var(&self, name: &str) -> Option<&str> {
         self.var(name).filter(|_| !self.is_from_dotenv(name))
     }

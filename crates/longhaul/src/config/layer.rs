@@ -18,7 +18,7 @@ const ERRORS_MAX: usize = 100;
 /// The settings and errors of one configuration file.
 #[derive(Debug, Default)]
 pub(crate) struct ConfigLayer {
-    /// Values by setting path, each with its line.
+    /// Values by setting path, each with its line number in the file.
     pub(crate) values: BTreeMap<String, (SettingValue, usize)>,
     /// Errors in the configuration file.
     pub(crate) errors: Vec<SettingError>,
@@ -101,8 +101,8 @@ impl LayerParser<'_> {
             let siblings = schema::sibling_setting_paths(&[table_path, &["*"]].concat());
             let mut message =
                 format!("`{}` must be a table, but is {}", table_path.join("."), node.type_name());
-            if let Some(one) = siblings.first() {
-                message.push_str(&format!(": write `{one} = ...`"));
+            if let Some(example) = siblings.first() {
+                message.push_str(&format!(": write `{example} = ...`"));
             }
             return self.add_setting_error(node.position, message);
         };
@@ -137,14 +137,14 @@ impl LayerParser<'_> {
 /// paths are compared for the suggestion, since a common prefix would make all paths similar.
 fn unknown_key_message(key_path: &[&str]) -> String {
     let full_key = key_path.join(".");
-    let (name, before) =
+    let (name, parent) =
         full_key.rsplit_once('.').map_or((full_key.as_str(), ""), |pair| (pair.1, pair.0));
     let last = |key_path: &str| key_path.rsplit('.').next().unwrap_or_default().to_owned();
     let siblings = schema::sibling_setting_paths(key_path);
     let names: Vec<String> = siblings.iter().map(|key_path| last(key_path)).collect();
-    let whole = |name: &str| match before {
+    let whole = |name: &str| match parent {
         "" => name.to_owned(),
-        _ => format!("{before}.{name}"),
+        _ => format!("{parent}.{name}"),
     };
     let suggestion = longhaul_core::suggest::closest_match(name, names.iter().map(String::as_str));
     let suggestion = suggestion.map(whole);

@@ -88,6 +88,8 @@ impl ProcessEnv {
         self.xdg_or_home_folder("XDG_STATE_HOME", ".local/state")
     }
 
+    /// Returns the folder `longhaul` in the folder that the XDG variable names or, if the variable
+    /// is not set, in `home_subfolder` of the home folder. `None` means that neither is known.
     fn xdg_or_home_folder(&self, variable: &str, home_subfolder: &str) -> Option<PathBuf> {
         // The XDG specification says that relative paths are ignored.
         let xdg = self.var(variable).map(Path::new);

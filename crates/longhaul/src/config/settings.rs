@@ -32,7 +32,8 @@ pub struct Config {
     pub has_project: bool,
     /// The project's configuration file. `None` means that the project has none.
     pub project_file: Option<PathBuf>,
-    /// Path of the user's configuration file. The file may not exist.
+    /// Path of the user's configuration file, which may not exist. `None` means that the home
+    /// folder is unknown or that no files are read.
     pub user_file: Option<PathBuf>,
     /// Folder for the user's state outside projects. `None` means that the home folder is unknown.
     pub state_folder: Option<PathBuf>,
@@ -86,14 +87,14 @@ pub struct ServerSettings {
 /// Model aliases of the settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelAliases {
-    /// Model of the alias `default`.
+    /// Model of the alias `default`. `None` means that the settings do not set it.
     pub default: Option<String>,
     /// Models by alias, including `default`.
     pub aliases: BTreeMap<String, String>,
 }
 
 impl Config {
-    /// Returns the path of the data folder.
+    /// Returns the path of the project's data folder, in which the runtime keeps its own files.
     pub fn data_folder(&self) -> PathBuf {
         self.data_location().path()
     }

@@ -121,9 +121,9 @@ pub(crate) fn redact_password(text: &str) -> String {
 pub enum SettingOrigin {
     /// The built-in default.
     Default,
-    /// The user's configuration file, with the line.
+    /// The user's configuration file: its path, and the line number of the setting.
     UserFile(PathBuf, usize),
-    /// The project's configuration file, with the line.
+    /// The project's configuration file: its path, and the line number of the setting.
     ProjectFile(PathBuf, usize),
     /// The environment variable with this name.
     Environment(String),

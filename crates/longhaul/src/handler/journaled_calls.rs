@@ -84,12 +84,13 @@ pub(crate) fn decode_handler_result(result: &str) -> Result<JournaledResult<'_>,
 pub(crate) struct JournaledCalls {
     /// Task of the run. `None` means that the journal is empty.
     pub(crate) task: Option<TaskSpec>,
-    /// Number of times that a call was started.
+    /// Number of started calls, including calls that a crash or a timeout interrupted.
     pub(crate) starts: u32,
     started: BTreeSet<CallId>,
     /// Output of the first call that succeeded. `None` means that none has succeeded.
     pub(crate) result: Option<ToolOutput>,
-    /// Output of the last call that failed in the current attempt of the run.
+    /// Output of the last call that failed in the current attempt of the run. `None` means that
+    /// none has failed.
     pub(crate) failure: Option<ToolOutput>,
 }
 

@@ -22,7 +22,8 @@ use crate::handler::journaled_calls::{
 /// Name of the tool that ends a run with a result.
 pub(crate) const FINISH_TOOL: &str = "finish";
 
-/// Model of a handler.
+/// Model of a handler. Instead of calling a provider, it requests a call of the handler's function,
+/// and then ends the run with the function's result.
 #[derive(Debug)]
 pub(crate) struct HandlerModel {
     pub(crate) name: String,
@@ -33,8 +34,8 @@ pub(crate) struct HandlerModel {
 }
 
 impl HandlerModel {
-    /// Returns the only block of the reply to a request. The output is set if the reply ends the
-    /// run with a `Response` of the handler.
+    /// Returns the reply to a request, which is one block: a call of the handler's tool, or the end
+    /// of the run. The second value is the run's output if the handler returned a `Response`.
     async fn next_reply_block(
         &self,
         request: &ModelRequest,

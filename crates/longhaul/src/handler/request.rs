@@ -38,13 +38,13 @@ pub struct HandlerRequest {
     /// Idempotency key: unique per task, and the same at every attempt and in every retry of a failed
     /// run. An external system can use it to recognize a repeated request.
     pub key: String,
-    /// Type of the task.
+    /// Type of the task, by which workers select tasks. `None` means that the task has no type.
     pub kind: Option<String>,
     /// Person or system on whose behalf the run acts.
     pub actor: Option<RawJson>,
     /// References to related objects in other systems.
     pub links: Option<RawJson>,
-    /// Metadata of the task.
+    /// Arbitrary data that the submitter of the task has added.
     pub metadata: Option<RawJson>,
     /// Thread (conversation) that the run belongs to.
     pub thread: Option<ThreadKey>,

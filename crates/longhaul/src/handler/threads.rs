@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// Time that an aborted function has to yield before it counts as stuck.
+/// Time after the abort of a function until it counts as stuck, if it has not yielded before.
 const ABORT_GRACE: Millis = Millis::from_secs(1);
 
 /// Name of the threads, as debuggers and panic messages show it.

@@ -30,7 +30,7 @@ pub struct FnInbox {
     end: Option<EndFn>,
     is_claiming: Arc<AtomicBool>,
     is_ending: Arc<AtomicBool>,
-    /// Tasks that the closure has returned, and the worker has not received yet.
+    /// Tasks that the claim closure has returned and that the worker has not received yet.
     claimed: Arc<Mutex<Vec<InboxTask>>>,
 }
 

@@ -28,10 +28,12 @@ const SETTLE_TIME: Millis = Millis::from_secs(1);
 /// Error code of a task whose agent does not exist.
 const NO_AGENT: &str = "no_agent";
 
-/// Maximum length in bytes of the name of a claimed file, without its suffix `.result.json`.
+/// Maximum length in bytes of the name of a claimed file. The file with its result has this name
+/// and the suffix `.result.json`.
 const NAME_BYTES_MAX: usize = 200;
 
-/// Maximum length in bytes of a file name's extension. A longer one is part of the name.
+/// Maximum length in bytes of a file name's extension, including the dot. A longer extension is
+/// treated as a part of the name.
 const EXTENSION_BYTES_MAX: usize = 16;
 
 /// An inbox that is a folder: each file that is put into the folder becomes a task for an agent.
@@ -82,6 +84,7 @@ impl FolderInbox {
         Self::with_folder(name, InboxFolder::new(root, &[INBOX_FOLDER, name]), agent)
     }
 
+    /// Creates an inbox for this folder, whose subfolders are created if they are missing.
     fn with_folder(
         name: impl Into<String>,
         files: InboxFolder,
@@ -92,7 +95,7 @@ impl FolderInbox {
         Ok(Self { name: name.into(), scanner: Arc::new(scanner) })
     }
 
-    /// Uses another clock, for tests.
+    /// Replaces the system clock, for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
@@ -156,7 +159,7 @@ struct FolderScanner {
     clock: Arc<dyn Clock>,
     /// Files that wait to be claimed, by name, as the last scan found them.
     seen: Mutex<HashMap<OsString, SeenFile>>,
-    /// Names of claimed files for which this process knows that a run exists.
+    /// Names of claimed files whose tasks have a run, as far as this process knows.
     started: Mutex<HashSet<String>>,
 }
 
@@ -164,7 +167,7 @@ struct FolderScanner {
 #[derive(Debug, Clone, Copy)]
 struct SeenFile {
     stamp: FileStamp,
-    /// Time since which the file has not changed.
+    /// Monotonic time of the first scan that found the file with this `stamp`.
     unchanged_since: Millis,
     /// Whether a warning that the file can't be claimed was logged.
     is_reported: bool,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-/// Maximum size of a file, in bytes.
+/// Maximum size in bytes of a file that becomes a task.
 pub(crate) const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Maximum number of files that are looked at in one scan of a folder.
@@ -48,7 +48,7 @@ pub(crate) struct FileStamp {
     size: i128,
 }
 
-/// A file that waits in the folder.
+/// A file in a folder of the inbox. Files are ordered by modification time, size and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WaitingFile {
     /// Size and modification time of the file. Older files are ordered first.
@@ -194,7 +194,7 @@ fn open_folder(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     sys::openat(parent, name, flags, Mode::empty())
 }
 
-/// Returns the error of an access to this path.
+/// Converts an error of the operating system to one whose message contains this path.
 fn error_with_path(path: &Path, errno: Errno) -> io::Error {
     let error = io::Error::from(errno);
     io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))

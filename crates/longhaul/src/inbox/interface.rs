@@ -86,7 +86,7 @@ impl InboxTask {
     }
 }
 
-/// Tasks that a worker accepts from an external inbox.
+/// Types and number of the tasks that a worker claims from an external inbox.
 ///
 /// ```
 /// # use longhaul::inbox::ClaimFilter;
@@ -95,7 +95,7 @@ impl InboxTask {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimFilter {
-    /// Types of the tasks. Empty means all tasks.
+    /// Types of the tasks to claim. Empty means tasks of all types and tasks without a type.
     pub types: Vec<String>,
     /// Maximum number of tasks to claim.
     pub limit: usize,

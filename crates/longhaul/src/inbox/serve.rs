@@ -89,7 +89,7 @@ pub async fn serve_inboxes(
     }
 }
 
-/// An external inbox that is served.
+/// An external inbox whose tasks this process submits as runs, if they are of the listed types.
 struct ServedInbox {
     longhaul: Longhaul,
     inbox: Arc<dyn Inbox>,
@@ -346,7 +346,7 @@ impl ServedInbox {
     }
 }
 
-/// End of the run of a task.
+/// How the run of a task ended.
 enum InboxTaskEnd {
     Completed(Box<longhaul_api::run::RunView>),
     Failed(TaskFailure),

@@ -15,7 +15,7 @@ pub enum ExpandError {
     /// The variable with this name is not set and has no default.
     #[error("the variable {0} is not set, and no default is written as `${{{0}:-...}}`")]
     Missing(String),
-    /// The text is too long after the variable with this name was expanded.
+    /// The text is longer than `EXPANDED_BYTES_MAX` after the variable with this name was expanded.
     #[error("the value exceeds {EXPANDED_BYTES_MAX} bytes after the variable {0} is expanded")]
     TooLong(String),
 }

@@ -194,18 +194,18 @@ impl<'a> McpServerParser<'a> {
                 return None;
             }
         };
-        let (needs, idle): (&str, &[&str]) = match is_http {
+        let (required, unused): (&str, &[&str]) = match is_http {
             true => ("url", &["command", "args", "env", "cwd"]),
             false => ("command", &["url", "headers", "oauth"]),
         };
-        let Some(value) = fields.get(needs) else {
-            self.add_problem(position, &format!("`{needs}` is missing"));
+        let Some(value) = fields.get(required) else {
+            self.add_problem(position, &format!("`{required}` is missing"));
             return None;
         };
-        for key in idle {
+        for key in unused {
             if let Some(value) = fields.get(*key) {
                 let position = self.position_of(value);
-                self.add_note(position, &format!("`{key}` has no effect with `{needs}`"));
+                self.add_note(position, &format!("`{key}` has no effect with `{required}`"));
             }
         }
         match is_http {
@@ -298,7 +298,8 @@ impl<'a> McpServerParser<'a> {
         Some(texts)
     }
 
-    /// Parses a boolean. A missing key means `false`, an invalid value `true`.
+    /// Parses the boolean at this key. Returns `false` if the key is missing. An invalid value is
+    /// reported and gives `true`.
     fn parse_boolean(&mut self, fields: &Object<'a>, key: &str) -> bool {
         let value = fields.get(key);
         let read = value.and_then(|value| self.parse_field_value(key, value, "true or false"));
@@ -313,8 +314,8 @@ impl<'a> McpServerParser<'a> {
         let read = millis.or_else(|| duration::parse_duration(&text?));
         let read = read.filter(|timeout| timeout.0 > 0);
         if read.is_none() {
-            let right = format!("milliseconds, or a duration such as {DURATION_EXAMPLES}");
-            self.report_type_mismatch("timeout", value, &right);
+            let expected = format!("milliseconds, or a duration such as {DURATION_EXAMPLES}");
+            self.report_type_mismatch("timeout", value, &expected);
         }
         read
     }

@@ -92,12 +92,12 @@ impl<'a> McpServerParser<'a> {
         value: &'a RawValue,
         allowed: &[&str],
     ) -> Option<Object<'a>> {
-        let (whole, lead) = match under {
+        let (subject, prefix) = match under {
             Some(key) => (format!("`{key}` "), format!("`{key}`: ")),
             None => (String::new(), String::new()),
         };
         let Ok(fields) = serde_json::from_str::<OrderedFields<'a>>(value.get()) else {
-            let message = format!("{whole}must be an object, but is {}", json_type_name(value));
+            let message = format!("{subject}must be an object, but is {}", json_type_name(value));
             self.add_problem(self.position_of(value), &message);
             return None;
         };
@@ -106,9 +106,9 @@ impl<'a> McpServerParser<'a> {
             let at = self.position_of(value);
             if !allowed.contains(&key.as_str()) {
                 let message = suggest::unknown_name_message("key", &key, allowed);
-                self.add_note(at, &format!("{lead}{message}; the key is ignored"));
+                self.add_note(at, &format!("{prefix}{message}; the key is ignored"));
             } else if object.insert(key.clone(), value).is_some() {
-                let message = format!("{lead}`{key}` is a duplicate; the last one is used");
+                let message = format!("{prefix}`{key}` is a duplicate; the last one is used");
                 self.add_note(at, &message);
             }
         }

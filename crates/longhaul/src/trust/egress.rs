@@ -88,15 +88,15 @@ pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
     Some(TrustItem::new(TrustKind::Send, &name, title, &digest_parts).with_description_lines(lines))
 }
 
-/// Returns the headers and fields that the project adds to every request of a provider: as lines to
-/// show, and as content for the digest.
+/// Returns the headers and fields that the project adds to every request of a provider, as two
+/// lists: names to show to a person, and `name=value` texts that the trust digest covers.
 fn project_request_additions(config: &Config, provider: &str) -> (Vec<String>, Vec<String>) {
     let mut lines = Vec::new();
-    let mut bound = Vec::new();
-    for (kind, below) in [("header", "headers"), ("field", "fields")] {
-        let below = format!("providers.{provider}.{below}");
+    let mut digest_parts = Vec::new();
+    for (kind, table) in [("header", "headers"), ("field", "fields")] {
+        let table = format!("providers.{provider}.{table}");
         let additions =
-            config.settings_below(&below).filter(|(_, setting)| setting.origin.is_from_project());
+            config.settings_below(&table).filter(|(_, setting)| setting.origin.is_from_project());
         for (name, setting) in additions {
             lines.push(format!("the {kind} `{name}`"));
             let value = match &setting.value {
@@ -109,10 +109,10 @@ fn project_request_additions(config: &Config, provider: &str) -> (Vec<String>, V
                 | SettingValue::Float(_)
                 | SettingValue::Duration(_) => setting.value.redacted_json().to_string(),
             };
-            bound.push(format!("{name}={value}"));
+            digest_parts.push(format!("{name}={value}"));
         }
     }
-    (lines, bound)
+    (lines, digest_parts)
 }
 
 /// Returns the delivery target of messages if the project itself sets it and it is not a file.

@@ -10,7 +10,7 @@ use longhaul_core::raw::Hash;
 use crate::mcp::server::format_argv;
 use crate::trust::files::ProjectFiles;
 
-/// Maximum number of characters of a line that is shown.
+/// Maximum number of characters of a line that describes a trust item.
 const LINE_CHARS_MAX: usize = 2_000;
 
 /// Kind of action that a trust item allows.

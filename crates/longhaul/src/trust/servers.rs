@@ -95,7 +95,7 @@ fn describe_server(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
     if let Transport::Stdio { cwd: Some(cwd), .. } = transport {
         lines.push(format!("  started in: {}", format_argv([cwd])));
     }
-    let what = match transport {
+    let label = match transport {
         Transport::Http { .. } => "headers",
         Transport::Stdio { .. } => "variables",
     };
@@ -105,8 +105,8 @@ fn describe_server(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
     let set = read.iter().copied();
     let set = set.filter_map(|name| Some((name, dotenv.var(name)?)));
     let (open, hidden): (Vec<_>, Vec<_>) = set.partition(|(name, _)| is_shown(name));
-    for (what, names) in [
-        (what, transport.env_or_header_names().collect::<Vec<_>>()),
+    for (label, names) in [
+        (label, transport.env_or_header_names().collect::<Vec<_>>()),
         ("reads from your environment", read.clone()),
         (
             "set by .env of this project, and not shown here (read it in .env first)",
@@ -114,7 +114,7 @@ fn describe_server(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
         ),
     ] {
         if !names.is_empty() {
-            lines.push(format!("  {what}: {}", names.join(", ")));
+            lines.push(format!("  {label}: {}", names.join(", ")));
         }
     }
     for (name, value) in open {

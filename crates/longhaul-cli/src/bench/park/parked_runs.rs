@@ -1,4 +1,4 @@
-//! A store with runs that wait for an answer, and a worker that has driven them there.
+//! A store with parked runs, which wait for a person's answer, and the worker that drives them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub(super) struct ResumeCost {
     pub(super) wall_us: Percentiles,
 }
 
-/// What a run has just done.
+/// Step of a run that is reported to the benchmark over a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunStep {
     Parked,
@@ -74,7 +74,7 @@ enum RunStep {
     Failed,
 }
 
-/// A store for parked runs, the engine that drives them, and the steps of the runs.
+/// A store for parked runs, the worker that drives them, and the channel that reports their steps.
 pub(super) struct ParkBench {
     fixture: BenchFixture,
     longhaul: Longhaul,
@@ -83,7 +83,7 @@ pub(super) struct ParkBench {
 }
 
 impl ParkBench {
-    /// Creates a store in this file.
+    /// Creates a store in this file, and a worker that will drive its runs.
     pub(super) fn open(file: &Path) -> anyhow::Result<Self> {
         let fixture = BenchFixture::new(file, ModelSource::Scripted { calls: 0 }, 0)?;
         let (sender, steps) = unbounded_channel();
@@ -98,7 +98,8 @@ impl ParkBench {
         Ok(Self { fixture, longhaul, worker, steps })
     }
 
-    /// Parks this many runs, waits without work, and resumes some of the runs.
+    /// Runs the worker while `runs` runs are parked, left waiting for the time `idle`, and some of
+    /// them are resumed. Returns the measured costs.
     pub(super) async fn measure(
         self,
         (runs, idle): (u32, Millis),
@@ -118,16 +119,18 @@ impl ParkBench {
     }
 }
 
-/// The parked runs, while a worker waits for them.
+/// Parks, measures and resumes runs while the worker of the benchmark drives them.
 struct ParkedRuns {
     fixture: BenchFixture,
     longhaul: Longhaul,
     steps: UnboundedReceiver<RunStep>,
-    /// Some of the runs, which are resumed. All ids together would add to the measured memory.
+    /// Runs that will be resumed. The ids of all other runs are not kept, because they would add to
+    /// the measured memory.
     chosen: Vec<RunId>,
 }
 
 impl ParkedRuns {
+    /// Measures the memory of parked runs, their CPU time while nothing happens, and their resume.
     async fn measure(
         &mut self,
         (runs, idle): (u32, Millis),
@@ -212,6 +215,8 @@ impl ParkedRuns {
         })
     }
 
+    /// Waits for the next reported step. Fails if it is not the expected one or `STEP_TIMEOUT`
+    /// passes.
     async fn wait_for_step(&mut self, expected: RunStep) -> anyhow::Result<()> {
         let step = tokio::select! {
             step = self.steps.recv() => step.context("the worker has stopped")?,
@@ -224,7 +229,7 @@ impl ParkedRuns {
     }
 }
 
-/// A model that reports the second request of each run.
+/// A scripted model that reports the second request of each run to the benchmark.
 #[derive(Debug)]
 struct ReportingModel {
     model: ScriptedModel,

@@ -38,7 +38,7 @@ const ROUNDS: u32 = 3;
 /// Number of claims of an idle worker that are measured.
 const IDLE_CLAIMS: usize = 200;
 
-/// Cost of driving a task, without its submit.
+/// Average cost of driving one task to its end. Submitting the task is not included.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct QueueCost {
     pub(super) tasks_per_second: f64,
@@ -152,7 +152,7 @@ impl QueueBench {
         first.context("at least one task is measured")
     }
 
-    /// Writes what was queued to the disk, so that no measurement waits for it.
+    /// Syncs the files of the store to disk, so that no measurement waits for earlier writes.
     fn flush_to_disk(&self) -> anyhow::Result<()> {
         for entry in std::fs::read_dir(&self.folder)? {
             let entry = entry?;
@@ -210,7 +210,8 @@ impl QueueBench {
     }
 }
 
-/// Hooks that stop the worker after a number of runs, and remember the time.
+/// Hooks that stop the worker when a given number of runs has completed, and record the time of the
+/// last completion.
 #[derive(Debug)]
 struct CompletionCountHooks {
     stop: Shutdown,

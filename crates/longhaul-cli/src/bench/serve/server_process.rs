@@ -57,10 +57,10 @@ pub(crate) async fn fill_store_with_runs(
     for round in 0..rounds {
         let task = |index: usize| {
             // The texts differ, because the store deduplicates equal ones.
-            let unit = format!("{round}.{index} ");
+            let repeated_text = format!("{round}.{index} ");
             Task {
                 inbox: Some(inbox.clone()),
-                ..Task::new("busy", unit.repeat(FILL_TASK_BYTES / unit.len()))
+                ..Task::new("busy", repeated_text.repeat(FILL_TASK_BYTES / repeated_text.len()))
             }
         };
         runtime.longhaul.submit_all((0..FILL_BATCH_TASKS).map(task).collect()).await?;

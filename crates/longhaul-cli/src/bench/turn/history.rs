@@ -32,8 +32,8 @@ pub(crate) struct HistoryCostRow {
     wall_us_per_turn: f64,
     /// Ratio of the CPU time per turn to that in the first row of the table.
     cpu_to_first: f64,
-    /// CPU time per byte by which a request is longer than in the table's first row, in
-    /// nanoseconds. `None` if it is not longer.
+    /// Additional CPU time per additional byte of the request, compared with the table's first row,
+    /// in nanoseconds. `None` if the request is not longer.
     cpu_ns_per_additional_byte: Option<f64>,
 }
 

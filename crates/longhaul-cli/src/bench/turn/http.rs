@@ -28,7 +28,8 @@ const CONCURRENT_CPU_TARGET: f64 = 1.2;
 /// Minimum ratio of the measured turns per second to those that the CPU cores allow.
 const CPU_BOUND_SHARE_TARGET: f64 = 0.8;
 
-/// Minimum ratio of the measured turns per second to those that are possible with the slow model.
+/// Minimum ratio of the measured turns per second to those that the latency of the slow model
+/// allows.
 const IDEAL_SHARE_TARGET: f64 = 1_750.0 / 1_818.0;
 
 /// Parameters of the measurements over HTTP.

@@ -53,8 +53,8 @@ struct FunctionCall<'a> {
 
 /// Parses the body of a Chat Completions request.
 pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
-    let request: ChatRequest<'_> = serde_json::from_str(body).map_err(|bad| {
-        let message = format!("We could not parse the JSON body of your request: {bad}");
+    let request: ChatRequest<'_> = serde_json::from_str(body).map_err(|error| {
+        let message = format!("We could not parse the JSON body of your request: {error}");
         ApiError::new(400, message)
     })?;
     let missing = |field| ApiError::missing_field(ApiKind::Chat, field);
@@ -90,9 +90,9 @@ fn add_chat_message(
     message: &ChatMessage<'_>,
     index: usize,
 ) -> Result<String, String> {
-    let index = format!("messages[{index}]");
+    let path = format!("messages[{index}]");
     let inside =
-        ContentValue::parse_content_field(message.content, format_args!("{index}.content"))?;
+        ContentValue::parse_content_field(message.content, format_args!("{path}.content"))?;
     match &*message.role {
         "system" | "developer" => return Ok(inside.into_joined_text()),
         "user" => conversation.add_user_message(inside.into_parts()),
@@ -109,7 +109,7 @@ fn add_chat_message(
         }
         _ => {
             return Err(format!(
-                "{index}.role: must be `system`, `developer`, `user`, `assistant` or `tool`"
+                "{path}.role: must be `system`, `developer`, `user`, `assistant` or `tool`"
             ));
         }
     }

@@ -34,7 +34,7 @@ struct RequestMessage<'a> {
 /// Parses the body of a Messages request.
 pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
     let request: MessagesRequest<'_> = serde_json::from_str(body)
-        .map_err(|bad| ApiError::new(400, format!("The request body is not valid: {bad}")))?;
+        .map_err(|error| ApiError::new(400, format!("The request body is not valid: {error}")))?;
     let missing = |field| ApiError::missing_field(ApiKind::Messages, field);
     let model = request.model.ok_or_else(|| missing("model"))?;
     let max_tokens = request.max_tokens.ok_or_else(|| missing("max_tokens"))?;

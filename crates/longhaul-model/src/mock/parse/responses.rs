@@ -48,8 +48,8 @@ struct InputItem<'a> {
 
 /// Parses the body of a Responses request.
 pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
-    let unreadable = |bad: serde_json::Error| {
-        let message = format!("We could not parse the JSON body of your request: {bad}");
+    let unreadable = |error: serde_json::Error| {
+        let message = format!("We could not parse the JSON body of your request: {error}");
         ApiError::new(400, message)
     };
     let request: ResponsesRequest<'_> = serde_json::from_str(body).map_err(unreadable)?;
@@ -104,7 +104,7 @@ impl InputItemParser {
             return Ok(());
         }
         let items: Vec<InputItem<'_>> =
-            serde_json::from_str(input.get()).map_err(|bad| format!("input: {bad}"))?;
+            serde_json::from_str(input.get()).map_err(|error| format!("input: {error}"))?;
         let mut items = items.iter().enumerate();
         items.try_for_each(|(index, item)| self.add_item(item, index))
     }
