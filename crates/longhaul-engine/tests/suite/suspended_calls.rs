@@ -111,7 +111,7 @@ async fn a_pending_call_that_takes_too_long_is_cancelled_at_its_tool() {
     assert_eq!(effects.count(r#"pay cancels "t3""#), 1);
     assert_eq!(effects.count("pay begins"), 0);
     let (text, is_error) = engine.results().remove(0);
-    assert!(is_error && text.contains("no result after 1m30s"), "{text}");
+    assert!(is_error && text.contains("no result after 1m 30s"), "{text}");
     assert!(text.ends_with("its server was asked to stop the work"), "{text}");
 }
 

@@ -181,7 +181,7 @@ fn a_run_has_a_turn_to_wrap_up_before_its_budget_is_exhausted() {
         see               => run.prepared turn.started
         others 0 170000   =>
         call nonsense/bad => turn.completed tool.failed(t1.1) budget.warned(money) turn.started
-        ? step            => ask turn 2 try 1 max 1818
+        ? step            => ask turn 2 try 1 max 1819
         others 0 190000   =>
         call nonsense/bad => turn.completed tool.failed(t2.1) budget.reached(money) run.waiting(budget) | waiting budget
     "#,

@@ -2,8 +2,8 @@
 //! spent and lost amounts, and runs that wait until a hold is released.
 //!
 //! Invariant: a hold never makes the sum of spent, lost and held amounts exceed a cap. Runs hold
-//! amounts in the order of their queue (`BudgetQueue`): whoever removes a run from the queue or
-//! releases an amount wakes the next ones in the same transaction.
+//! amounts in the order of their queue (`BudgetQueue`): a change that removes a run from the queue or
+//! releases an amount wakes the next runs in the same transaction.
 
 use longhaul_core::change::{BudgetHold, BudgetHoldSettlement};
 use longhaul_core::id::RunId;

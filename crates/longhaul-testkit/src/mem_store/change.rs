@@ -23,9 +23,9 @@ impl Tx<'_> {
             Change::HoldCaps(reservations) => return self.hold_caps(run, reservations),
             Change::UpdateKey(to) => return self.update_key(run, to),
             Change::UpdateScheduling(to) => {
-                let stays = to.stays_in_budget_queue();
+                let is_queued = to.stays_in_budget_queue();
                 self.set_head(run, to);
-                if !stays {
+                if !is_queued {
                     self.leave_budget_queue(run);
                 }
             }
