@@ -35,9 +35,8 @@ use longhaul_engine::handle::{
 use longhaul_engine::secret::Secret;
 use longhaul_engine::view::gate_view;
 use longhaul_engine::{Longhaul, Task};
-use longhaul_server::task_from_body;
 
-use self::run_request::to_request_body;
+use self::run_request::{batch_task, to_request_body};
 use crate::caller_name::caller_name;
 use crate::environment;
 use crate::error::{CliError, HintResultExt as _};
@@ -130,14 +129,9 @@ impl RunClient {
                 return Ok(client.submit_batch(&body, idempotency_key).await?);
             }
         };
-        let tasks = runs.into_iter().enumerate().map(|(index, run)| {
-            let task = task_from_body(run, &caller_name());
-            let task = task.and_then(|task| match longhaul.get_agent(&task.agent) {
-                Ok(_) => Ok(task),
-                Err(_) => Err(format!("there is no agent named `{}`", task.agent)),
-            });
-            task.map_err(|why| {
-                CliError::usage_error(format!("task {}: {why}", index + 1))
+        let tasks = (1..).zip(runs).map(|(number, run)| {
+            batch_task(longhaul, run).map_err(|why| {
+                CliError::usage_error(format!("task {number}: {why}"))
                     .with_hint("all agents", "longhaul agents")
             })
         });
@@ -335,7 +329,7 @@ impl RunClient {
         }
     }
 
-    /// Cancels a run and returns the cancelled run: the newest of the chain for a run of a chain.
+    /// Cancels a run and returns the cancelled run, which may be the newest of its chain.
     pub(crate) async fn cancel_run(&self, run: RunId, reason: &str) -> anyhow::Result<RunView> {
         let changed = match self {
             Self::Local(longhaul) => longhaul

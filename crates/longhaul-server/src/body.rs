@@ -191,8 +191,8 @@ fn without_type_names(error_text: &str) -> String {
         Some((expected, place)) => (expected, format!(" at line {place}")),
         None => (rest, String::new()),
     };
-    let words: Vec<&str> = expected.split(' ').collect();
-    let expected = match words[..] {
+    let parts: Vec<&str> = expected.split(' ').collect();
+    let expected = match parts[..] {
         ["struct", ..] | ["a", "map"] | ["internally" | "adjacently", "tagged", ..] => "an object",
         ["a", "sequence"] | ["tuple", ..] => "an array",
         ["u8" | "u16" | "u32" | "u64" | "u128" | "usize"] => "a whole number, 0 or more",

@@ -1,11 +1,24 @@
-//! Converts a task into the body of an API request.
+//! Converts tasks into bodies of API requests, and back.
 
 use longhaul_api::run::BudgetBody;
 use longhaul_api::submit::NewRunBody;
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::EarliestStart;
-use longhaul_engine::Task;
 use longhaul_engine::task::ChainChoice;
+use longhaul_engine::{Longhaul, Task};
+use longhaul_server::task_from_body;
+
+use crate::caller_name::caller_name;
+
+/// Converts the body of a request into a task of a batch. The error says why it can't be submitted.
+pub(super) fn batch_task(longhaul: &Longhaul, body: NewRunBody) -> Result<Task, String> {
+    let task = task_from_body(body, &caller_name())?;
+    // The agents of a chain are checked when the chain is submitted.
+    match task.chain.is_some() || longhaul.get_agent(&task.agent).is_ok() {
+        true => Ok(task),
+        false => Err(format!("there is no agent named `{}`", task.agent)),
+    }
+}
 
 /// Converts a task into the body of a request that submits it. The submitter is left out, because
 /// the server knows the submitter from the API key.

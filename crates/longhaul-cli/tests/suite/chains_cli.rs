@@ -173,7 +173,7 @@ fn commands_for_the_first_run_name_the_run_that_they_change() {
     let [first, second] = chain_at_question(&project);
     let place = format!("{first} has ended; its chain is at step 2 of 3, {second}. ");
     for (args, done) in
-        [(&["pause"][..], "is paused"), (&["resume"], "still waits"), (&["cancel"], "is cancelled")]
+        [(&["pause"][..], "is paused"), (&["resume"], "is resumed"), (&["cancel"], "is cancelled")]
     {
         let out = project.run(&[args, &[first.as_str()]].concat(), 0).out;
         assert!(out.starts_with(&format!("{place}{second} {done}")), "{out}");

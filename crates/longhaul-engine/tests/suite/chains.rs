@@ -256,7 +256,8 @@ async fn the_lane_is_kept_and_a_cancel_of_any_step_cancels_the_chain() {
 async fn an_ended_step_stands_for_the_chain_also_after_a_retry() {
     let engine = engine();
     let question = || FakeReply::call("ask_human", json!({ "question": "Which?" }));
-    engine.add_agent("build", [question()]);
+    let refused = FakeReply::Fail(FailureClass::InvalidRequest);
+    engine.add_agent("build", [question(), refused]);
     let steps = ["plan", "build", "review"].map(ChainStepSpec::new).to_vec();
     let root = engine.longhaul.submit(chain(steps)).await.unwrap();
     let build = next_run(&engine.ended(root).await);
@@ -280,7 +281,6 @@ async fn an_ended_step_stands_for_the_chain_also_after_a_retry() {
     let messages = longhaul.list_steers(build).await.unwrap();
     assert_eq!((sent.run, messages.len()), (build, 2));
 
-    set_reply(&engine, "build", FakeReply::Fail(FailureClass::InvalidRequest));
     let gate = engine.gate(build).await;
     let text = GateDecision::Answer("This one.".to_owned());
     longhaul.answer_gate(gate.spec.id, answer(&gate, text)).await.unwrap();

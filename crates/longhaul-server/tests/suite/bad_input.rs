@@ -55,8 +55,8 @@ async fn problems_of_bodies_are_in_plain_words() {
         assert_eq!(refused.status, 422, "{body}");
         let detail = refused.json()["detail"].as_str().unwrap().to_owned();
         assert!(detail.contains(field) && detail.contains(expected), "{body}: {detail}");
-        for word in ["struct", "enum", "sequence", " map", "u64", "i32"] {
-            assert!(!detail.contains(word), "{body}: {detail}");
+        for name in ["struct", "enum", "sequence", " map", "u64", "i32"] {
+            assert!(!detail.contains(name), "{body}: {detail}");
         }
     }
 }

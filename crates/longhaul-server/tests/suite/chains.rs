@@ -70,12 +70,16 @@ async fn an_inline_auto_approve_needs_an_approver() {
 
 #[tokio::test]
 async fn an_ended_step_stands_for_its_chain() {
-    let question = FakeReply::call("ask_human", json!({ "question": "Which?" }));
-    let server = server_with([FakeReply::Text("Done."), question]).start().await;
+    let question = FakeReply::Call("ask_human", json!({ "question": "Which?" }));
+    let server = server_with([question]).start().await;
     let steps = json!({ "steps": [{ "agent": "tester" }, { "agent": "tester" }] });
     let body = json!({ "chain": steps, "input": "Do it." });
     let run = server.send(post("/v1/runs", &body)).await.expect(201);
     let root = run["id"].as_str().unwrap().to_owned();
+    let gate = server.gate(&root).await;
+    let answer = json!({ "decision": "answer", "payload": "This." });
+    let gate = format!("/v1/gates/{}/answer", gate["id"].as_str().unwrap());
+    server.send(post(gate, &answer)).await.expect(200);
     server.ended(&root).await;
     let view = server.send(get(format!("/v1/runs/{root}"))).await.expect(200);
     let second = view["chain"]["current"].clone();

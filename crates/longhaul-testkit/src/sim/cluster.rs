@@ -254,6 +254,11 @@ impl Cluster {
                     external_actors::resume(&self.services, row.id).await?;
                     moved = true;
                 }
+                // The budget of a tree is raised at its root, or at the newest step of a chain.
+                if out_of_budget {
+                    let root = external_actors::newest_of_chain(&self.services, row.root).await?;
+                    external_actors::resume(&self.services, root).await?;
+                }
             }
             // The reference driver's windows end soon; those of the real driver take a day.
             moved |= external_actors::raise_caps(&self.services, Millis::from_secs(3_600)).await?;
