@@ -2,6 +2,7 @@
 
 use longhaul_core::change::SandboxState;
 use longhaul_core::id::{GateId, LaneKey, RunId, SandboxId};
+use longhaul_core::policy::effect_key::KeyState;
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::port::records::RepairedRowCounts;
 
@@ -79,10 +80,16 @@ impl Tx<'_> {
             | "cap" | "tool" => !timer(),
             "sandbox_slot" => !queue() && !timer(),
             "budget_held" => !self.tables.budget_waits.contains(&run),
-            "key" => !self.tables.effect_key_waits.iter().any(|((_, at), ())| *at == run),
+            "key" => !self.waits_for_held_key(run),
             // A person, a child run or the previous run of its batch wakes it.
             _ => false,
         }
+    }
+
+    fn waits_for_held_key(&self, run: RunId) -> bool {
+        let (keys, mut waits) = (&self.tables.effect_keys, self.tables.effect_key_waits.iter());
+        let is_held = |key| keys.get(key).is_some_and(|taken| taken.state == KeyState::Held);
+        waits.any(|((key, waiting), ())| *waiting == run && is_held(key))
     }
 
     fn promote_stuck_lanes(&mut self) -> u64 {
