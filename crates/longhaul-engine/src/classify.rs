@@ -366,3 +366,26 @@ fn classify_as_rejected(name: &str, problem: &str) -> ToolCallClassification {
         approvals: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_are_limited_in_length_and_number() {
+        for (subjects, kept) in [
+            (vec!["a".to_owned(), "b".to_owned()], 2),
+            (vec!["a".repeat(4_096); 15], 15),
+            (vec!["a".repeat(4_097)], 1),
+            (vec!["a".repeat(4_096); 17], 15),
+            (vec![String::new(); 250_000], SUBJECTS_BYTES_MAX / SUBJECT_OVERHEAD_BYTES),
+        ] {
+            let is_long = subjects.iter().any(|subject| subject.len() > SUBJECT_BYTES_MAX);
+            let all = subjects.len();
+            let description = ToolCallDescription { subjects, ..ToolCallDescription::pure() };
+            let description = description.truncate_subjects();
+            assert_eq!(description.subjects.len(), kept);
+            assert_eq!(description.opaque, is_long || kept < all, "{all}");
+        }
+    }
+}

@@ -332,7 +332,9 @@ fn explain_progress(run: &Run) -> String {
             let (waiting, others): (Vec<_>, Vec<_>) =
                 open.partition(|call| matches!(call.state, ToolCallState::AwaitingKey { .. }));
             match (waiting.first().map(|call| &call.state), others.as_slice()) {
-                (Some(ToolCallState::AwaitingKey { holder, .. }), []) => explain_key_wait(*holder).0,
+                (Some(ToolCallState::AwaitingKey { holder, .. }), []) => {
+                    explain_key_wait(*holder).0
+                }
                 _ => {
                     let names = others.iter().map(|call| call.classification.tool.as_str());
                     let names: Vec<_> = names.collect();

@@ -13,9 +13,9 @@ use longhaul_core::event::tool::{ToolVerified, VerifyOutcome};
 use longhaul_core::id::CallId;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::time::{Clock, Millis};
-use longhaul_run::{Run, RunInput};
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
+use longhaul_run::{Run, RunInput};
 use serde_json::Value;
 
 use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};

@@ -68,7 +68,8 @@ impl Longhaul {
         row: &RunRow,
     ) -> Result<Option<StateExplanation>, Error> {
         let (waiting, _) = replay_without_transcript(&self.services, row.id).await?;
-        let Some(IdleReason::Parked { wait: WaitReason::Key(holder), .. }) = &waiting.control().idle
+        let Some(IdleReason::Parked { wait: WaitReason::Key(holder), .. }) =
+            &waiting.control().idle
         else {
             return Ok(None);
         };
@@ -76,22 +77,15 @@ impl Longhaul {
             Some(holder) if holder.root != row.root => holder,
             Some(_) | None => return Ok(None),
         };
-        let needs_person = match holder.status {
-            Status::Blocked | Status::Paused => true,
-            Status::Waiting => matches!(
-                holder.reason.as_deref(),
-                Some("approval" | "question" | "signal" | "budget" | "message")
-            ),
-            // Another process can continue a run that waits for something else.
-            Status::Pending | Status::Running => false,
-            Status::Completed | Status::Failed | Status::Cancelled => return Ok(None),
+        let is_driven = self.has_driver().await? && self.is_driven(&holder).await?;
+        let needs_person = match (holder.status, holder.reason.as_deref()) {
+            (Status::Blocked | Status::Paused, _)
+            | (Status::Waiting, Some("approval" | "question" | "signal" | "budget")) => true,
+            (Status::Pending | Status::Running, _) if !is_driven => false,
+            // A process may continue a run that waits for something else.
+            (Status::Pending | Status::Running | Status::Waiting, _)
+            | (Status::Completed | Status::Failed | Status::Cancelled, _) => return Ok(None),
         };
-        let is_active = matches!(holder.status, Status::Pending | Status::Running);
-        let is_undriven = is_active
-            && !(self.has_driver().await? && self.is_driven(&holder).await?);
-        if !needs_person && !is_undriven {
-            return Ok(None);
-        }
         let StateExplanation { message, .. } = explain_run_state(&waiting);
         let (folded, _) = replay_without_transcript(&self.services, holder.id).await?;
         let of_holder = match needs_person {
