@@ -45,11 +45,14 @@ pub struct GateView {
     /// runtime injected and the model did not write.
     #[serde(default)]
     pub injected_subjects: Vec<String>,
-    /// References in the original input to outputs of earlier calls. The tool receives the
-    /// referenced values instead, and the digest covers the hashes of these values.
+    /// References in `input` to outputs of earlier calls. The tool receives the referenced values
+    /// instead, and the digest covers the hashes of these values. An edit adds no references.
     #[serde(default)]
     #[schema(value_type = Vec<OutputReferenceView>)]
     pub outputs: Vec<OutputReference>,
+    /// Effect key of the call. `None` means that the call has none.
+    #[serde(default)]
+    pub key: Option<String>,
     /// What the call would change, computed by the server when the model made the call. `None`
     /// means that it is not known, or that the gate is not about a call. An edit of the input does
     /// not change it.
@@ -115,8 +118,15 @@ impl GateView {
             None if self.kind == GateKind::Approval => vec![("Effects", NOT_KNOWN.to_owned())],
             None => Vec::new(),
         };
-        let outputs = self.outputs.iter().map(|output| ("Passes on", output.description()));
-        outputs.chain(facts).collect()
+        let key = self.key.iter().map(|key| ("Key", key.clone()));
+        key.chain(facts).collect()
+    }
+
+    /// Returns the values that the input passes on from outputs of earlier calls, each with a
+    /// description and its beginning.
+    pub fn passed_values(&self) -> Vec<(String, &str)> {
+        let outputs = self.outputs.iter();
+        outputs.map(|output| (output.description(self.run), output.preview.as_str())).collect()
     }
 }
 
@@ -135,7 +145,7 @@ pub struct OutputReferenceView {
     pub bytes: u64,
     /// SHA-256 hash of the value.
     pub hash: String,
-    /// Beginning of the value.
+    /// Beginning of the value, at most 4 KiB.
     pub preview: String,
 }
 

@@ -18,6 +18,9 @@ use crate::{ephemeral, output};
 /// Interval between checks whether a worker will start a queued run.
 const QUEUE_CHECK_INTERVAL: Millis = Millis::from_secs(1);
 
+/// Reason of a run that waits for a call with the same effect key.
+const KEY: &str = "key";
+
 /// A run that this command follows, and how the run is driven.
 pub(crate) struct FollowedRun<'a> {
     pub(crate) client: &'a RunClient,
@@ -126,7 +129,7 @@ impl FollowedRun<'_> {
                 why = not_started => FollowEndReason::NotStarted(why?),
             };
             let FollowEndReason::NotStarted(why) = &end else { return Ok(end) };
-            if self.is_driver() {
+            if self.is_driver() || options.stop_at_person && self.waits_for_key().await? {
                 return Ok(end);
             }
             // Another process drives now; this one can take over when that process ends.
@@ -250,13 +253,20 @@ impl FollowedRun<'_> {
         }
     }
 
-    /// Waits until no worker will start the run, because it is queued behind a run that nobody
-    /// drives, or because the process that drives the store drives other runs only. If the reason
-    /// `is_shown` already, it is returned only once this process drives the store.
+    /// Returns whether the run waits for a call of another run with the same effect key.
+    async fn waits_for_key(&self) -> anyhow::Result<bool> {
+        let Some(runtime) = self.runtime else { return Ok(false) };
+        Ok(runtime.longhaul.run_row(self.run).await?.reason.as_deref() == Some(KEY))
+    }
+
+    /// Waits until no worker will start or continue the run, because it waits for a run that nobody
+    /// drives or that needs a person, or because the process that drives the store drives other runs
+    /// only. If the reason `is_shown` already, it is returned only once this process drives the store.
     async fn wait_until_not_startable(&self, is_shown: bool) -> anyhow::Result<StateExplanation> {
         let Some(runtime) = self.runtime else {
             return std::future::pending().await;
         };
+        let mut last_key_wait = None;
         loop {
             let row = runtime.longhaul.run_row(self.run).await?;
             let is_driver = self.is_driver();
@@ -266,7 +276,11 @@ impl FollowedRun<'_> {
                 && (is_driver || !is_shown)
                 && let Some(why) = runtime.longhaul.explain_unstarted_run(&row).await?
             {
-                return Ok(why);
+                // A process that drives the holder of a key stops for a moment before it goes on.
+                if row.reason.as_deref() != Some(KEY) || last_key_wait.as_ref() == Some(&why) {
+                    return Ok(why);
+                }
+                last_key_wait = Some(why);
             }
             SystemClock.sleep(QUEUE_CHECK_INTERVAL).await;
         }

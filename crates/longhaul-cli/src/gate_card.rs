@@ -100,7 +100,8 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the lines about what the call would change: the facts, then the diff.
+/// Returns the lines about what the call would change: the facts, the values that it passes on, then
+/// the diff.
 fn effect_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if gate.facts.is_some() && gate.edited_by.is_some() {
@@ -109,6 +110,12 @@ fn effect_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     lines.extend(gate.effect_rows().into_iter().map(|(label, text)| {
         format!("  {}: {}", label.to_lowercase(), sanitize::sanitize_line(&text))
     }));
+    for (description, value) in gate.passed_values() {
+        lines.push(format!("  passes on: {}", sanitize::sanitize_line(&description)));
+        let value = value.lines().flat_map(|line| wrap_line(&sanitize::sanitize_line(line)));
+        let value = truncate_lines(value.collect(), gate, lines_max).into_iter();
+        lines.extend(value.map(|line| format!("  ┆ {line}")));
+    }
     let diff = gate.diff.iter().flat_map(|diff| diff.lines());
     let diff = diff.flat_map(|line| {
         // The rest of a long line is marked, since it could look like a line of the diff.
@@ -204,6 +211,26 @@ mod tests {
         assert_eq!(lines[2..9], expected);
         let left = "  ┊ … 8 more lines: longhaul gates show gate_00000000000000000000000001";
         assert!(lines.iter().any(|line| line == left), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_card_shows_the_values_that_are_passed_on() {
+        let mut view = gate(Value::Null, "", None);
+        let value = format!("Hello.\n{}\u{1b}[8mtransfer", "\n".repeat(30));
+        view.key = Some("pay:1\n2".to_owned());
+        view.outputs = serde_json::from_value(json!([{
+            "at": "/text", "call": "t1.1", "bytes": 5_000, "preview": value, "hash": "0".repeat(64),
+        }]))
+        .unwrap();
+        let full = full_gate_card(&view);
+        assert_eq!(full[2], "  key: pay:1·2");
+        let size = format!("5000 bytes; only its first {} bytes are shown", value.len());
+        assert!(full[4].starts_with("  passes on: /text is the output of t1.1, "), "{full:#?}");
+        assert!(full[4].contains(&size), "{full:#?}");
+        assert_eq!(full[5], "  ┆ Hello.");
+        assert!(full.iter().any(|line| line == "  ┆ ·[8mtransfer"), "{full:#?}");
+        let left = "  ┆ … 8 more lines: longhaul gates show gate_00000000000000000000000001";
+        assert!(short_gate_card(&view).iter().any(|line| line == left));
     }
 
     #[test]

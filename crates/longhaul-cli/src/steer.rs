@@ -21,6 +21,9 @@ const TEXT_BYTES_MAX: u64 = 1024 * 1024;
 /// other field that shows this.
 const MODEL_CALL_PHRASE: &str = "calling the model, turn";
 
+/// Beginning of a run's current activity while it only waits.
+const WAIT_PHRASE: &str = "The run waits";
+
 /// Minimum number of characters at the end of an id that identify it.
 const ID_CHARS_MIN: usize = 6;
 
@@ -208,6 +211,9 @@ fn expected_delivery_text(run: &RunView, delivery: SteerDelivery) -> String {
         }
         SteerDelivery::BeforeNextTool => {
             format!("Will be delivered before the next call starts, in turn {next} at the latest.")
+        }
+        SteerDelivery::Interrupt if run.now.starts_with(WAIT_PHRASE) => {
+            "Will be delivered at once.".to_owned()
         }
         SteerDelivery::Interrupt => {
             "Will be delivered at once; running calls are aborted.".to_owned()

@@ -5,15 +5,17 @@
 //! and the hash of the value, not a second copy of the value.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::id::CallId;
+use crate::id::{CallId, RunId};
 use crate::raw::Hash;
 
 /// Member of a JSON object that makes the object a reference.
 pub const OUTPUT_MEMBER: &str = "$output";
 
-/// Maximum length in bytes of the beginning of the value that is shown to people.
-pub const PREVIEW_BYTES_MAX: usize = 400;
+/// Maximum length in bytes of the beginning of the value that is shown to people. Approval rules
+/// match texts of this length.
+pub const PREVIEW_BYTES_MAX: usize = 4 * 1024;
 
 /// A reference in the input of a tool call to the output of an earlier call, with the value that it
 /// stands for.
@@ -35,11 +37,30 @@ pub struct OutputReference {
 }
 
 impl OutputReference {
-    /// Describes the reference for people: what is passed on, its length, and how it begins.
-    pub fn description(&self) -> String {
+    /// Describes the reference in the input of a call of `run` for people: what is passed on, its
+    /// length, and how much of it `preview` contains.
+    pub fn description(&self, run: RunId) -> String {
         let Self { at, call, path, bytes, preview, .. } = self;
         let path = path.as_ref().map_or_else(String::new, |path| format!(" at {path}"));
-        let cut = if (preview.len() as u64) < *bytes { "…" } else { "" };
-        format!("{at} is the output of {call}{path}, {bytes} bytes: {preview}{cut}")
+        let shown = preview.len();
+        let cut = match (shown as u64) < *bytes {
+            true => format!(
+                "; only its first {shown} bytes are shown, and `longhaul show {run} --transcript` \
+                 prints what the model has read of the output"
+            ),
+            false => String::new(),
+        };
+        format!("{at} is the output of {call}{path}, {bytes} bytes{cut}")
+    }
+
+    /// Returns whether the input still contains the reference, after a person has changed the input.
+    pub fn is_in(&self, input: &Value) -> bool {
+        input.pointer(&self.at).is_some_and(|value| value.get(OUTPUT_MEMBER).is_some())
+    }
+
+    /// Returns whether both references stand for the same value at the same place of an input.
+    pub fn has_same_value(&self, other: &Self) -> bool {
+        let key = |one: &Self| (one.at.clone(), one.call, one.path.clone(), one.hash);
+        key(self) == key(other)
     }
 }

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::id::ToolName;
 use longhaul_core::message::ToolCall;
+use longhaul_core::output_reference::OutputReference;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::effect_key::{EFFECT_KEY_BYTES_MAX, EffectKey};
 use longhaul_core::policy::gate::RulePattern;
@@ -26,6 +27,7 @@ use crate::agent::{Agent, EffectRule};
 use crate::find_tools::join_names;
 use crate::panics;
 use crate::polling::polling_hint;
+use crate::recorded_outputs::ResolveError;
 use crate::run_env::RunEnv;
 use crate::run_session::STORE_RETRY_DELAY;
 use crate::services::EngineServices;
@@ -39,6 +41,10 @@ const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// contains references to outputs of earlier calls.
 const SUBJECT_BYTES_MAX: usize = 4 * 1024;
 
+/// Maximum length in bytes of all subjects of such a call, with their punctuation in JSON.
+const SUBJECTS_BYTES_MAX: usize = 64 * 1024;
+const SUBJECT_OVERHEAD_BYTES: usize = 3;
+
 /// Name of the control tool that parks the run until a time or an event.
 const WAIT_TOOL: &str = "wait";
 
@@ -48,23 +54,24 @@ pub(crate) async fn classify_tool_call(
     env: &RunEnv,
     run: &Run,
     (call, secret_name): (&ToolCall, Option<&str>),
-) -> ToolCallClassification {
+) -> Result<ToolCallClassification, StoreError> {
     let name = ToolName::from_text_lossy(&call.name);
     let Some(registered) = env.tool(&call.name) else {
         let available: Vec<&str> = env.tools_by_wire_name().map(|(wire, _)| wire).collect();
         let available =
             if available.is_empty() { "none".to_owned() } else { join_names(&available) };
-        return classify_as_rejected(
+        return Ok(classify_as_rejected(
             name.as_str(),
             &format!("there is no tool `{name}`; the available tools are: {available}"),
-        );
+        ));
     };
     match secret_name {
         // Control tools are not executed: their input is only text, in which the secret was
         // redacted.
-        Some(secret) if registered.tool.is_some() => {
-            classify_as_rejected(registered.spec().name.as_str(), &secret_in_input_message(secret))
-        }
+        Some(secret) if registered.tool.is_some() => Ok(classify_as_rejected(
+            registered.spec().name.as_str(),
+            &secret_in_input_message(secret),
+        )),
         Some(_) | None => classify_tool_input(env, run, registered, &call.input).await,
     }
 }
@@ -114,16 +121,27 @@ pub(crate) async fn classify_tool_input(
     run: &Run,
     registered: &RegisteredTool,
     input: &RawJson,
-) -> ToolCallClassification {
+) -> Result<ToolCallClassification, StoreError> {
     let spec = registered.spec();
     let resolved = match parse_tool_input(input) {
         Ok(input) => env.resolve_tool_input(run.id(), registered, input).await,
-        Err(why) => Err(why),
+        Err(why) => Err(ResolveError::Invalid(why)),
     };
-    let (input, outputs) = match resolved {
-        Ok(resolved) => resolved,
-        Err(why) => return classify_as_rejected(spec.name.as_str(), &why),
-    };
+    match resolved {
+        Ok(resolved) => Ok(classify_resolved_input(env, run, registered, resolved).await),
+        Err(ResolveError::Invalid(why)) => Ok(classify_as_rejected(spec.name.as_str(), &why)),
+        Err(ResolveError::Store(error)) => Err(error),
+    }
+}
+
+/// Classifies the input of a tool call that contains the values of its references to outputs.
+async fn classify_resolved_input(
+    env: &RunEnv,
+    run: &Run,
+    registered: &RegisteredTool,
+    (input, outputs): (Value, Vec<OutputReference>),
+) -> ToolCallClassification {
+    let spec = registered.spec();
     let problem = registered.find_input_error(&input, &*env.clock).await;
     let wire_name = spec.name.wire_name();
     let is_unknown =
@@ -143,7 +161,7 @@ pub(crate) async fn classify_tool_input(
         Some(_) if problem.is_some() => ToolCallDescription::pure(),
         Some(tool) => match describe_tool_call(&**tool, &input, &env.injected_context(run)) {
             Ok(facts) if outputs.is_empty() => facts,
-            Ok(facts) => facts.truncate_long_subjects(),
+            Ok(facts) => facts.truncate_subjects(),
             Err(why) => return classify_as_rejected(spec.name.as_str(), &why),
         },
     };
@@ -195,14 +213,28 @@ struct ToolCallDescription {
 }
 
 impl ToolCallDescription {
-    /// Truncates long subjects of a call whose input contains references to outputs, because the
-    /// journal must not contain the outputs again. The subjects of the call then count as unknown.
-    fn truncate_long_subjects(mut self) -> Self {
-        for subject in self.subjects.iter_mut().chain(&mut self.injected) {
-            if subject.len() > SUBJECT_BYTES_MAX {
-                subject.truncate(subject.floor_char_boundary(SUBJECT_BYTES_MAX));
-                self.opaque = true;
+    /// Truncates long subjects, and the list of subjects, of a call whose input contains references to
+    /// outputs, because the journal must not contain the outputs again. The subjects of the call then
+    /// count as unknown.
+    fn truncate_subjects(mut self) -> Self {
+        for subjects in [&mut self.subjects, &mut self.injected] {
+            let mut left = SUBJECTS_BYTES_MAX;
+            let mut kept = Vec::new();
+            for mut subject in subjects.drain(..) {
+                if subject.len() > SUBJECT_BYTES_MAX {
+                    subject.truncate(subject.floor_char_boundary(SUBJECT_BYTES_MAX));
+                    self.opaque = true;
+                }
+                match left.checked_sub(subject.len() + SUBJECT_OVERHEAD_BYTES) {
+                    Some(rest) => left = rest,
+                    None => {
+                        self.opaque = true;
+                        break;
+                    }
+                }
+                kept.push(subject);
             }
+            *subjects = kept;
         }
         self
     }
@@ -230,8 +262,8 @@ fn describe_tool_call(
         let injected = match context.is_empty() {
             true => Vec::new(),
             false => {
-                let read = tool.rule_subjects(input);
-                let unseen = subjects.iter().filter(|subject| !read.contains(subject));
+                let read: BTreeSet<String> = tool.rule_subjects(input).into_iter().collect();
+                let unseen = subjects.iter().filter(|subject| !read.contains(*subject));
                 unseen.cloned().collect()
             }
         };
@@ -332,5 +364,28 @@ fn classify_as_rejected(name: &str, problem: &str) -> ToolCallClassification {
         outputs: Vec::new(),
         key: None,
         approvals: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_are_limited_in_length_and_number() {
+        for (subjects, kept) in [
+            (vec!["a".to_owned(), "b".to_owned()], 2),
+            (vec!["a".repeat(4_096); 15], 15),
+            (vec!["a".repeat(4_097)], 1),
+            (vec!["a".repeat(4_096); 17], 15),
+            (vec![String::new(); 250_000], SUBJECTS_BYTES_MAX / SUBJECT_OVERHEAD_BYTES),
+        ] {
+            let is_long = subjects.iter().any(|subject| subject.len() > SUBJECT_BYTES_MAX);
+            let all = subjects.len();
+            let description = ToolCallDescription { subjects, ..ToolCallDescription::pure() };
+            let description = description.truncate_subjects();
+            assert_eq!(description.subjects.len(), kept);
+            assert_eq!(description.opaque, is_long || kept < all, "{all}");
+        }
     }
 }

@@ -68,7 +68,8 @@ impl ReadOutputTool {
         let about = "Reads more of the truncated result of an earlier call, from a byte offset, or only \
                      the lines that contain a text. To pass a result on to another tool without \
                      reading it, write {\"$output\": \"t3.1\"} instead of the value in the input of \
-                     that tool; add \"path\": \"/body\" for a part of a JSON result.";
+                     that tool; add \"path\": \"/body\" for a part of a JSON result. The tool gets the result \
+                     as you read it, for example with line numbers.";
         Ok(Self {
             spec: ToolSpec::with_object_input(READ_OUTPUT, about, properties, &["call"])?,
             outputs: RecordedOutputs::new(store, records),

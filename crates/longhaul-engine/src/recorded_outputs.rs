@@ -13,11 +13,13 @@ use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{CallId, RunId, Seq};
 use longhaul_core::message::Part;
 use longhaul_core::output_reference::{OUTPUT_MEMBER, OutputReference, PREVIEW_BYTES_MAX};
+use longhaul_core::policy::effect_key::KeyState;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::port::store::{JournalReadRequest, Store, StoreError};
 use longhaul_core::raw::Hash;
 use longhaul_core::status::RunOutcome;
+use longhaul_run::result_of_duplicate;
 use serde_json::Value;
 
 /// Maximum number of references in one input.
@@ -43,6 +45,29 @@ pub(crate) struct RecordedOutput {
     /// Whether the call completed. Otherwise it failed, was interrupted, or its child run in the
     /// background has not completed.
     pub(crate) is_completed: bool,
+    /// Whether the call was not made, because another call with the same effect key had completed:
+    /// `text` then begins with a note about that call.
+    is_duplicate: bool,
+}
+
+/// Why the references in an input can't be replaced by their values.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResolveError {
+    /// A reference is invalid. The text is a message for the model.
+    #[error("{0}")]
+    Invalid(String),
+    /// The store can't be read.
+    #[error("the outputs of earlier calls can't be read: {0}")]
+    Store(#[from] StoreError),
+}
+
+/// An output, found in the journal of a run.
+struct FoundOutput {
+    output: ToolOutput,
+    /// Whether the call, or its child run in the background, completed.
+    is_completed: bool,
+    /// Whether the call was not made, because another call with the same effect key had completed.
+    is_duplicate: bool,
 }
 
 /// A reference to the output of an earlier call, found in the input of a call.
@@ -63,7 +88,9 @@ impl RecordedOutputs {
         run: RunId,
         call: CallId,
     ) -> Result<Option<RecordedOutput>, StoreError> {
-        let Some((output, is_completed)) = self.find_output(run, call).await? else {
+        let Some(FoundOutput { output, is_completed, is_duplicate }) =
+            self.find_output(run, call).await?
+        else {
             return Ok(None);
         };
         let text = match output.full {
@@ -76,18 +103,18 @@ impl RecordedOutputs {
                 bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             }
         };
-        Ok(Some(RecordedOutput { text, is_completed }))
+        Ok(Some(RecordedOutput { text, is_completed, is_duplicate }))
     }
 
-    /// Returns an output, and whether its call completed. The output of a call that started a child
-    /// run in the background is that of the child, once the child has ended.
+    /// Returns the output of a call. The output of a call that started a child run in the background
+    /// is that of the child, once the child has ended.
     async fn find_output(
         &self,
         run: RunId,
         call: CallId,
-    ) -> Result<Option<(ToolOutput, bool)>, StoreError> {
+    ) -> Result<Option<FoundOutput>, StoreError> {
         let mut after = Seq::START;
-        let (mut child, mut started) = (None, None);
+        let (mut child, mut started, mut is_duplicate) = (None, None, false);
         loop {
             let request = JournalReadRequest { run, after, limit: PAGE_SIZE };
             let page = self.store.read_journal(request).await?;
@@ -107,27 +134,34 @@ impl RecordedOutputs {
                 {
                     return Ok(Some(child_output(ended)));
                 }
+                if let Event::ToolKeyTaken(taken) = &entry.event
+                    && taken.call == call
+                {
+                    is_duplicate = taken.state == KeyState::Done;
+                }
                 match output_from_event(entry.event, call) {
-                    Some((output, _)) if child.is_some() => started = Some((output, false)),
-                    Some(found) => return Ok(Some(found)),
+                    Some(found) if child.is_some() => {
+                        started = Some(FoundOutput { is_completed: false, ..found });
+                    }
+                    Some(found) => return Ok(Some(FoundOutput { is_duplicate, ..found })),
                     None => {}
                 }
             }
         }
     }
 
-    /// Replaces the references in an input by their values. The error is a message
-    /// for the model.
+    /// Replaces the references in an input by their values.
     pub(crate) async fn resolve_references(
         &self,
         run: RunId,
         mut input: Value,
         redact: &dyn Redact,
-    ) -> Result<(Value, Vec<OutputReference>), String> {
+    ) -> Result<(Value, Vec<OutputReference>), ResolveError> {
         let mut found = Vec::new();
-        find_references(&input, String::new(), &mut found)?;
+        find_references(&input, String::new(), &mut found).map_err(ResolveError::Invalid)?;
         if found.len() > REFERENCES_MAX {
-            return Err(format!("the input has more than {REFERENCES_MAX} references to outputs"));
+            let why = format!("the input has more than {REFERENCES_MAX} references to outputs");
+            return Err(ResolveError::Invalid(why));
         }
         let (mut texts, mut resolved) = (BTreeMap::new(), Vec::with_capacity(found.len()));
         let mut left = VALUES_BYTES_MAX;
@@ -136,7 +170,7 @@ impl RecordedOutputs {
             let text = match texts.entry(call) {
                 std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
                 std::collections::btree_map::Entry::Vacant(new) => {
-                    let text = self.read_for_reference(run, call).await;
+                    let text = self.read_for_reference(run, call).await?;
                     let text = text.map_err(|why| reference_error(&reference, &why))?;
                     new.insert(redact.redact(&text).into_owned())
                 }
@@ -158,25 +192,47 @@ impl RecordedOutputs {
         Ok((input, resolved))
     }
 
-    async fn read_for_reference(&self, run: RunId, call: CallId) -> Result<String, String> {
-        match self.read(run, call).await {
-            Err(error) => Err(format!("the output can't be read: {error}")),
-            Ok(None) => Err(format!(
+    /// Returns the text that a reference to this call stands for. The inner error is a message for the
+    /// model.
+    async fn read_for_reference(
+        &self,
+        run: RunId,
+        call: CallId,
+    ) -> Result<Result<String, String>, StoreError> {
+        Ok(match self.read(run, call).await? {
+            None => Err(format!(
                 "the call {call} has no recorded output; refer to a call of an earlier turn of this run"
             )),
-            Ok(Some(output)) if !output.is_completed => {
+            Some(output) if !output.is_completed => {
                 Err(format!("the call {call} has not completed, so it has no output to pass on"))
             }
-            Ok(Some(output)) => {
-                output.text.ok_or_else(|| format!("the output of {call} is no longer stored"))
+            Some(RecordedOutput { text, is_duplicate, .. }) => {
+                let text = if is_duplicate { text.and_then(result_of_duplicate) } else { text };
+                text.ok_or_else(|| format!("the output of {call} is no longer stored"))
             }
-        }
+        })
     }
 }
 
-fn reference_error(reference: &FoundReference, why: &str) -> String {
+fn reference_error(reference: &FoundReference, why: &str) -> ResolveError {
     let at = if reference.at.is_empty() { "/" } else { &reference.at };
-    format!("the reference to an output at `{at}` is invalid: {why}")
+    ResolveError::Invalid(format!("the reference to an output at `{at}` is invalid: {why}"))
+}
+
+/// Checks that the references of a call that is about to start stand for the same values as when
+/// rules and people have seen the call. The error is a message for the model.
+pub(crate) fn check_unchanged_values(
+    seen: &[OutputReference],
+    resolved: &[OutputReference],
+) -> Result<(), String> {
+    let is_seen = |one: &&OutputReference| seen.iter().any(|other| one.has_same_value(other));
+    match resolved.iter().find(|one| !is_seen(one)) {
+        None => Ok(()),
+        Some(OutputReference { at, call, .. }) => Err(format!(
+            "the call was not made: the output of {call} at `{at}` is not the one that was checked \
+             when you made the call; make the call again"
+        )),
+    }
 }
 
 fn describe_reference(reference: FoundReference, content: &str) -> OutputReference {
@@ -232,25 +288,26 @@ fn find_references(
     }
 }
 
-/// Returns the output of a child run that has ended, and whether the child completed.
-fn child_output(ended: &ChildEnded) -> (ToolOutput, bool) {
+/// Returns the output of a child run that has ended.
+fn child_output(ended: &ChildEnded) -> FoundOutput {
     let (text, is_completed) = match &ended.outcome {
         RunOutcome::Completed(output) => (&output.text, true),
         RunOutcome::Failed(error) => (&error.message, false),
         RunOutcome::Cancelled(reason) => (reason, false),
     };
-    (ToolOutput { full: ended.full, ..ToolOutput::text(text.as_str()) }, is_completed)
+    let output = ToolOutput { full: ended.full, ..ToolOutput::text(text.as_str()) };
+    FoundOutput { output, is_completed, is_duplicate: false }
 }
 
-/// Returns the output of the call if this event ends the call, and whether the call completed.
+/// Returns the output of the call if this event ends the call.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only events that end a call have results")]
-fn output_from_event(event: Event, call: CallId) -> Option<(ToolOutput, bool)> {
+fn output_from_event(event: Event, call: CallId) -> Option<FoundOutput> {
     let is_completed = matches!(event, Event::ToolCompleted(_));
     match event {
         Event::ToolCompleted(ended) | Event::ToolFailed(ended) | Event::ToolInterrupted(ended)
             if ended.call == call =>
         {
-            Some((ended.output, is_completed))
+            Some(FoundOutput { output: ended.output, is_completed, is_duplicate: false })
         }
         _ => None,
     }
@@ -285,6 +342,22 @@ mod tests {
             json!({ "$output": "t3.1", "path": 1 }),
         ] {
             assert!(references(&bad).unwrap_err().contains("is invalid: write"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_differs_from_the_checked_one_is_found() {
+        let reference = |at: &str, content: &str| {
+            let call = CallId { turn: 1, index: 1 };
+            describe_reference(FoundReference { at: at.to_owned(), call, path: None }, content)
+        };
+        let seen = [reference("/a", "one"), reference("/b", "two")];
+        assert_eq!(check_unchanged_values(&seen, &seen), Ok(()));
+        // A person has removed a reference.
+        assert_eq!(check_unchanged_values(&seen, &seen[1..]), Ok(()));
+        for other in [reference("/a", "two"), reference("/c", "one")] {
+            let why = check_unchanged_values(&seen, &[other]).unwrap_err();
+            assert!(why.contains("is not the one that was checked"), "{why}");
         }
     }
 

@@ -10,6 +10,7 @@ use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::output_reference::{OUTPUT_MEMBER, OutputReference};
 use longhaul_core::port::context::{ContextProvider, Perception};
 use longhaul_core::port::redact::Redact;
+use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::{ClaimId, ToolContext, ToolSpec};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
@@ -25,7 +26,8 @@ use crate::error::Error;
 use crate::event_text::{IDLE_TICK, event_kind};
 use crate::find_tools::{FIND_TOOLS, find_tools_tool};
 use crate::output_schema::{FINISH_TOOL, OutputSchema};
-use crate::recorded_outputs::RecordedOutputs;
+use crate::recorded_outputs::{RecordedOutputs, ResolveError};
+use crate::run_session::STORE_RETRY_DELAY;
 use crate::services::{EngineServices, ResolveModelError, ResolvedModel};
 use crate::tool_registry::RegisteredTool;
 
@@ -275,19 +277,26 @@ impl RunEnv {
     }
 
     /// Returns the input that the tool receives: with the values of references to outputs,
-    /// and without the parameters that the runtime injects. The error is a message for the model.
+    /// and without the parameters that the runtime injects. Waits while the store is busy.
     pub(crate) async fn resolve_tool_input(
         &self,
         run: RunId,
         tool: &RegisteredTool,
         input: Value,
-    ) -> Result<(Value, Vec<OutputReference>), String> {
-        let (input, outputs) = self.outputs.resolve_references(run, input, &*self.redact).await?;
+    ) -> Result<(Value, Vec<OutputReference>), ResolveError> {
+        let (input, outputs) = loop {
+            match self.outputs.resolve_references(run, input.clone(), &*self.redact).await {
+                Err(ResolveError::Store(StoreError::Busy { .. })) => {
+                    self.clock.sleep(STORE_RETRY_DELAY).await;
+                }
+                resolved => break resolved?,
+            }
+        };
         if !outputs.is_empty() && tool.tool.is_none() {
-            return Err(format!(
+            return Err(ResolveError::Invalid(format!(
                 "`{}` takes no references to outputs: leave out `{OUTPUT_MEMBER}`",
                 tool.spec().name
-            ));
+            )));
         }
         Ok((self.remove_injected_parameters(tool, input), outputs))
     }

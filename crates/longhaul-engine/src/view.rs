@@ -241,6 +241,9 @@ pub fn gate_view(gate: &GateRow) -> GateView {
     let spec = &gate.spec;
     let mut facts = spec.facts.as_deref().cloned();
     let diff = facts.as_mut().and_then(|facts| facts.diff.take());
+    let input = current_gate_input(gate);
+    let value = input.map(RawJson::to_value).unwrap_or_default();
+    let outputs = spec.outputs.iter().filter(|output| output.is_in(&value));
     GateView {
         id: spec.id,
         run: gate.run,
@@ -249,9 +252,10 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         ask: spec.ask.clone(),
         reason: None,
         tool: spec.tool.clone(),
-        input: current_gate_input(gate).cloned(),
+        input: input.cloned(),
         injected_subjects: spec.injected_subjects.clone(),
-        outputs: spec.outputs.clone(),
+        outputs: outputs.cloned().collect(),
+        key: spec.key.clone(),
         facts,
         diff,
         digest: current_gate_digest(gate),

@@ -24,7 +24,7 @@ mod tool_calls;
 mod turn_start;
 
 pub(crate) use attempt_end::{retry_or_fail, schedule_retry};
-pub use effect_keys::duplicate_output;
+pub use effect_keys::{duplicate_output, result_of_duplicate};
 pub(crate) use finish::{fail_run, settle_work_of_dead_drivers};
 pub(crate) use outage::{block_run_without_access, retry_hint, wait_for_provider};
 pub(crate) use park::missing_start_condition;

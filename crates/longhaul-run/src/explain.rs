@@ -162,8 +162,9 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
 /// Explains a wait for another call with the same effect key.
 fn explain_key_wait(KeyHolder { run, call }: KeyHolder) -> (String, String) {
     let message = format!(
-        "The run waits for the call {call} of {run}, which has the same effect key; it gets \
-         the result of that call, or makes its own call if that one had no effect."
+        "The run waits for the call {call} of {run}, or of the run that retries {run}, which has the \
+         same effect key; it gets the result of that call, or makes its own call if that one had no \
+         effect."
     );
     (message, format!("longhaul why {run}"))
 }
@@ -328,8 +329,18 @@ fn explain_progress(run: &Run) -> String {
         }
         RunStage::ToolsRunning(tools) => {
             let open = tools.calls.iter().filter(|call| !call.is_done());
-            let names: Vec<_> = open.map(|call| call.classification.tool.as_str()).collect();
-            format!("The run is executing tool calls: {}.", names.join(", "))
+            let (waiting, others): (Vec<_>, Vec<_>) =
+                open.partition(|call| matches!(call.state, ToolCallState::AwaitingKey { .. }));
+            match (waiting.first().map(|call| &call.state), others.as_slice()) {
+                (Some(ToolCallState::AwaitingKey { holder, .. }), []) => {
+                    explain_key_wait(*holder).0
+                }
+                _ => {
+                    let names = others.iter().map(|call| call.classification.tool.as_str());
+                    let names: Vec<_> = names.collect();
+                    format!("The run is executing tool calls: {}.", names.join(", "))
+                }
+            }
         }
         RunStage::Concluding(_) => "The run is about to end.".into(),
         RunStage::Ended(_) => "The run has ended.".into(),

@@ -22,6 +22,7 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::run::{CancelCause, RunWaiting};
 use longhaul_core::id::{CallId, RunId, Seq};
 use longhaul_core::message::Message;
+use longhaul_core::output_reference::OutputReference;
 use longhaul_core::policy::effect_key::EffectKey;
 use longhaul_core::status::{RunOutcome, RunOutput, Status, WaitReason};
 use longhaul_core::task::TaskSpec;
@@ -281,6 +282,14 @@ impl Run {
     pub fn call_key(&self, call: Option<CallId>) -> Option<&EffectKey> {
         let mut calls = self.control.calls().iter();
         calls.find(|tracked| Some(tracked.id) == call)?.classification.key.as_ref()
+    }
+
+    /// Returns the references to outputs in the input of a tool call of the model's last reply, with
+    /// the values that rules and people have seen.
+    pub fn call_outputs(&self, call: CallId) -> &[OutputReference] {
+        let mut calls = self.control.calls().iter();
+        let tracked = calls.find(|tracked| tracked.id == call);
+        tracked.map_or(&[], |tracked| &tracked.classification.outputs)
     }
 
     /// Returns the names of all tools that the run has called, in order and with duplicates.

@@ -1,6 +1,7 @@
 //! Effect keys and references to outputs, from an agent file to the output of the commands.
 
 use std::fs;
+use std::process::{Command, Stdio};
 
 use super::project::Project;
 
@@ -48,4 +49,38 @@ fn a_person_sees_what_a_reference_passes_on() {
     let card = project.run(&["gates", "show", id], 0).out;
     assert!(card.contains("passes on: /content is the output of t1.1, "), "{card}");
     assert!(card.contains("first line"), "{card}");
+}
+
+#[test]
+fn a_run_behind_a_key_ends_if_nobody_continues_the_other_run() {
+    let front = "tools: [shell]\nsandbox: { isolation: none }\n\
+                 approve: [{ tool: shell, allow: true }]\n\
+                 effects: [{ tool: shell, key: 'command:{{ input.command }}' }]";
+    let call = "{ name: shell, input: { command: 'echo $$ > part; mv part pid; exec sleep 300' } }";
+    let project = project(front, &[call]);
+    project.run(&["trust", "--yes"], 0);
+    let mut first = project.command(&["run", "keys", "x", "--no-input"]);
+    let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let pid = project.path().join("pid");
+    while !pid.exists() {
+        assert!(first.try_wait().unwrap().is_none(), "the first run has ended");
+        std::thread::yield_now();
+    }
+    let holder = project.json(&["show", "@last", "--json"])["id"].as_str().unwrap().to_owned();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let second = project.run(&["run", "keys", "x", "--no-input"], 3);
+    assert!(second.err.contains(&format!("{holder}: No process drives the run.")), "{second:?}");
+    assert!(second.err.contains(&format!("longhaul watch {holder}")), "{second:?}");
+    project.run(&["watch", &holder, "--no-input"], 3);
+    let third = project.run(&["run", "keys", "x", "--no-input"], 3);
+    let expected = format!("{holder}: The run waits for an answer: shell was started.");
+    assert!(third.err.contains(&expected), "{third:?}");
+    let gates = project.json(&["gates", "--json"]);
+    let id = gates["data"][0]["id"].as_str().unwrap();
+    assert!(third.err.contains(&format!("longhaul answer {id} TEXT")), "{third:?}");
+    let card = project.run(&["gates", "show", id], 0).out;
+    assert!(card.contains("  key: command:echo $$"), "{card}");
+    let sleeping = fs::read_to_string(pid).unwrap();
+    assert!(Command::new("kill").arg(sleeping.trim()).status().unwrap().success());
 }

@@ -29,6 +29,7 @@ const GATE_FIELDS: &[&str] = &[
     "answers",
     "options",
     "outputs",
+    "key",
     "schema",
     "approvers",
     "edited_by",

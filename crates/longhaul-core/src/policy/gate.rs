@@ -253,6 +253,9 @@ pub struct GateSpec {
     /// values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputReference>,
+    /// Text of the effect key of the waiting call. `None` means that the call has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// What the waiting call would change, from when the model made the call. The digest covers it
     /// too. `None` means not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -313,6 +316,7 @@ impl GateSpec {
             input: None,
             injected_subjects: Vec::new(),
             outputs: Vec::new(),
+            key: None,
             facts: None,
             options: Vec::new(),
             schema: None,

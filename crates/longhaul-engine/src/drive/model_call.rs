@@ -7,6 +7,7 @@ use futures_util::FutureExt as _;
 use longhaul_core::event::turn::{ModelCallPurpose, OutputCheckResult, ToolCallClassification};
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::port::model::{Model, ModelRequest, ModelResponse};
+use longhaul_core::port::store::StoreError;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_run::input::{InterruptedReply, ModelReply};
@@ -81,7 +82,7 @@ pub(super) async fn run_model_turn(
     let (calls, output_check) = match (&outcome, &ctx.env) {
         (ModelRequestOutcome::Reply(response, held), Some(env)) => {
             let run = ctx.session.run();
-            let (mut calls, output) = classify_calls_and_output(env, run, (response, held)).await;
+            let (mut calls, output) = classify_calls_and_output(env, run, (response, held)).await?;
             add_shared_approvals(&ctx.services, run.task(), &mut calls).await?;
             add_effect_facts((env, run), &ctx.services.redact, &response.reply, &mut calls).await;
             (calls, output)
@@ -104,16 +105,16 @@ async fn classify_calls_and_output(
     env: &RunEnv,
     run: &Run,
     (response, held): (&ModelResponse, &[Option<String>]),
-) -> (Vec<ToolCallClassification>, Option<OutputCheckResult>) {
+) -> Result<(Vec<ToolCallClassification>, Option<OutputCheckResult>), StoreError> {
     let mut calls = Vec::with_capacity(held.len());
     for (call, held) in response.reply.tool_calls().zip(held) {
-        calls.push(classify_tool_call(env, run, (call, held.as_deref())).await);
+        calls.push(classify_tool_call(env, run, (call, held.as_deref())).await?);
     }
     let output_check = match env.output_schema() {
         Some(schema) => schema.validate_final_reply(response, &calls, &*env.clock).await,
         None => None,
     };
-    (calls, output_check)
+    Ok((calls, output_check))
 }
 
 /// Sends a request to the run's model. Returns the outcome and how long the request took.

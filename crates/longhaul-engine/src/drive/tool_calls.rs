@@ -13,9 +13,10 @@ use longhaul_core::event::tool::{ToolVerified, VerifyOutcome};
 use longhaul_core::id::CallId;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::time::{Clock, Millis};
-use longhaul_run::RunInput;
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
+use longhaul_run::{Run, RunInput};
+use serde_json::Value;
 
 use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
 use crate::drive::calls::{
@@ -26,8 +27,11 @@ use crate::drive::context::DriveContext;
 use crate::drive::suspended_calls::{cancel_suspended_call, with_storable_suspension};
 use crate::drive::truncate::{ArtifactQuota, truncate_tool_output};
 use crate::error::Error;
+use crate::recorded_outputs::check_unchanged_values;
 use crate::redaction::Redaction;
+use crate::run_env::RunEnv;
 use crate::run_session::CommitOutcome;
+use crate::tool_registry::RegisteredTool;
 
 /// Time to wait for further tool calls after a call has ended, so that their results are committed
 /// together.
@@ -99,10 +103,9 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
             ctx.calls.push_failed_call(&task, &format!("this worker has no tool `{}`", task.tool));
             continue;
         };
-        let run = ctx.session.run().id();
-        let resolved = env.resolve_tool_input(run, registered, task.input.to_value()).await;
-        let input = match resolved {
-            Ok((input, _)) => input,
+        let run = ctx.session.run();
+        let input = match resolve_checked_input(&env, run, registered, &task).await {
+            Ok(input) => input,
             Err(why) => {
                 ctx.calls.push_failed_call(&task, &why);
                 continue;
@@ -122,6 +125,20 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
         ctx.calls.start_call(request, ctx.progress.track_call(task.call));
     }
     true
+}
+
+/// Returns the input that the tool receives for a call that is about to start. The error is a message
+/// for the model.
+async fn resolve_checked_input(
+    env: &RunEnv,
+    run: &Run,
+    registered: &RegisteredTool,
+    task: &ToolCallTask,
+) -> Result<Value, String> {
+    let resolved = env.resolve_tool_input(run.id(), registered, task.input.to_value()).await;
+    let (input, outputs) = resolved.map_err(|error| error.to_string())?;
+    check_unchanged_values(run.call_outputs(task.call), &outputs)?;
+    Ok(input)
 }
 
 /// Waits until tool calls have ended or should be aborted. `since` is the time of the monotonic
@@ -299,13 +316,15 @@ fn run_verification(
         Some((env.clone(), registered.clone(), registered.tool.clone()?, tool_ctx))
     });
     let (run, input) = (ctx.session.run().id(), task.input.clone());
+    let seen = ctx.session.run().call_outputs(task.call).to_vec();
     async move {
         let Some((env, registered, tool, tool_ctx)) = registered else {
             return (VerifyOutcome::Unknown, Vec::new());
         };
         let resolved = env.resolve_tool_input(run, &registered, input.to_value()).await;
-        let Ok((input, _)) = resolved else {
-            return (VerifyOutcome::Unknown, Vec::new());
+        let input = match resolved {
+            Ok((input, outputs)) if check_unchanged_values(&seen, &outputs).is_ok() => input,
+            Ok(_) | Err(_) => return (VerifyOutcome::Unknown, Vec::new()),
         };
         let verification = AssertUnwindSafe(tool.verify(input, &tool_ctx)).catch_unwind();
         let finding = tokio::select! {

@@ -4,6 +4,7 @@
 
 use longhaul_core::event::turn::OutputCheckResult;
 use longhaul_core::id::{AgentName, Epoch, GateId, RunId, Seq};
+use longhaul_core::output_reference::{OUTPUT_MEMBER, OutputReference};
 use longhaul_core::policy::gate::{Answer, GateDecision, GateKind, GateRow, GateStatus};
 use longhaul_core::policy::rule::RULES_MAX;
 use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
@@ -195,9 +196,18 @@ impl Longhaul {
                 "an edit of `{name}` can't be checked: this process does not have the tool"
             )));
         };
-        let classification = classify_tool_input(&env, &run, tool, edited).await;
+        let classification = classify_tool_input(&env, &run, tool, edited).await?;
         if let Some(problem) = &classification.problem {
             return Err(bad(problem.clone()));
+        }
+        // The card describes and the digest covers only the references of the original input.
+        let is_shown =
+            |new: &OutputReference| gate.spec.outputs.iter().any(|old| old.has_same_value(new));
+        if !classification.outputs.iter().all(is_shown) {
+            return Err(bad(format!(
+                "an edit can't add or change a reference to an output: write the value itself instead \
+                 of `{OUTPUT_MEMBER}`"
+            )));
         }
         if run.call_key(gate.spec.call) != classification.key.as_ref() {
             return Err(bad(

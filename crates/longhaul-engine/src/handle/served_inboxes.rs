@@ -3,7 +3,9 @@
 use longhaul_core::id::{InboxName, LaneKey, RunId};
 use longhaul_core::port::records::WorkerRow;
 use longhaul_core::port::store::{RunRow, WorkerLiveness};
-use longhaul_run::explain::StateExplanation;
+use longhaul_core::status::{Status, WaitReason};
+use longhaul_run::explain::{StateExplanation, explain_run_state};
+use longhaul_run::state::control::IdleReason;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
@@ -40,6 +42,7 @@ impl Longhaul {
                 }
                 (state.head, format!("the lane `{lane}`"))
             }
+            (Some("key"), _) => return self.explain_stuck_key_holder(row).await,
             (Some("batch"), _) => (self.run_before_in_batch(row.id).await?, "its batch".to_owned()),
             _ => return self.unserved_reason(row, &mut None).await,
         };
@@ -55,6 +58,46 @@ impl Longhaul {
                  drives."
             ),
             command: format!("longhaul watch {before}"),
+        }))
+    }
+
+    /// Explains that the run waits for an effect key whose holder does not continue by itself: it needs
+    /// a person, or no process drives it. `None` if the holder continues, or belongs to the same tree.
+    async fn explain_stuck_key_holder(
+        &self,
+        row: &RunRow,
+    ) -> Result<Option<StateExplanation>, Error> {
+        let (waiting, _) = replay_without_transcript(&self.services, row.id).await?;
+        let Some(IdleReason::Parked { wait: WaitReason::Key(holder), .. }) =
+            &waiting.control().idle
+        else {
+            return Ok(None);
+        };
+        let holder = match self.services.store.get_run(holder.run).await? {
+            Some(holder) if holder.root != row.root => holder,
+            Some(_) | None => return Ok(None),
+        };
+        let is_driven = self.has_driver().await? && self.is_driven(&holder).await?;
+        let needs_person = match (holder.status, holder.reason.as_deref()) {
+            (Status::Blocked | Status::Paused, _)
+            | (Status::Waiting, Some("approval" | "question" | "signal" | "budget")) => true,
+            (Status::Pending | Status::Running, _) if !is_driven => false,
+            // A process may continue a run that waits for something else.
+            (Status::Pending | Status::Running | Status::Waiting, _)
+            | (Status::Completed | Status::Failed | Status::Cancelled, _) => return Ok(None),
+        };
+        let StateExplanation { message, .. } = explain_run_state(&waiting);
+        let (folded, _) = replay_without_transcript(&self.services, holder.id).await?;
+        let of_holder = match needs_person {
+            true => explain_run_state(&folded),
+            false => StateExplanation {
+                message: "No process drives the run.".to_owned(),
+                command: format!("longhaul watch {}", holder.id),
+            },
+        };
+        Ok(Some(StateExplanation {
+            message: format!("{message} {}: {}", holder.id, of_holder.message),
+            command: of_holder.command,
         }))
     }
 

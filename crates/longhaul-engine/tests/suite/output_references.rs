@@ -9,13 +9,16 @@ use longhaul_core::policy::effect::EffectClass::{Once, Pure};
 use longhaul_core::policy::gate::{GateDecision, GateRuleAction};
 use longhaul_core::port::tool::ToolFailure;
 use longhaul_core::raw::RawJson;
+use longhaul_engine::agent::EffectRule;
+use longhaul_engine::view::gate_view;
 use longhaul_testkit::latch::Latch;
 use serde_json::{Value, json};
 
 use crate::suite::gates::rule;
+use crate::suite::harness::failing_store::StoreFault;
 use crate::suite::harness::model::FakeReply;
 use crate::suite::harness::tool::{EffectLog, FakeTool};
-use crate::suite::harness::{SECRET, TestEngine, TestEngineBuilder, answer, engine_with};
+use crate::suite::harness::{SECRET, TIMEOUT, TestEngine, TestEngineBuilder, answer, engine_with};
 
 /// Returns a JSON output of 300 KB that contains a secret.
 fn large_output() -> String {
@@ -159,6 +162,95 @@ async fn a_rule_sees_the_value_of_a_reference() {
 }
 
 #[tokio::test]
+async fn an_edit_keeps_references_but_adds_and_changes_none() {
+    let effects = EffectLog::default();
+    let note = json!({ "$output": "t1.1", "path": "/note" });
+    let count = json!({ "$output": "t1.1", "path": "/count" });
+    let mut ask = rule(None, GateRuleAction::Ask("Send it?".into()));
+    ask.approvers.count = 2;
+    let input = json!({ "text": note, "count": count });
+    let engine = engine_passing_on(input, &effects).agent(|agent| agent.rules = vec![ask]).start();
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
+    assert_eq!(gate_view(&gate).outputs.len(), 2);
+    let edit = |input: Value| answer(&gate, GateDecision::Edit(RawJson::from_serialize(&input)));
+    for text in [json!({ "$output": "t1.1", "path": "/body" }), json!({ "$output": "t1.1" })] {
+        let changed = edit(json!({ "text": text }));
+        let error = engine.longhaul.answer_gate(gate.spec.id, changed).await.unwrap_err();
+        assert!(error.to_string().contains("write the value itself"), "{error}");
+    }
+    let kept = edit(json!({ "text": note, "count": 8 }));
+    engine.longhaul.answer_gate(gate.spec.id, kept).await.unwrap();
+    // The second person sees the value that is still passed on.
+    let gate = engine.longhaul.get_gate(gate.spec.id).await.unwrap();
+    let view = gate_view(&gate);
+    let values: Vec<&str> = view.passed_values().into_iter().map(|(_, value)| value).collect();
+    assert_eq!(values, ["{{secret:WORD}}"]);
+    let mut yes = answer(&gate, GateDecision::Approve);
+    yes.by = "cli:ben".into();
+    yes.digest = view.digest;
+    engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
+    engine.ended(run).await;
+    assert!(effects.all()[0].contains("{{secret:WORD}}") && effects.all()[0].contains("8"));
+}
+
+#[tokio::test]
+async fn a_busy_store_is_no_invalid_reference() {
+    let (effects, latch) = (EffectLog::default(), Latch::closed());
+    let input = json!({ "text": { "$output": "t1.1" } });
+    let mut plan = engine_passing_on(input, &effects);
+    plan.replies[1] = plan.replies[1].clone().after_latch(&latch);
+    let engine = plan.start();
+    let run = engine.submit().await;
+    latch.reached(1).await;
+    engine.store.fail_reads(StoreFault::Busy, 2);
+    latch.open();
+    let failed = async {
+        while !engine.store.has_failed() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, failed).await.expect("the output is read");
+    engine.ended(run).await;
+    assert_eq!(engine.results().pop(), Some(("sent".to_owned(), false)));
+}
+
+#[tokio::test]
+async fn a_reference_to_a_call_that_was_not_made_stands_for_the_result_of_the_other_call() {
+    let long = "x".repeat(20_000);
+    for content in ["short".to_owned(), long] {
+        let (effects, json) = (EffectLog::default(), json!({ "body": content }).to_string());
+        let pay = FakeTool::new("pay", Once, &EffectLog::default()).with_action(move |_, _| {
+            let json = json.clone();
+            async move { Ok(ToolOutput::text(json)) }.boxed()
+        });
+        let pays = || ("pay", json!({ "text": "once\n\nonly" }));
+        let send = |call: &str| {
+            let text = json!({ "$output": call, "path": "/body" });
+            FakeReply::call("send", json!({ "text": text }))
+        };
+        // The other call is one of the same reply, or of an earlier turn.
+        let calls = FakeReply::Calls(vec![pays(), pays()]);
+        let replies = [calls, FakeReply::Calls(vec![pays()]), send("t1.2"), send("t2.1")];
+        let engine = engine_with(replies)
+            .tools([pay, FakeTool::new("send", Once, &effects)])
+            .agent(|agent| {
+                agent.effects = vec![EffectRule {
+                    tool: "pay".into(),
+                    subject: None,
+                    class: None,
+                    key: Some("{{ input.text }}".to_owned()),
+                }];
+            })
+            .start();
+        let run = engine.submit().await;
+        engine.ended(run).await;
+        let sent = json!({ "text": content });
+        assert_eq!(effects.count(&format!("send begins {sent}")), 2, "{}", content.len());
+    }
+}
+
+#[tokio::test]
 async fn the_card_shows_the_reference_its_size_and_how_it_begins() {
     let effects = EffectLog::default();
     let input = json!({ "text": { "$output": "t1.1", "path": "/body" } });
@@ -168,11 +260,13 @@ async fn the_card_shows_the_reference_its_size_and_how_it_begins() {
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
     assert_eq!(gate.spec.input.as_ref().map(RawJson::to_value), Some(input));
-    let view = longhaul_engine::view::gate_view(&gate);
-    let (label, text) = view.effect_rows().remove(0);
-    assert_eq!(label, "Passes on");
-    let start = "/text is the output of t1.1 at /body, 300000 bytes: long long";
-    assert!(text.starts_with(start) && text.ends_with('…') && text.len() < 600, "{text}");
+    let view = gate_view(&gate);
+    let (description, value) = view.passed_values().remove(0);
+    let expected = format!(
+        "/text is the output of t1.1 at /body, 300000 bytes; only its first 4096 bytes are shown, and \
+         `longhaul show {run} --transcript` prints what the model has read of the output"
+    );
+    assert_eq!((description, value), (expected, &"long ".repeat(820)[..4096]));
     let given = answer(&gate, GateDecision::Approve);
     engine.longhaul.answer_gate(gate.spec.id, given).await.unwrap();
     let journal = engine.ended(run).await;

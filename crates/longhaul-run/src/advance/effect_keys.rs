@@ -16,6 +16,13 @@ use crate::policy::rules::in_doubt_policy;
 use crate::rejection::Rejection;
 use crate::state::call::{ToolCallState, TrackedToolCall};
 
+/// Beginning of the output of a call that was not made, because another call with the same key has
+/// completed.
+const DUPLICATE_NOTE: &str = "[longhaul] This call was not made: ";
+
+/// Text that stands for a result that was deleted.
+const LOST_RESULT: &str = "(the result is no longer stored)";
+
 /// Returns whether the call may try to claim its effect key now. If it waits for another call with
 /// this key, it may if that call no longer holds the key, or if a new driver has claimed the run.
 pub(super) fn may_claim_again(decision: &DecisionBuilder<'_>, call: &TrackedToolCall) -> bool {
@@ -107,16 +114,29 @@ fn completed_in_same_reply(
 /// completed with this output. The texts are kept and the images are not.
 pub fn duplicate_output(key: &EffectKey, holder: KeyHolder, output: &ToolOutput) -> ToolOutput {
     let KeyHolder { run, call } = holder;
-    ToolOutput::text(format!(
-        "[longhaul] This call was not made: the call {call} of {run} has the same key `{}` and has \
-         completed. Its result:\n\n{}",
-        key.text,
+    // The note is one paragraph, so that the result begins after the first empty line.
+    let key = key.text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = format!(
+        "{DUPLICATE_NOTE}the call {call} of {run} has the same key `{key}` and has completed. Its \
+         result:\n\n{}",
         output.joined_text()
-    ))
+    );
+    ToolOutput { full: output.full, ..ToolOutput::text(text) }
+}
+
+/// Returns the result within the text of the output of a call that was not made, because another call
+/// with the same key has completed. `None` means that the result is no longer stored.
+pub fn result_of_duplicate(text: String) -> Option<String> {
+    // A long result that a call of the same reply has stored has no note.
+    let result = match text.strip_prefix(DUPLICATE_NOTE) {
+        Some(rest) => rest.split_once("\n\n")?.1.to_owned(),
+        None => text,
+    };
+    (result != LOST_RESULT).then_some(result)
 }
 
 fn lost_result() -> ToolOutput {
-    ToolOutput::text("(the result is no longer stored)")
+    ToolOutput::text(LOST_RESULT)
 }
 
 /// Adds the claim of a call's key to the batch that starts or continues the call. A call that is

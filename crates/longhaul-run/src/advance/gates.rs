@@ -103,6 +103,7 @@ pub(super) fn new_call_gate(
     GateSpec {
         call: Some(call.id),
         tool: Some(call.classification.tool.to_string()),
+        key: call.classification.key.as_ref().map(|key| key.text.clone()),
         timeout: Some(GATE_TIMEOUT),
         ..GateSpec::new(id, kind, question)
     }
@@ -119,10 +120,10 @@ fn new_call_gate_with_digest(
     // A call in doubt may have changed the world, so its facts don't hold any more.
     let facts = call.classification.facts.as_ref();
     gate.facts = facts.filter(|_| gate.kind == GateKind::Approval).cloned();
-    // The references of an edited input are not described.
-    if call.edited.is_none() {
-        gate.outputs.clone_from(&call.classification.outputs);
-    }
+    // An edit adds no references, but it may have removed some.
+    let input = call.arguments().to_value();
+    let outputs = call.classification.outputs.iter();
+    gate.outputs = outputs.filter(|output| output.is_in(&input)).cloned().collect();
     let frozen = GateContent {
         gate: gate.id,
         call: gate.call,

@@ -14,7 +14,7 @@ use longhaul_core::id::GateId;
 use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{GateKind, GateSpec};
-use longhaul_core::status::{RunError, WaitReason};
+use longhaul_core::status::WaitReason;
 
 use crate::advance::call_events::{record_call_result, record_used_rules};
 use crate::advance::call_order::may_start_call_after;
@@ -245,15 +245,8 @@ fn apply_in_doubt_policies(
                 return Ok(Some(ControlFlow::Break(())));
             }
             InDoubtPolicy::Fail => {
-                let message = format!(
-                    "{} {} was started, and its outcome is unknown{}",
-                    call.classification.tool,
-                    call.id,
-                    in_doubt::in_doubt_reason_suffix(why)
-                );
-                let hint = "check whether it has taken effect, then retry the run";
-                return finish::fail_run(decision, RunError::new("in_doubt", message, hint))
-                    .map(Some);
+                let error = in_doubt::in_doubt_error(&call, why);
+                return finish::fail_run(decision, error).map(Some);
             }
         }
     }

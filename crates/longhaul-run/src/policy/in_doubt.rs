@@ -5,6 +5,7 @@ use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect_key::KeyHolder;
+use longhaul_core::status::RunError;
 
 use crate::state::call::TrackedToolCall;
 
@@ -74,8 +75,25 @@ pub(crate) fn in_doubt_result(reason: Option<&str>) -> String {
     )
 }
 
+/// Returns the error of a run that fails because of a call in doubt.
+pub(crate) fn in_doubt_error(call: &TrackedToolCall, reason: Option<&str>) -> RunError {
+    let (tool, id) = (&call.classification.tool, call.id);
+    let suffix = in_doubt_reason_suffix(reason);
+    let (message, hint) = match call.starts {
+        0 => (
+            format!("{tool} {id} was not started{suffix}"),
+            "retry that run if it has failed, so that a person is asked; otherwise set `in_doubt: ask`",
+        ),
+        _ => (
+            format!("{tool} {id} was started, and its outcome is unknown{suffix}"),
+            "check whether it has taken effect, then retry the run",
+        ),
+    };
+    RunError::new("in_doubt", message, hint)
+}
+
 /// Returns a colon and the reason why a call is in doubt, or an empty text without a reason.
-pub(crate) fn in_doubt_reason_suffix(reason: Option<&str>) -> String {
+fn in_doubt_reason_suffix(reason: Option<&str>) -> String {
     let reason =
         reason.map(|reason| format!(": {}", collapse_whitespace(reason).trim_end_matches('.')));
     reason.unwrap_or_default()

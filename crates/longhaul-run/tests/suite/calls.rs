@@ -6,6 +6,7 @@ use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::effect_key::KeyState;
 use longhaul_core::status::RunOutcome;
+use longhaul_run::explain::explain_run_state;
 
 use super::harness::TestRun;
 use super::harness::script::{check, check_in};
@@ -259,6 +260,42 @@ fn a_call_waits_for_another_run_with_its_key() {
     );
     let states: Vec<_> = test_run.rows.keys.values().map(|taken| taken.state).collect();
     assert!(states.contains(&KeyState::Done) && states.contains(&KeyState::Held), "{states:?}");
+}
+
+#[test]
+fn a_run_that_waits_for_a_key_is_not_said_to_execute_calls() {
+    let mut test_run = check(
+        plain(),
+        r#"
+        claim      => run.claimed | running
+        see        => run.prepared turn.started
+        key held k =>
+        call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 held) run.waiting(key) | waiting key
+    "#,
+    );
+    let why = explain_run_state(&test_run.run).message;
+    assert!(why.contains(", or of the run that retries run_"), "{why}");
+    test_run.play("steer interrupt hurry");
+    assert_eq!(explain_run_state(&test_run.run).message, why);
+}
+
+#[test]
+fn a_run_that_fails_because_of_another_call_in_doubt_names_that_call() {
+    let test_run = check(
+        RunPolicy { in_doubt: Some(InDoubtPolicy::Fail), ..plain() },
+        r#"
+        claim         => run.claimed | running
+        see           => run.prepared turn.started
+        key unknown k =>
+        call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 unknown) run.failed(in_doubt) | failed
+    "#,
+    );
+    let Some(RunOutcome::Failed(error)) = test_run.run.outcome() else {
+        panic!("the run must fail");
+    };
+    let message = &error.message;
+    assert!(message.starts_with("send t1.1 was not started: the call "), "{message}");
+    assert!(message.ends_with("has an unknown outcome"), "{message}");
 }
 
 #[test]

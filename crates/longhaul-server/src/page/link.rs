@@ -46,6 +46,8 @@ struct GateLinkPage {
     edited_by: Option<String>,
     /// What the call would change: labels and texts. Empty if there is no call to approve.
     effects: Vec<(&'static str, String)>,
+    /// Values of earlier outputs that the call passes on, each with a description.
+    passed_values: Vec<(String, String)>,
     /// Lines of the diff, each with its CSS class.
     diff: Vec<(&'static str, String)>,
     agent: String,
@@ -195,6 +197,11 @@ async fn render_link_page(
         injected_subjects: view.injected_subjects.clone(),
         edited_by: view.edited_by.clone(),
         effects: view.effect_rows(),
+        passed_values: view
+            .passed_values()
+            .into_iter()
+            .map(|(description, value)| (description, value.to_owned()))
+            .collect(),
         diff: styled_diff_lines(view.diff.as_deref().unwrap_or_default()),
         agent: row.agent.to_string(),
         run: view.run.to_string(),

@@ -45,7 +45,9 @@ const PARKED_WITHOUT_WAKER: &str = "SELECT h.run FROM run_head h INDEXED BY run_
                OR EXISTS (SELECT 1 FROM budget_wait o JOIN run_head d ON d.run = o.run
                            WHERE o.account = w.account AND d.state IN (0, 1))))
         WHEN h.reason = 'key' THEN
-          NOT EXISTS (SELECT 1 FROM effect_key_wait w WHERE w.run = h.run)
+          NOT EXISTS (SELECT 1 FROM effect_key_wait w
+                       CROSS JOIN effect_key k ON k.key = w.key AND k.state = 0
+                      WHERE w.run = h.run)
         ELSE 0 END";
 
 const GATE_OF_ENDED: &str = "SELECT g.id FROM gate g INDEXED BY gate_open

@@ -1,6 +1,8 @@
 //! The search for inconsistent rows looks at one page of a large store at a time.
 
 use longhaul_core::port::records::RepairedRowCounts;
+use longhaul_core::status::Status;
+use longhaul_testkit::conformance::store::repair::wait_for_key_of;
 
 use super::harness::{StoreDir, connect};
 
@@ -30,4 +32,22 @@ async fn inconsistent_rows_are_found_page_by_page() {
     }
     let queued: i64 = conn.query_row("SELECT count(*) FROM ready", (), |row| row.get(0)).unwrap();
     assert_eq!(queued, RUNS as i64);
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_a_key_that_nobody_holds_is_woken() {
+    let folder = StoreDir::new();
+    let fixture = folder.fixture(folder.drive());
+    for sql in ["UPDATE effect_key SET state = 2", "DELETE FROM effect_key"] {
+        let [mut holder, mut waiting] =
+            [fixture.open_and_claim(|_| {}).await, fixture.open_and_claim(|_| {}).await];
+        connect(&folder.file()).execute("DELETE FROM effect_key", ()).unwrap();
+        wait_for_key_of(&mut holder, &mut waiting).await;
+        fixture.assert_consistent().await;
+        assert_eq!(connect(&folder.file()).execute(sql, ()).unwrap(), 1);
+        let found = fixture.harness.records.repair_inconsistent_rows().await.unwrap();
+        assert_eq!(found.parked_without_waker, 1, "{sql}");
+        fixture.assert_status(waiting.run, Status::Running, "worker").await;
+        fixture.claim_one(waiting.worker).await;
+    }
 }

@@ -2,6 +2,7 @@
 
 use longhaul_core::change::SandboxState;
 use longhaul_core::id::{GateId, LaneKey, RunId, SandboxId};
+use longhaul_core::policy::effect_key::KeyState;
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::port::records::RepairedRowCounts;
 use longhaul_core::usage::BudgetAmount;
@@ -86,10 +87,16 @@ impl Tx<'_> {
                 let is_any_held = queue.account.held != BudgetAmount::default();
                 !queue.contains(run) || !is_any_woken && !is_any_held
             }
-            "key" => !self.tables.effect_key_waits.iter().any(|((_, at), ())| *at == run),
+            "key" => !self.waits_for_held_key(run),
             // A person, a child run or the previous run of its batch wakes it.
             _ => false,
         }
+    }
+
+    fn waits_for_held_key(&self, run: RunId) -> bool {
+        let (keys, mut waits) = (&self.tables.effect_keys, self.tables.effect_key_waits.iter());
+        let is_held = |key| keys.get(key).is_some_and(|taken| taken.state == KeyState::Held);
+        waits.any(|((key, waiting), ())| *waiting == run && is_held(key))
     }
 
     fn promote_stuck_lanes(&mut self) -> u64 {

@@ -2,7 +2,10 @@
 //! must find nothing.
 
 use longhaul_core::change::{Change, SandboxRow, SandboxSlot, SandboxState};
+use longhaul_core::id::CallId;
+use longhaul_core::policy::effect_key::{KeyChange, KeyClaim, KeyHolder};
 use longhaul_core::port::records::RepairedRowCounts;
+use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 
@@ -10,7 +13,7 @@ use crate::conformance::store::batches::{
     BatchExt as _, arm_timer, cancel_batch, change_batch, events_batch, gate_spec, park_batch,
     progress, raise_gate_batch,
 };
-use crate::conformance::store::fixture::{StoreFixture, assert_appended, lane_key};
+use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_appended, lane_key};
 
 /// A run that waits for something impossible is made ready.
 pub async fn runs_without_a_wake_up_are_repaired(fixture: StoreFixture) {
@@ -57,6 +60,20 @@ pub async fn valid_waits_are_not_repaired(fixture: StoreFixture) {
     held.append_ok(park_batch("sandbox_slot").with_change(queues)).await;
     fixture.advance(Millis(20));
     fixture.assert_consistent().await;
+    let [mut holder, mut held] =
+        [fixture.open_and_claim(|_| {}).await, fixture.open_and_claim(|_| {}).await];
+    wait_for_key_of(&mut holder, &mut held).await;
+    fixture.assert_consistent().await;
+}
+
+/// Makes `waiting` wait for an effect key that `holder` claims.
+pub async fn wait_for_key_of(holder: &mut ClaimedRun, waiting: &mut ClaimedRun) {
+    let call = KeyHolder { run: holder.run, call: CallId { turn: 1, index: 1 } };
+    let key = Hash::digest(b"invoice:18");
+    let claim = KeyChange::Claim(KeyClaim { key, holder: call, replaces: None });
+    holder.append_ok(change_batch(Change::UpdateKey(claim))).await;
+    let wait = Change::UpdateKey(KeyChange::Wait { key, holder: call });
+    waiting.append_ok(park_batch("key").with_change(wait)).await;
 }
 
 /// A run of a lane that is made ready still waits for its turn in the lane.
