@@ -38,7 +38,8 @@ pub struct GateView {
     pub reason: Option<String>,
     /// Name of the tool whose call waits at the gate. `None` if the gate is not about a call.
     pub tool: Option<String>,
-    /// Input that a person must approve: the input of the call, or its latest edit.
+    /// Content that a person must approve: the input of the call or the result of the run, with the
+    /// latest edit. `None` if there is nothing to approve.
     #[schema(schema_with = schema::any_json_schema)]
     pub input: Option<RawJson>,
     /// Subjects of the call (texts that rules match, such as the recipient of a message) that the
@@ -58,8 +59,8 @@ pub struct GateView {
     /// not change it.
     #[schema(value_type = Option<EffectFactsView>)]
     pub facts: Option<EffectFacts>,
-    /// Changes of files that the call would make, as a unified diff. An edit of the input does not
-    /// change the diff.
+    /// Changes of files that the call would make, as a unified diff. `None` if no change is known.
+    /// An edit of the input does not change the diff.
     pub diff: Option<String>,
     /// Digest of `input` and `facts`. An approval must contain it, to show what was approved.
     #[schema(value_type = Option<String>)]
@@ -70,7 +71,8 @@ pub struct GateView {
     /// means that no other scope is offered.
     #[schema(value_type = Option<RulePatternView>)]
     pub pattern: Option<RulePattern>,
-    /// Scopes that an approval may have.
+    /// Scopes that an approval may have: this call only, or all similar calls of the run, the agent
+    /// or the project.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub scopes: Vec<AnswerScope>,
@@ -197,7 +199,7 @@ pub struct EffectFactsView {
     /// if not known.
     #[schema(required = false)]
     pub network: Vec<String>,
-    /// Protected paths that the call names.
+    /// Protected paths that the call names, such as files with secrets or `.git/config`.
     #[schema(required = false)]
     pub protected_paths: Vec<String>,
     /// How to undo the call, or why that is impossible. Missing if not known.
@@ -205,7 +207,8 @@ pub struct EffectFactsView {
     pub undo: String,
 }
 
-/// OpenAPI schema of [`FileEffect`](longhaul_core::policy::effect_facts::FileEffect).
+/// OpenAPI schema of [`FileEffect`](longhaul_core::policy::effect_facts::FileEffect): what a call
+/// would do with a file.
 #[derive(Debug, ToSchema)]
 #[schema(as = FileEffect)]
 pub struct FileEffectView {
@@ -336,7 +339,8 @@ pub enum AnswerOutcome {
     Voted,
 }
 
-/// Body of a request to raise a gate: the run can't end before a program reports an event.
+/// Body of a request to raise a gate of a run. The run can't end before a program answers the gate,
+/// which reports that the awaited event has happened.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewGate)]

@@ -4,7 +4,7 @@
 
 use clap::{Args, ValueEnum};
 use longhaul_api::gate::GateView;
-use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, has_unanswerable_tag};
+use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, has_submit_again_tag};
 
 use crate::answer::{DIGEST_CHARS, GateAnswerSender, new_answer, parse_json_option};
 use crate::error::CliError;
@@ -155,7 +155,7 @@ fn check_gate_approvable(gate: &GateView) -> anyhow::Result<()> {
         takes.join(" or ")
     );
     let failure = CliError::usage_error(message);
-    Err(match has_unanswerable_tag(&gate.tags) {
+    Err(match has_submit_again_tag(&gate.tags) {
         true => failure.with_hint("cancel the run", format!("longhaul cancel {}", gate.run)),
         false => failure.with_hint("answer the question", answer_command(gate)),
     }
@@ -185,7 +185,7 @@ fn short_digest(gate: &GateView) -> Option<String> {
 /// Checks that `prefix` is the start of the gate's current digest.
 fn check_digest_prefix(gate: &GateView, prefix: &str) -> anyhow::Result<()> {
     let id = gate.id;
-    let look = format!("longhaul gates show {id}");
+    let show_command = format!("longhaul gates show {id}");
     let Some(current) = gate.digest else {
         let message = format!("{id} has no digest, because it has no call input");
         return Err(CliError::usage_error(message)
@@ -197,12 +197,12 @@ fn check_digest_prefix(gate: &GateView, prefix: &str) -> anyhow::Result<()> {
         let message = format!(
             "--digest {prefix} is invalid: give {DIGEST_CHARS} or more hex digits of the digest"
         );
-        return Err(CliError::usage_error(message).with_hint("show the gate", look).into());
+        return Err(CliError::usage_error(message).with_hint("show the gate", show_command).into());
     }
     if !current.to_string().starts_with(&prefix.to_ascii_lowercase()) {
         let message =
             format!("--digest {prefix} does not match {id}: the call input may have changed");
-        return Err(CliError::usage_error(message).with_hint("show the gate", look).into());
+        return Err(CliError::usage_error(message).with_hint("show the gate", show_command).into());
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use longhaul_api::why::RunExplanation;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::policy::gate::{GateStatus, has_unanswerable_tag};
+use longhaul_core::policy::gate::{GateStatus, has_submit_again_tag};
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::status::{Status, WaitReason};
 
@@ -358,7 +358,7 @@ impl<'a> RunFollower<'a> {
     /// other client can reach the run or no answer can help.
     fn is_wait_unanswerable(&self, gates: &[GateView]) -> bool {
         let all_unanswerable =
-            !gates.is_empty() && gates.iter().all(|gate| has_unanswerable_tag(&gate.tags));
+            !gates.is_empty() && gates.iter().all(|gate| has_submit_again_tag(&gate.tags));
         !self.prompt.is_interactive() && (self.options.is_only_client || all_unanswerable)
     }
 

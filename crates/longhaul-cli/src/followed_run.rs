@@ -35,7 +35,7 @@ pub(crate) struct FollowedRun<'a> {
     pub(crate) timeout: Option<Millis>,
 }
 
-/// Prints the name of an MCP server whenever the run waits long for that server.
+/// Registers a callback that prints the name of an MCP server for which the run waits long.
 fn print_slow_server_names(runtime: &ProjectRuntime, options: FollowOptions) {
     if options.silent || options.as_json {
         return;
@@ -49,7 +49,7 @@ fn print_slow_server_names(runtime: &ProjectRuntime, options: FollowOptions) {
 /// Why this command stopped following the run.
 enum FollowEndReason {
     Followed(FollowOutcome),
-    /// No worker will start the run.
+    /// No worker will start the run, for this reason.
     NotStarted(StateExplanation),
     TimedOut,
     Interrupted,

@@ -3,7 +3,7 @@
 
 use clap::{Args, Subcommand};
 use longhaul_api::gate::{AnswerView, GateView};
-use longhaul_core::policy::gate::{Answer, GateDecision, GateStatus, has_unanswerable_tag};
+use longhaul_core::policy::gate::{Answer, GateDecision, GateStatus, has_submit_again_tag};
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::time::Timestamp;
 
@@ -237,7 +237,7 @@ fn format_status(gate: &GateView) -> String {
         })
         .collect();
     match gate.status {
-        GateStatus::Open if has_unanswerable_tag(&gate.tags) => {
+        GateStatus::Open if has_submit_again_tag(&gate.tags) => {
             format!("open; {run} waits, but no answer can unblock the run: longhaul cancel {run}")
         }
         GateStatus::Open => format!("open; {run} waits: {}", commands.join(" | ")),

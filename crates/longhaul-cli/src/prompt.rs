@@ -8,7 +8,7 @@ use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::form::find_option;
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::gate::{
-    Answer, AnswerScope, GateDecision, GateKind, GateStatus, has_unanswerable_tag,
+    Answer, AnswerScope, GateDecision, GateKind, GateStatus, has_submit_again_tag,
 };
 use tokio::sync::mpsc;
 
@@ -104,7 +104,7 @@ impl TerminalPrompt {
             output::eprint_line(&format!("          {line}"));
         }
         let (id, run) = (gate.id, gate.run);
-        if has_unanswerable_tag(&gate.tags) {
+        if has_submit_again_tag(&gate.tags) {
             output::eprint_line(&format!(
                 "          no answer can unblock the run:  longhaul cancel {run}"
             ));

@@ -93,25 +93,25 @@ pub(crate) struct RetryCommand {
 
 impl CancelCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Cancel(&self.reason).connect_and_send(&self.args)
+        RunAction::Cancel(&self.reason).connect_and_apply(&self.args)
     }
 }
 
 impl PauseCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Pause.connect_and_send(&self.args)
+        RunAction::Pause.connect_and_apply(&self.args)
     }
 }
 
 impl ResumeCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Resume(self.budget).connect_and_send(&self.args)
+        RunAction::Resume(self.budget).connect_and_apply(&self.args)
     }
 }
 
 impl RetryCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Retry.connect_and_send(&self.args)
+        RunAction::Retry.connect_and_apply(&self.args)
     }
 }
 
@@ -127,12 +127,12 @@ enum RunAction<'a> {
 }
 
 impl RunAction<'_> {
-    fn connect_and_send(&self, args: &RunsArgs) -> anyhow::Result<Exit> {
+    fn connect_and_apply(&self, args: &RunsArgs) -> anyhow::Result<Exit> {
         let client = connect_run_client()?;
-        runtime::build_current_thread()?.block_on(self.send_to_all_runs(&client, args))
+        runtime::build_current_thread()?.block_on(self.apply_to_runs(&client, args))
     }
 
-    async fn send_to_all_runs(&self, client: &RunClient, args: &RunsArgs) -> anyhow::Result<Exit> {
+    async fn apply_to_runs(&self, client: &RunClient, args: &RunsArgs) -> anyhow::Result<Exit> {
         let mut runs: Vec<(RunId, RunExplanation)> = Vec::new();
         for name in &args.runs {
             let run = resolve::resolve_run_id(client, name).await?;
@@ -148,7 +148,7 @@ impl RunAction<'_> {
         let mut data = Vec::new();
         for (run, why) in runs {
             let was = client.get_run(why.run).await?.status;
-            match self.send_to_run(client, run).await {
+            match self.apply_to_run(client, run).await {
                 Ok(view) => {
                     if !args.json {
                         let chain = self.chain_text(run, &view);
@@ -170,7 +170,7 @@ impl RunAction<'_> {
         Ok(exit)
     }
 
-    async fn send_to_run(&self, client: &RunClient, run: RunId) -> anyhow::Result<RunView> {
+    async fn apply_to_run(&self, client: &RunClient, run: RunId) -> anyhow::Result<RunView> {
         match self {
             Self::Cancel(reason) => client.cancel_run(run, reason).await,
             Self::Pause => client.pause_run(run).await,

@@ -189,8 +189,8 @@ async fn find_message(client: &RunClient, run: RunId, id: &str) -> anyhow::Resul
     match (steers.pop(), steers.is_empty()) {
         (Some(steer), true) => Ok(steer),
         (found, _) => {
-            let which = if found.is_none() { "no message" } else { "more than one message" };
-            let message = format!("{run} has {which} with the id `{id}`");
+            let count = if found.is_none() { "no message" } else { "more than one message" };
+            let message = format!("{run} has {count} with the id `{id}`");
             Err(CliError::usage_error(message)
                 .with_hint("list the messages", format!("longhaul steer {run} --status"))
                 .into())

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::id::{CallId, RunId};
 use crate::raw::Hash;
 
-/// Member of a JSON object that makes the object a reference.
+/// Name of the JSON member that makes an object a reference to an output.
 pub const OUTPUT_MEMBER: &str = "$output";
 
 /// Maximum length in bytes of the beginning of the value that is shown to people. Approval rules

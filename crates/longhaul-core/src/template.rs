@@ -77,7 +77,7 @@ pub fn check_template_is_bounded(source: &str, syntax: &SyntaxConfig) -> Result<
 type CompiledTemplate<'a> = (Instructions<'a>, BTreeMap<&'a str, Instructions<'a>>);
 
 fn compile_template(source: &str, syntax: SyntaxConfig) -> Result<CompiledTemplate<'_>, Error> {
-    reject_growing_constants(source, &syntax)?;
+    reject_unbounded_constants(source, &syntax)?;
     let mut generator = CodeGenerator::new("<string>", source);
     generator.compile_stmt(&parse(source, "<string>", syntax)?);
     let (root, blocks) = generator.finish();
@@ -87,7 +87,7 @@ fn compile_template(source: &str, syntax: SyntaxConfig) -> Result<CompiledTempla
 
 /// Rejects constant expressions that the compiler would evaluate without limits, such as the
 /// product of a string and a large number.
-fn reject_growing_constants(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
+fn reject_unbounded_constants(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
     let (mut multiplies, mut has_text) = (false, false);
     for token in tokenize(source, false, syntax.clone()) {
         let (token, span) = token?;

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_context_provider_is_named() {
+    fn the_error_names_an_unknown_context_provider() {
         let mut registry = ContextProviderRegistry::default();
         registry.register("mole", Arc::new(FailingProvider));
         assert!(registry.resolve_provider(&PerceptionSource::Named("mole".into())).is_ok());

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_text_data_and_artifacts_without_repetition() {
+    fn the_result_text_contains_data_and_artifacts_only_once() {
         let raw = |text: &str| RawJson::parse(text).unwrap();
         let output = |text: &str, data: Option<&str>| RunOutput {
             text: text.to_owned(),

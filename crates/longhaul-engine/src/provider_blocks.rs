@@ -36,14 +36,14 @@ const BLOCK_MAX: Millis = Millis::from_secs(10 * 60);
 
 /// Availability of a provider, as the events of a model call show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ProviderNews {
+pub(crate) enum ProviderAvailability {
     /// The provider limits requests or is overloaded, and is blocked for this duration.
     Limited(Millis),
     /// The provider has replied to a request that took this long.
     Available(Millis),
 }
 
-impl ProviderNews {
+impl ProviderAvailability {
     /// Returns the availability of the provider of the run's model that these events of the run
     /// show. `None` if they show nothing about it.
     pub(crate) fn from_events(events: &[Event], now: Timestamp) -> Option<Self> {
@@ -107,21 +107,21 @@ impl ProviderBlocks {
     }
 
     /// Records the availability of the provider of this model, as a run has observed it.
-    pub(crate) async fn record_news(
+    pub(crate) async fn record_availability(
         &self,
         records: &dyn RecordStore,
         model: &str,
-        (news, now): (ProviderNews, Timestamp),
+        (news, now): (ProviderAvailability, Timestamp),
     ) {
         let provider = provider_of_model(model);
         let stored = match news {
-            ProviderNews::Available(duration) => {
-                match self.end_block_before_request(provider, duration, now) {
+            ProviderAvailability::Available(duration) => {
+                match self.end_older_block(provider, duration, now) {
                     true => records.unblock_provider(provider).await,
                     false => Ok(()),
                 }
             }
-            ProviderNews::Limited(duration) => {
+            ProviderAvailability::Limited(duration) => {
                 self.with_locked_blocks(|blocks| {
                     let until = Some(now.plus(duration));
                     let new = KnownBlock { until, since: now, read_at: now };
@@ -140,7 +140,7 @@ impl ProviderBlocks {
     /// Ends the block of a provider that has replied to a request, unless the request was sent
     /// before the block was known: such a reply says nothing about the limit. `duration` is how
     /// long the request took. Returns whether a block has ended.
-    fn end_block_before_request(&self, provider: &str, duration: Millis, now: Timestamp) -> bool {
+    fn end_older_block(&self, provider: &str, duration: Millis, now: Timestamp) -> bool {
         self.with_locked_blocks(|blocks| {
             let block = blocks.get_mut(provider).filter(|known| known.until.is_some());
             let Some(known) = block.filter(|known| known.since.plus(duration) <= now) else {

@@ -144,8 +144,8 @@ fn matching_lines(text: &str, needle: &str) -> String {
             output.push_str(&format!("{}: {line}\n", number + 1));
         }
     }
-    let lines = if found == 1 { "line contains" } else { "lines contain" };
-    format!("{output}\n[longhaul] {found} {lines} `{needle}`.")
+    let lines_contain = if found == 1 { "line contains" } else { "lines contain" };
+    format!("{output}\n[longhaul] {found} {lines_contain} `{needle}`.")
 }
 
 #[cfg(test)]

@@ -22,15 +22,15 @@ use longhaul_core::status::RunOutcome;
 use longhaul_run::result_of_duplicate;
 use serde_json::Value;
 
-/// Maximum number of references in one input.
+/// Maximum number of references to outputs of earlier calls in the input of one call.
 const REFERENCES_MAX: usize = 16;
 
-/// Maximum size in bytes of the values of all references of one input.
+/// Maximum total size in bytes of the values that replace the references in the input of one call.
 const VALUES_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 const PAGE_SIZE: usize = 500;
 
-/// Reads recorded outputs from a store.
+/// Reads recorded outputs of tool calls from a store.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedOutputs {
     store: Arc<dyn Store>,
@@ -158,7 +158,7 @@ impl RecordedOutputs {
         redact: &dyn Redact,
     ) -> Result<(Value, Vec<OutputReference>), ResolveError> {
         let mut found = Vec::new();
-        find_references(&input, String::new(), &mut found).map_err(ResolveError::Invalid)?;
+        find_output_refs(&input, String::new(), &mut found).map_err(ResolveError::Invalid)?;
         if found.len() > REFERENCES_MAX {
             let why = format!("the input has more than {REFERENCES_MAX} references to outputs");
             return Err(ResolveError::Invalid(why));
@@ -170,7 +170,7 @@ impl RecordedOutputs {
             let text = match texts.entry(call) {
                 std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
                 std::collections::btree_map::Entry::Vacant(new) => {
-                    let text = self.read_for_reference(run, call).await?;
+                    let text = self.read_referenced_output(run, call).await?;
                     let text = text.map_err(|why| reference_error(&reference, &why))?;
                     new.insert(redact.redact(&text).into_owned())
                 }
@@ -194,7 +194,7 @@ impl RecordedOutputs {
 
     /// Returns the text that a reference to this call stands for. The inner error is a message for the
     /// model.
-    async fn read_for_reference(
+    async fn read_referenced_output(
         &self,
         run: RunId,
         call: CallId,
@@ -253,8 +253,9 @@ fn value_at_path(text: &str, path: Option<&str>) -> Result<Value, String> {
     value.cloned().ok_or_else(|| format!("the output has nothing at the path `{path}`"))
 }
 
-/// Collects the references in a value. An object is a reference if its member `$output` is a text.
-fn find_references(
+/// Collects the references to outputs of earlier calls in a value. An object is such a reference if
+/// its member `$output` is a text.
+fn find_output_refs(
     value: &Value,
     at: String,
     found: &mut Vec<FoundReference>,
@@ -277,13 +278,13 @@ fn find_references(
             }
             Some(_) | None => fields.iter().try_for_each(|(name, field)| {
                 let name = name.replace('~', "~0").replace('/', "~1");
-                find_references(field, format!("{at}/{name}"), found)
+                find_output_refs(field, format!("{at}/{name}"), found)
             }),
         },
         Value::Array(items) => items
             .iter()
             .enumerate()
-            .try_for_each(|(index, item)| find_references(item, format!("{at}/{index}"), found)),
+            .try_for_each(|(index, item)| find_output_refs(item, format!("{at}/{index}"), found)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
     }
 }
@@ -320,7 +321,7 @@ mod tests {
 
     fn references(input: &Value) -> Result<Vec<(String, String, Option<String>)>, String> {
         let mut found = Vec::new();
-        find_references(input, String::new(), &mut found)?;
+        find_output_refs(input, String::new(), &mut found)?;
         Ok(found.into_iter().map(|one| (one.at, one.call.to_string(), one.path)).collect())
     }
 

@@ -348,7 +348,7 @@ fn model_names(services: &EngineServices, run: &Run, agent: &Agent) -> Vec<Strin
     }
     let own = agent.models.first().map(String::as_str);
     let (idle, others) = match agent.idle_models.is_empty() {
-        true => (services.models.idle_model_of_provider(own), &agent.models),
+        true => (services.models.provider_idle_tick_model(own), &agent.models),
         false => (services.models.idle_tick_model_override(), &agent.idle_models),
     };
     idle.map_or_else(|| others.clone(), |idle| vec![idle])

@@ -26,7 +26,7 @@ use longhaul_run::{DecideContext, Run, RunInput, TakenKeyInfo, decide};
 use crate::append_refusals::{AppendRefusals, count_new_children, key_claims, taken_key_info};
 use crate::error::Error;
 use crate::notifier::DriverRegistration;
-use crate::provider_blocks::{ProviderNews, called_model, calls_other_model};
+use crate::provider_blocks::{ProviderAvailability, called_model, calls_other_model};
 use crate::replay::{read_journal_page, replay_for_driver};
 use crate::services::EngineServices;
 
@@ -153,7 +153,7 @@ impl RunSession {
             let blocked_until = blocks.blocked_until(records, &model, self.now()).await;
             let ctx = DecideContext {
                 provider_blocked_until: blocked_until,
-                random: self.random_for(&input),
+                random: self.retry_jitter_random(&input),
                 ..self.decide_context()
             };
             let ctx = refusals.add_to_context(ctx);
@@ -167,14 +167,14 @@ impl RunSession {
                 Err(refusal) => return self.count_rejected_input(&refusal.to_string()),
             };
             let new_children = count_new_children(&batch);
-            let news = ProviderNews::from_events(&batch.events, now);
+            let news = ProviderAvailability::from_events(&batch.events, now);
             let claims = key_claims(&batch);
             match self.append_batch(batch).await? {
                 AppendAttemptOutcome::Committed => {
                     self.rejections = 0;
                     if let Some(news) = news.filter(|_| !calls_other_model) {
                         let EngineServices { provider_blocks, records, .. } = &self.services;
-                        provider_blocks.record_news(&**records, &model, (news, now)).await;
+                        provider_blocks.record_availability(&**records, &model, (news, now)).await;
                     }
                     return Ok(CommitOutcome::Applied);
                 }
@@ -229,7 +229,7 @@ impl RunSession {
 
     /// Returns a random number for the jitter of a retry that may follow the input. 0 if none can
     /// follow.
-    fn random_for(&self, input: &RunInput) -> u64 {
+    fn retry_jitter_random(&self, input: &RunInput) -> u64 {
         if !matches!(input, RunInput::ModelFailed { .. } | RunInput::ToolsDone(_)) {
             return 0;
         }

@@ -84,7 +84,7 @@ pub trait ModelResolver: Send + Sync + fmt::Debug {
     /// Returns the model for idle ticks of agents without `idle_models`: the idle model of the
     /// provider of the model `name`, or of the project's default model if `name` is `None`. Returns
     /// `None` if that provider has no idle model.
-    fn idle_model_of_provider(&self, _name: Option<&str>) -> Option<String> {
+    fn provider_idle_tick_model(&self, _name: Option<&str>) -> Option<String> {
         None
     }
 }

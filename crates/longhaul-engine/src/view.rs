@@ -106,8 +106,8 @@ pub(crate) fn queue_reason(row: &RunRow) -> Option<String> {
     }
 }
 
-/// Describes when a run starts, if its start time is in the future. A message to the run makes a
-/// worker look at it before that time.
+/// Describes the wait of a queued run for its start time, also if a message has queued the run for
+/// a worker before that time. `None` if the start time is not in the future.
 pub(crate) fn start_time_reason(row: &RunRow, run: &Run, now: Timestamp) -> Option<String> {
     let is_queued = matches!(row.reason.as_deref(), Some("start_at" | "worker"));
     match run.task().start {
@@ -206,8 +206,8 @@ fn output_view(run: &Run, usage: Usage) -> Option<OutputView> {
 fn error_of_ended_run(run: &Run) -> Option<RunError> {
     match run.outcome()? {
         RunOutcome::Failed(error) => Some(error.clone()),
-        RunOutcome::Cancelled(why) => {
-            Some(RunError::new("cancelled", format!("the run was {why}"), ""))
+        RunOutcome::Cancelled(cancellation) => {
+            Some(RunError::new("cancelled", format!("the run was {cancellation}"), ""))
         }
         RunOutcome::Completed(_) => None,
     }

@@ -98,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_elicitation_is_reported_within_limits() {
+    fn declined_questions_are_reported_short_and_printable() {
         let address = json!({
             "mode": "url", "message": "go\u{1b} there", "url": "https://a.example",
             "elicitationId": "1",

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_set_the_effect_class_and_per_run_tools_are_class_once() {
+    fn hints_set_the_effect_class_except_for_per_run_servers() {
         for (hints, class) in [
             (json!({ "readOnlyHint": true }), EffectClass::Pure),
             (json!({ "idempotentHint": true }), EffectClass::Keyed),

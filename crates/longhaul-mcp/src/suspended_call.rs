@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_can_not_be_asked_about_its_task_is_asked_less_and_less() {
+    fn failed_requests_about_a_task_are_repeated_with_growing_delays() {
         let mut state = CallState { task: Some("7".to_owned()), ..CallState::default() };
         for expected in [10_000, 20_000, 40_000] {
             let stored = suspended(state.wait_after_failure("down"));

@@ -40,7 +40,7 @@ impl ToolCallIds {
     /// Returns the ID of a tool call that is sent back to the server that created its ID. The
     /// original ID is kept, unless another call has it or it is empty, too long or not printable
     /// ASCII.
-    pub(crate) fn assign_original_id(
+    pub(crate) fn keep_or_assign_id(
         &mut self,
         original_id: &str,
         message_index: usize,

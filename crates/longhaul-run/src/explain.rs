@@ -4,7 +4,7 @@
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::effect_key::KeyHolder;
-use longhaul_core::policy::gate::has_unanswerable_tag;
+use longhaul_core::policy::gate::has_submit_again_tag;
 use longhaul_core::status::{CapShortage, CapWait, RunOutcome, Status, WaitReason};
 use longhaul_core::time::Timestamp;
 
@@ -38,6 +38,7 @@ pub fn explain_run_state(run: &Run) -> StateExplanation {
     explanation
 }
 
+/// Explains the state of a run. The sentence may end with two punctuation marks, such as `?.`.
 fn explain_state_untrimmed(run: &Run) -> StateExplanation {
     let id = run.id();
     let explanation = |message: String, command: String| StateExplanation { message, command };
@@ -55,7 +56,9 @@ fn explain_state_untrimmed(run: &Run) -> StateExplanation {
                     format!("longhaul {command} {id}"),
                 )
             }
-            RunOutcome::Cancelled(why) => explanation(format!("The run was {why}."), String::new()),
+            RunOutcome::Cancelled(cancellation) => {
+                explanation(format!("The run was {cancellation}."), String::new())
+            }
         },
         _ if run.is_cancelling() => explanation(
             "The run is being cancelled; it ends as soon as its driver sees the request.".into(),
@@ -96,9 +99,9 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
     };
     let (message, command) = match wait {
         WaitReason::Approval(gates) => {
-            let first = gates.first().map_or_else(String::new, |gate| gate_text(*gate));
-            let what = approval_count_text(gates.len());
-            (format!("The run waits for {what}{first}."), format!("longhaul approve {id}"))
+            let first_ask = gates.first().map_or_else(String::new, |gate| gate_text(*gate));
+            let approvals = approval_count_text(gates.len());
+            (format!("The run waits for {approvals}{first_ask}."), format!("longhaul approve {id}"))
         }
         WaitReason::Question(gate) => (
             format!("The run waits for an answer{}.", gate_text(*gate)),
@@ -159,7 +162,8 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
     StateExplanation { message, command }
 }
 
-/// Explains a wait for another call with the same effect key.
+/// Returns the sentence and the command for a run that waits for another call with the same effect
+/// key.
 fn explain_key_wait(KeyHolder { run, call }: KeyHolder) -> (String, String) {
     let message = format!(
         "The run waits for the call {call} of {run}, or of the run that retries {run}, which has the \
@@ -169,16 +173,16 @@ fn explain_key_wait(KeyHolder { run, call }: KeyHolder) -> (String, String) {
     (message, format!("longhaul why {run}"))
 }
 
-/// Explains a wait for a higher budget cap, with the command that raises it.
+/// Returns the sentence about a run whose budget is used up, and the command that raises the cap.
 fn explain_budget_wait(run: &Run, cap: BudgetCap) -> (String, String) {
-    let (what, more) = budget_raise_argument(run, cap);
-    let (of_tree, raised) = match run.control.exhausted_tree_cap {
+    let (cap_name, new_cap) = budget_raise_argument(run, cap);
+    let (of_tree, run_id) = match run.control.exhausted_tree_cap {
         Some(_) => (" of its whole tree", run.task().root),
         None => ("", run.id()),
     };
     (
-        format!("The run's budget of {what}{of_tree} is used up."),
-        format!("longhaul resume {raised} --budget {more}"),
+        format!("The run's budget of {cap_name}{of_tree} is used up."),
+        format!("longhaul resume {run_id} --budget {new_cap}"),
     )
 }
 
@@ -207,7 +211,7 @@ fn explain_child_wait(run: &Run, child: RunId) -> String {
 /// Explains a wait at a spend cap.
 fn explain_cap_wait(wait: &CapWait) -> String {
     let CapWait { cap, subject, until, shortage } = wait;
-    let of = match subject.as_str() {
+    let of_subject = match subject.as_str() {
         "" => String::new(),
         subject => format!(" of {subject}"),
     };
@@ -217,8 +221,8 @@ fn explain_cap_wait(wait: &CapWait) -> String {
         format!(", which needs up to {needed} (left: {left} of {limit})")
     });
     format!(
-        "The cap `{cap}`{of} does not cover the next model call{}; the run goes on when an amount is \
-         released, when somebody raises the cap, or when its window ends at {until}.",
+        "The cap `{cap}`{of_subject} does not cover the next model call{}; the run goes on when an \
+         amount is released, when somebody raises the cap, or when its window ends at {until}.",
         amounts.unwrap_or_default()
     )
 }
@@ -248,7 +252,7 @@ fn dollars_text(micro_usd: u64) -> String {
 fn cap_raise_command(wait: &CapWait) -> String {
     let CapWait { cap, subject, shortage, .. } = wait;
     let unit = cap_unit(cap);
-    let of = match (cap.split('-').nth(2), subject.as_str()) {
+    let for_arg = match (cap.split('-').nth(2), subject.as_str()) {
         (Some("all") | None, _) => String::new(),
         // The subject may be text of another program, which must not change the command.
         (Some(_), subject) if is_plain_argument(subject) => format!(" --for {subject}"),
@@ -258,7 +262,7 @@ fn cap_raise_command(wait: &CapWait) -> String {
         let enough = limit.saturating_add(needed.saturating_sub(left));
         if unit == "usd" { dollars_text(enough) } else { enough.to_string() }
     });
-    format!("longhaul spend raise {cap}{of} --{unit} {}", limit.as_deref().unwrap_or("N"))
+    format!("longhaul spend raise {cap}{for_arg} --{unit} {}", limit.as_deref().unwrap_or("N"))
 }
 
 /// Returns whether a shell passes the text unchanged as one argument that is not an option.
@@ -272,7 +276,7 @@ fn is_plain_argument(text: &str) -> bool {
 /// their run can only be cancelled.
 fn unblock_command(run: &Run, gate: GateId) -> String {
     match run.control.find_open_gate(gate) {
-        Some(open) if has_unanswerable_tag(&open.tags) => format!("longhaul cancel {}", run.id()),
+        Some(open) if has_submit_again_tag(&open.tags) => format!("longhaul cancel {}", run.id()),
         // The text of a call is written by a model, which must not choose the command.
         Some(open) if open.call.is_none() && open.ask.contains("`longhaul trust`") => {
             format!("longhaul trust && longhaul resume {}", run.id())
@@ -347,7 +351,8 @@ fn explain_progress(run: &Run) -> String {
     }
 }
 
-/// Returns the first line of a text, because an explanation must fit on one line.
+/// Returns the first line of a text without its final period, so that an explanation fits on one
+/// line and can add its own period.
 fn first_line_without_period(text: &str) -> &str {
     text.lines().next().unwrap_or_default().trim_end_matches('.')
 }

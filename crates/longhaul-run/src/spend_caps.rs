@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cap_counts_by_its_subject() {
+    fn the_subject_of_a_cap_depends_on_its_scope() {
         use CapScope::{Actor, Agent, All, Key, Model};
         let long = format!("\"{}\"", "x".repeat(SUBJECT_BYTES_MAX + 1));
         for (per, pattern, actor, subject) in [
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn only_refusing_caps_count_a_new_task() {
+    fn a_new_task_is_counted_only_in_caps_that_refuse_tasks() {
         let refusing = |mut current: CurrentCap| {
             current.cap.at_cap = AtCap::Refuse;
             current

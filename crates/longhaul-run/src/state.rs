@@ -180,7 +180,8 @@ impl Run {
         Ok(messages)
     }
 
-    /// Returns a copy of the state without its messages and the names of its tool calls.
+    /// Returns a copy of the state that contains neither the messages of the conversation nor the
+    /// names of the called tools.
     pub(crate) fn without_messages(&self) -> Self {
         Self {
             id: self.id,

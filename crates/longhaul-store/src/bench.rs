@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_ranks_of_sorted_samples() {
+    fn a_percentile_is_the_duration_at_its_rank() {
         let durations = SortedDurations::new(vec![50, 10, 30, 20, 40]);
         let found = [0, 50, 99, 100].map(|percent| durations.percentile(percent));
         assert_eq!(found, [10, 30, 40, 50]);

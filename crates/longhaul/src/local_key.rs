@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_readable_or_linked_key_file_is_refused() {
+    fn a_key_file_readable_by_others_or_linked_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join(FILE_NAME);
         load_or_create_local_key(&at, &secret_from_byte(1)).unwrap();

@@ -106,13 +106,13 @@ pub struct BudgetAccount {
 impl BudgetAccount {
     /// Returns the part of the caps that is neither used nor held (reserved).
     pub fn free(&self) -> RemainingBudget {
-        self.left_after(self.used().plus(self.held))
+        self.remaining_caps_after(self.used().plus(self.held))
     }
 
     /// Returns the part of the caps that is not used. Amounts held (reserved) for model requests in
     /// progress count as not used.
     pub fn unspent(&self) -> RemainingBudget {
-        self.left_after(self.used())
+        self.remaining_caps_after(self.used())
     }
 
     /// Returns whether at least this percentage of a cap on money or tokens is used.
@@ -132,7 +132,7 @@ impl BudgetAccount {
         self.spent.plus(self.lost)
     }
 
-    fn left_after(&self, amount: BudgetAmount) -> RemainingBudget {
+    fn remaining_caps_after(&self, amount: BudgetAmount) -> RemainingBudget {
         RemainingBudget {
             micro_usd: self.cap_micro_usd.map(|cap| cap.minus(amount.micro_usd)),
             tokens: self.cap_tokens.map(|cap| cap.saturating_sub(amount.tokens)),

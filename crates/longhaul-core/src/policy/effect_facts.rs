@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn long_facts_are_shortened_and_say_so() {
+    fn shortened_facts_say_what_is_left_out() {
         let many = |count: usize| (0..count).map(|at| format!("{at}.example")).collect();
         let diff: String = (0..4_000).map(|at| format!("+ü line {at}\n")).collect();
         let facts = EffectFacts {

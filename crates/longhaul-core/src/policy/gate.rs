@@ -169,7 +169,7 @@ pub struct ResultApprovalGate {
     /// Tags of the gate, for searching.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Approval without a person. `None` means that a person must answer.
+    /// Automatic approval after a delay. `None` means that the gate waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_approve: Option<AutoApproval>,
 }
@@ -193,7 +193,7 @@ pub enum GateKind {
     Result,
     /// A person answers a question of the agent.
     Question,
-    /// The agent is blocked and explains why.
+    /// A person helps an agent that is blocked. The gate says why it is blocked.
     Blocked,
     /// A person states the outcome of a call in doubt, i.e. one that was started but has no
     /// recorded outcome.
@@ -206,8 +206,8 @@ pub enum GateKind {
 /// the task must be submitted again.
 pub const SUBMIT_AGAIN: &str = "submit_again";
 
-/// Returns whether a gate with these tags can't be resolved by any answer.
-pub fn has_unanswerable_tag(tags: &[String]) -> bool {
+/// Returns whether the tags contain [`SUBMIT_AGAIN`], so that no answer can resolve the gate.
+pub fn has_submit_again_tag(tags: &[String]) -> bool {
     tags.iter().any(|tag| tag == SUBMIT_AGAIN)
 }
 
@@ -269,8 +269,8 @@ pub struct GateSpec {
     /// Digest of the content to approve. An approval repeats it to prove what was shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Hash>,
-    /// Pattern of the calls that an approval of more than this call covers. `None` means that only
-    /// this call can be approved.
+    /// Pattern of the similar calls that are approved too if the approval holds for the run, the
+    /// agent or the project. `None` means that only this call can be approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<RulePattern>,
     /// Approvals that the gate requires.
@@ -287,7 +287,7 @@ pub struct GateSpec {
     /// Action if nobody answers within the timeout.
     #[serde(default)]
     pub on_timeout: GateTimeoutAction,
-    /// Approval without a person. `None` means that a person must answer.
+    /// Automatic approval after a delay. `None` means that the gate waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_approve: Option<AutoApproval>,
     /// Interval at which the approvers are reminded. `None` means no reminder.
@@ -336,7 +336,8 @@ impl GateSpec {
 }
 
 impl GateSpec {
-    /// Returns the scopes that an approval of the gate may have.
+    /// Returns the scopes (this call, run, agent, project) among which a person who approves the
+    /// gate may choose.
     pub fn scopes(&self) -> Vec<AnswerScope> {
         let widest = match &self.pattern {
             None => AnswerScope::Once,

@@ -146,7 +146,7 @@ impl Longhaul {
         // The next step waits for the result, so that a step does not stay open for messages.
         policy.keep_open = None;
         if step_spec.auto_approve {
-            approve_own_result(&mut policy, chain.name.as_deref());
+            auto_approve_result(&mut policy, chain.name.as_deref());
         }
         let step = ChainStep {
             name: step_spec.step_name().to_owned(),
@@ -170,7 +170,7 @@ impl Longhaul {
 
 /// Changes the policy of a step so that its result is approved automatically. Does nothing if the
 /// result needs several approvers, or an approver who is not the submitter.
-fn approve_own_result(policy: &mut RunPolicy, chain: Option<&str>) {
+fn auto_approve_result(policy: &mut RunPolicy, chain: Option<&str>) {
     if let Some(gate) = &mut policy.result_gate
         && gate.approvers.count <= 1
         && !gate.approvers.not_submitter

@@ -141,17 +141,17 @@ impl LiveWorkers {
 
     /// Returns whether a worker claims runs from this inbox.
     pub(super) fn serve(&self, inbox: &str) -> bool {
-        self.serving(inbox).next().is_some()
+        self.workers_serving(inbox).next().is_some()
     }
 
-    fn serving(&self, inbox: &str) -> impl Iterator<Item = &WorkerRow> {
+    fn workers_serving(&self, inbox: &str) -> impl Iterator<Item = &WorkerRow> {
         let serves = move |served: &InboxName| served.as_str() == inbox;
         self.0.iter().filter(move |worker| worker.inboxes.iter().any(serves))
     }
 
     /// Returns whether a worker claims runs with the inbox and type of this run.
     fn can_claim(&self, row: &RunRow) -> bool {
-        self.serving(row.inbox.as_str()).any(|worker| {
+        self.workers_serving(row.inbox.as_str()).any(|worker| {
             worker.types.is_empty()
                 || row.kind.as_ref().is_some_and(|kind| worker.types.contains(kind))
         })

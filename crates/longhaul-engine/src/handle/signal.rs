@@ -49,7 +49,7 @@ impl Longhaul {
             None => GateId::from_bits(self.services.ids.next_id_bits()),
         };
         if let Some(gate) = self.find_gate(id).await? {
-            return same_gate(gate, &new).map(|gate| (gate, false));
+            return gate_of_same_request(gate, &new).map(|gate| (gate, false));
         }
         self.check_signal_gate_count(new.run).await?;
         let spec = GateSpec {
@@ -65,7 +65,7 @@ impl Longhaul {
         match self.append_without_claim(new.run, batch).await? {
             Ok(_) => Ok((self.get_gate(id).await?, true)),
             Err(AppendRefusalReason::GateExists) => {
-                same_gate(self.get_gate(id).await?, &new).map(|gate| (gate, false))
+                gate_of_same_request(self.get_gate(id).await?, &new).map(|gate| (gate, false))
             }
             Err(_) => Err(Error::Contention(new.run)),
         }
@@ -114,7 +114,7 @@ impl Longhaul {
 
 /// Returns the existing gate if the request that raised it asked for the same as `new`. Otherwise
 /// returns the error that the idempotency key was used for another request.
-fn same_gate(gate: GateRow, new: &NewSignalGate) -> Result<GateRow, Error> {
+fn gate_of_same_request(gate: GateRow, new: &NewSignalGate) -> Result<GateRow, Error> {
     let spec = &gate.spec;
     let is_same =
         spec.ask == new.ask && spec.tags == new.tags && spec.timeout == new.timeout.duration();

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_amounts_that_occur() {
+    fn every_percentile_is_one_of_the_amounts() {
         let stats = |amounts: &[u64]| {
             let AmountStats { total, p50, p95 } = amount_stats(amounts.iter().copied());
             (total, p50, p95)

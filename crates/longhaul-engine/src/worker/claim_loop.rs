@@ -79,9 +79,9 @@ impl ClaimLoop<'_> {
                     Ok(ClaimOutcome::Some | ClaimOutcome::Empty) if self.has_unfiltered_runs() => {
                         continue;
                     }
-                    Ok(ClaimOutcome::Empty) if self.is_empty_hook_due() => {
+                    Ok(ClaimOutcome::Empty) if self.is_no_run_hook_due() => {
                         self.has_claimed = false;
-                        self.pool.start_empty_hook();
+                        self.pool.start_no_run_hook();
                     }
                     Ok(ClaimOutcome::Some | ClaimOutcome::Empty | ClaimOutcome::Nothing) => {}
                     Err(error) => {
@@ -180,7 +180,7 @@ impl ClaimLoop<'_> {
             self.pool.start_driver(identity.create_assignment(claim, self.shutdown, permit));
         }
         Ok(match got {
-            0 if accepted.is_some() || self.has_ready_run_before_empty_hook().await? => {
+            0 if accepted.is_some() || self.has_ready_run_after_empty_claim().await? => {
                 ClaimOutcome::Nothing
             }
             0 => ClaimOutcome::Empty,
@@ -190,14 +190,14 @@ impl ClaimLoop<'_> {
     }
 
     /// Returns whether the hook `on_no_run_found` has to be called if no run is ready.
-    fn is_empty_hook_due(&self) -> bool {
+    fn is_no_run_hook_due(&self) -> bool {
         self.has_claimed && self.pool.is_empty()
     }
 
     /// Returns whether a run is ready although a claim has returned none, because the store refused
     /// the claim. Only checked if the hook `on_no_run_found` would be called otherwise.
-    async fn has_ready_run_before_empty_hook(&self) -> Result<bool, Error> {
-        if !self.is_empty_hook_due() {
+    async fn has_ready_run_after_empty_claim(&self) -> Result<bool, Error> {
+        if !self.is_no_run_hook_due() {
             return Ok(false);
         }
         for inbox in &self.options.inboxes {

@@ -95,7 +95,7 @@ impl DriverPool {
     }
 
     /// Calls the hook `on_no_run_found` in the background, so that it can't delay a claim.
-    pub(super) fn start_empty_hook(&mut self) {
+    pub(super) fn start_no_run_hook(&mut self) {
         while self.empty_hooks.try_join_next().is_some() {}
         let (services, hooks) = (self.services.clone(), Arc::clone(&self.hooks));
         self.empty_hooks.spawn(async move {

@@ -98,7 +98,7 @@ impl MessageEncoder for ChatCompletionsApi {
                         true => target.register_tool_call(
                             call,
                             &call.id,
-                            ToolCallIds::assign_original_id,
+                            ToolCallIds::keep_or_assign_id,
                         ),
                         false => target.register_tool_call(call, &short, ToolCallIds::assign_id),
                     };

@@ -68,7 +68,7 @@ pub(super) fn handle_taken_key(
     if state == KeyState::Done {
         let (output, blob) = match result {
             Some((output, blob)) => (output, blob),
-            None => (duplicate_output(key, holder, &lost_result()), None),
+            None => (duplicate_output(key, holder, &missing_result_output()), None),
         };
         record_call_result(decision, call.id, output, false)?;
         decision.add_blob_changes(blob.into_iter().collect());
@@ -135,7 +135,8 @@ pub fn result_of_duplicate(text: String) -> Option<String> {
     (result != LOST_RESULT).then_some(result)
 }
 
-fn lost_result() -> ToolOutput {
+/// Returns the output to show in place of the result of a completed call that is no longer stored.
+fn missing_result_output() -> ToolOutput {
     ToolOutput::text(LOST_RESULT)
 }
 

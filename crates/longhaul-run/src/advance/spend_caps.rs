@@ -60,7 +60,7 @@ pub(super) fn caps_below_one_call(
 
 /// Returns the first reservation that is known to exceed what is left of its spend cap. `None`
 /// means that no spend cap is known to be too low.
-pub(super) fn first_refused<'a>(
+pub(super) fn first_refused_reservation<'a>(
     decision: &DecisionBuilder<'_>,
     reservations: &'a [CapReservation],
 ) -> Option<&'a CapReservation> {

@@ -256,7 +256,7 @@ fn size_within_spend_caps(
         size = CallSize::new(pricing, bytes, tokens.min(size.max_tokens));
         caps = reserve(size);
     }
-    match spend_caps::first_refused(decision, &caps).cloned() {
+    match spend_caps::first_refused_reservation(decision, &caps).cloned() {
         Some(refused) => Err(refused),
         None => Ok((size, caps)),
     }

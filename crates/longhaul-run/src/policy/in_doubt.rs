@@ -15,8 +15,8 @@ const REASON_BYTES_MAX: usize = 2 * 1024;
 const WORKER_LOST: &str = "its worker died or stopped responding";
 const MAY_STILL_RUN: &str = "what it started may still be running on that worker's machine";
 
-/// Returns the reason why a call is in doubt, taken from the call's output. Used if the driver of
-/// the call is alive.
+/// Returns the reason why a call is in doubt, taken from the text of the call's output. `None`
+/// means that the output has no text. Used if the driver of the call is alive.
 pub(crate) fn in_doubt_reason(output: &ToolOutput) -> Option<String> {
     let texts = output.content.iter().filter_map(Part::text).map(str::trim);
     let mut why = texts.collect::<Vec<_>>().join("\n");

@@ -16,7 +16,7 @@ use longhaul_api::gate::GateView;
 use longhaul_core::form::{Form, FormFieldKind, TextFormat};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateStatus, GateTimeoutAction,
-    has_unanswerable_tag,
+    has_submit_again_tag,
 };
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_engine::Error;
@@ -44,7 +44,8 @@ struct GateLinkPage {
     /// Subjects of the call (texts that approval rules match) that the runtime set, not the model.
     injected_subjects: Vec<String>,
     edited_by: Option<String>,
-    /// What the call would change: labels and texts. Empty if there is no call to approve.
+    /// What the call would change, as pairs of a label and a text. Empty if there is no call to
+    /// approve.
     effects: Vec<(&'static str, String)>,
     /// Values of earlier outputs that the call passes on, each with a description.
     passed_values: Vec<(String, String)>,
@@ -67,7 +68,7 @@ struct GateLinkPage {
     options: Vec<String>,
     /// Fields of the form that the answer fills in. Empty if the answer is a text.
     fields: Vec<FormInput>,
-    /// Problems with the fields that were submitted before.
+    /// Messages about invalid fields in the form that the person has just submitted.
     problems: Vec<String>,
     nonce: String,
     /// Sentence that says how the gate ended or why it can't be answered here. `None` means that
@@ -169,7 +170,7 @@ struct PageState {
     /// Sentence about the result of the submitted answer. `None` means that the page shows a
     /// sentence about the gate's current status instead.
     outcome: Option<String>,
-    /// Problems with the fields of the form.
+    /// Messages about invalid fields in the submitted form.
     problems: Vec<String>,
     /// Texts that the person typed into the fields of the form, by name.
     typed: BTreeMap<String, String>,
@@ -297,7 +298,7 @@ fn gate_input_text(input: &RawJson) -> String {
 /// Returns how a closed gate ended, or why an open gate can't be answered on this page.
 fn gate_outcome_text(link: &ResolvedGateLink, view: &GateView) -> Option<String> {
     match view.status {
-        GateStatus::Open if has_unanswerable_tag(&view.tags) => Some(
+        GateStatus::Open if has_submit_again_tag(&view.tags) => Some(
             "An answer does not help here: cancel the run and submit the task again.".to_owned(),
         ),
         GateStatus::Open => {
@@ -383,7 +384,7 @@ struct AnswerForm {
     fields: BTreeMap<String, String>,
 }
 
-/// Prefix of the names of a form's fields on the page.
+/// Prefix of the HTML names of the fields of a question's form on the page.
 const FIELD_PREFIX: &str = "field.";
 
 impl AnswerForm {

@@ -62,7 +62,7 @@ pub(crate) fn count_by_inbox(tx: &Tx<'_>, inbox: Option<&InboxName>) -> Result<V
         })?;
     let mut rows: BTreeMap<InboxName, InboxCounts> = BTreeMap::new();
     for (inbox, state, epoch, count) in open {
-        let row = rows.entry(inbox).or_insert_with_key(empty_row);
+        let row = rows.entry(inbox).or_insert_with_key(zero_counts);
         *match (state, epoch) {
             (READY | PARKED | LANE_WAIT, 0) => &mut row.pending,
             (READY | LEASED, _) => &mut row.running,
@@ -70,11 +70,11 @@ pub(crate) fn count_by_inbox(tx: &Tx<'_>, inbox: Option<&InboxName>) -> Result<V
         } += count;
     }
     for (inbox, count) in failed {
-        rows.entry(inbox).or_insert_with_key(empty_row).failed = count;
+        rows.entry(inbox).or_insert_with_key(zero_counts).failed = count;
     }
     Ok(rows.into_values().collect())
 }
 
-fn empty_row(inbox: &InboxName) -> InboxCounts {
+fn zero_counts(inbox: &InboxName) -> InboxCounts {
     InboxCounts { inbox: inbox.clone(), pending: 0, running: 0, waiting: 0, failed: 0 }
 }

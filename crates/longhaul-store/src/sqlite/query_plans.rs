@@ -208,7 +208,7 @@ fn runs_of_an_agent_and_dead_letters_are_listed_by_index() {
 }
 
 #[test]
-fn dead_workers_are_not_read() {
+fn workers_are_listed_without_reading_dead_ones() {
     let walk = "SCAN w USING INDEX worker_alive";
     let runs = "SEARCH h USING INDEX run_head_leased (worker=?)";
     check_query_plan(SELECT_WORKERS, &[walk, "CORRELATED SCALAR SUBQUERY 1", runs]);

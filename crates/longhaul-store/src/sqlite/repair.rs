@@ -72,7 +72,8 @@ const AFTER_ALL_IDS: [u8; 17] = [0xFF; 17];
 /// A text that is greater than all names of lanes.
 const AFTER_ALL_LANES: &str = "\u{10FFFF}";
 
-/// Ids and names after which the next search continues. They are empty at the beginning.
+/// Ids of a run and a gate and name of a lane, after which the next search continues. All are empty
+/// at the beginning.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RepairCursor {
     run: Vec<u8>,
@@ -88,7 +89,7 @@ pub(crate) struct RepairPage {
 }
 
 impl RepairPage {
-    /// Returns the page of all rows.
+    /// Returns a page that contains all rows.
     fn all() -> Self {
         let [run, gate] = [AFTER_ALL_IDS.to_vec(), AFTER_ALL_IDS.to_vec()];
         let last = RepairCursor { run, gate, lane: AFTER_ALL_LANES.to_owned() };

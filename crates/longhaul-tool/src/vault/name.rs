@@ -43,7 +43,7 @@ pub(crate) fn parse_note_folder(text: &str) -> Result<Vec<String>, VaultNameErro
     let parts: Vec<&str> = text.split('/').collect();
     if parts.len() > DEPTH_MAX {
         let hint = format!("use at most {DEPTH_MAX} nested folders");
-        return Err(new_name_error("folder", text, "is too deep", hint));
+        return Err(vault_name_error("folder", text, "is too deep", hint));
     }
     for part in &parts {
         check_name_component("folder", part)?;
@@ -73,7 +73,7 @@ pub(crate) fn parse_tag(text: &str) -> Result<String, VaultNameError> {
         return Ok(tag.to_owned());
     };
     let hint = "use letters, digits, `-`, `_` and `/` without spaces, such as `to-do`".into();
-    Err(new_name_error("tag", text, wrong, hint))
+    Err(vault_name_error("tag", text, wrong, hint))
 }
 
 fn is_tag_char(c: char) -> bool {
@@ -86,7 +86,7 @@ fn is_tag_char(c: char) -> bool {
 fn check_name_component(name_kind: &'static str, text: &str) -> Result<(), VaultNameError> {
     if fold_file_name_case(text).ends_with(".md") {
         let hint = "leave `.md` out, the vault adds it to notes".into();
-        return Err(new_name_error(name_kind, text, "has a file extension", hint));
+        return Err(vault_name_error(name_kind, text, "has a file extension", hint));
     }
     let Some(wrong) = name_component_problem(text) else {
         return Ok(());
@@ -95,7 +95,7 @@ fn check_name_component(name_kind: &'static str, text: &str) -> Result<(), Vault
         Some(valid_name) => format!("use for example `{valid_name}`"),
         None => "use another name".into(),
     };
-    Err(new_name_error(name_kind, text, wrong, hint))
+    Err(vault_name_error(name_kind, text, wrong, hint))
 }
 
 fn name_component_problem(text: &str) -> Option<&'static str> {
@@ -141,7 +141,7 @@ fn suggest_valid_name(text: &str) -> Option<String> {
     name_component_problem(better).is_none().then(|| better.to_owned())
 }
 
-fn new_name_error(
+fn vault_name_error(
     name_kind: &'static str,
     text: &str,
     problem: &'static str,

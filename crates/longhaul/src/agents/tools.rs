@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_servers_are_refused_if_servers_are_known() {
+    fn servers_missing_from_a_known_list_are_refused() {
         let check = |tool: &str, servers: &[&str], expected: Option<Option<&str>>| {
             let error = mcp_tool_name_error(tool, servers);
             assert_eq!(error.as_ref().map(Option::as_deref), expected, "{tool}");

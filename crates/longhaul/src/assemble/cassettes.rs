@@ -150,7 +150,7 @@ impl ModelResolver for RecordingModelResolver {
         self.models.idle_tick_model_override()
     }
 
-    fn idle_model_of_provider(&self, name: Option<&str>) -> Option<String> {
-        self.models.idle_model_of_provider(name)
+    fn provider_idle_tick_model(&self, name: Option<&str>) -> Option<String> {
+        self.models.provider_idle_tick_model(name)
     }
 }

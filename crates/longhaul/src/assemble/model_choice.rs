@@ -90,7 +90,7 @@ impl ModelSelector {
     /// Returns the idle model of the provider that has this model: the model for runs that an
     /// `idle_tick` event starts, if the agent's file sets none. `None` as the name means the default
     /// model.
-    pub fn idle_model_of_provider(&self, name: Option<&str>) -> Option<String> {
+    pub fn provider_idle_tick_model(&self, name: Option<&str>) -> Option<String> {
         let choice = self.choose_model(name, |_| None).ok()?;
         let (provider, _) = choice.name.split_once('/')?;
         let listed = || self.prices.idle_model(provider);

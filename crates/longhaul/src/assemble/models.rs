@@ -250,7 +250,7 @@ impl ModelResolver for ModelRegistry {
         self.selector.as_ref().ok()?.idle_tick_model_override()
     }
 
-    fn idle_model_of_provider(&self, name: Option<&str>) -> Option<String> {
-        self.selector.as_ref().ok()?.idle_model_of_provider(name)
+    fn provider_idle_tick_model(&self, name: Option<&str>) -> Option<String> {
+        self.selector.as_ref().ok()?.provider_idle_tick_model(name)
     }
 }

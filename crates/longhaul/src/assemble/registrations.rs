@@ -198,10 +198,10 @@ impl ModelResolver for RegisteredModelResolver {
         self.fallback.idle_tick_model_override()
     }
 
-    fn idle_model_of_provider(&self, name: Option<&str>) -> Option<String> {
+    fn provider_idle_tick_model(&self, name: Option<&str>) -> Option<String> {
         match name.is_some_and(|name| self.models.contains_key(name)) {
             true => None,
-            false => self.fallback.idle_model_of_provider(name),
+            false => self.fallback.provider_idle_tick_model(name),
         }
     }
 }

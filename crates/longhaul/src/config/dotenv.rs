@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_special_or_oversized_dotenv_is_reported() {
+    fn a_dotenv_that_is_a_link_a_pipe_or_too_long_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(FILE_NAME);
         let check = |expected: &str| {

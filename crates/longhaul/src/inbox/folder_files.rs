@@ -144,7 +144,7 @@ impl InboxFolder {
         let failed = self.open_subfolder(&root, EndFolder::Failed.name())?;
         let result_name = format!("{name}.result.json");
         let source =
-            match (path_exists_in(&root, &[WORKING, name])?, path_exists_in(&failed, &[name])?) {
+            match (contains_file(&root, &[WORKING, name])?, contains_file(&failed, &[name])?) {
                 (true, _) => self.open_subfolder(&root, WORKING)?,
                 (false, true) if end == EndFolder::Failed => {
                     return replace_file(&failed, &result_name, result);
@@ -201,7 +201,7 @@ fn error_with_path(path: &Path, errno: Errno) -> io::Error {
 }
 
 /// Whether there is a regular file at this path below the folder.
-fn path_exists_in(folder: &OwnedFd, path: &[&str]) -> io::Result<bool> {
+fn contains_file(folder: &OwnedFd, path: &[&str]) -> io::Result<bool> {
     let path: PathBuf = path.iter().collect();
     match sys::statat(folder, &path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile),

@@ -39,7 +39,7 @@ pub fn project_folder_inboxes(config: &Config, names: &[InboxName]) -> ProjectIn
             ));
             continue;
         };
-        let item = egress::folder_inbox_item(name.as_str(), agent);
+        let item = egress::folder_inbox_trust_item(name.as_str(), agent);
         // The commands that serve folder inboxes say what is not trusted.
         if TrustDecisions::new(config).check_trusted(&item).is_err() {
             continue;

@@ -208,7 +208,7 @@ pub(crate) fn describe_extra_server_access(config: &Config) -> Vec<String> {
 
 /// Returns the trust item that a person must approve before a folder inbox of a project is served:
 /// each file in it starts a run, without any command of the user.
-pub fn folder_inbox_item(name: &str, agent: &str) -> TrustItem {
+pub fn folder_inbox_trust_item(name: &str, agent: &str) -> TrustItem {
     let path = format!("{INBOX_FOLDER}/{name}");
     let title = format!("the folder inbox `{path}`");
     let line = format!("runs the agent `{agent}` on every file in {path}");

@@ -70,7 +70,7 @@ pub fn discover_trust_items(
     }
     items.extend(egress::server_trust_item(config));
     items.extend(inbox_folders(config).iter().filter_map(|folder| {
-        Some(egress::folder_inbox_item(folder.name.as_str(), folder.agent.as_deref()?))
+        Some(egress::folder_inbox_trust_item(folder.name.as_str(), folder.agent.as_deref()?))
     }));
     let asks_address = |agent: &Agent| {
         let source = agent.perception.as_ref().map(|perception| &perception.source);

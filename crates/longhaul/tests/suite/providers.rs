@@ -102,7 +102,7 @@ fn an_idle_tick_without_an_idle_model_gets_that_of_the_provider() {
         ("", &[("KIMI_IDLE_MODEL", "k")], Some("scripted/tidy"), None),
         ("", &[], None, None),
     ] {
-        let idle = selector(toml, env).idle_model_of_provider(named);
+        let idle = selector(toml, env).provider_idle_tick_model(named);
         assert_eq!(idle.as_deref(), expected, "{toml} {env:?} {named:?}");
     }
 }

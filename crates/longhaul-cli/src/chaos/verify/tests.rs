@@ -167,7 +167,7 @@ fn valid_journal_without_kinds(kinds: &[&str]) -> Vec<EventSpec> {
 }
 
 #[test]
-fn a_valid_journal_has_no_violation_and_is_counted() {
+fn a_valid_journal_is_counted_without_violations() {
     let counts = verify_events(&valid_journal(), &valid_probe_records());
     assert!(counts.has_passed(), "{counts:#?}");
     assert_eq!((counts.completed, counts.recoveries), (1, 2));
