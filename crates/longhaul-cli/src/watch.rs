@@ -46,7 +46,10 @@ impl WatchCommand {
         let (view, newest) = runtime.block_on(async {
             let run = resolve::resolve_run_id(&beside, &self.run).await?;
             let view = beside.get_run(run).await?;
-            let newest = beside.get_run(view.newest_run()).await?;
+            let newest = match view.newest_run() {
+                newest if newest == run => view.clone(),
+                newest => beside.get_run(newest).await?,
+            };
             anyhow::Ok((view, newest))
         })?;
         let over = newest.status.is_terminal();

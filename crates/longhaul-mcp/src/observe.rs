@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(diaries[0].take_messages(), ["it asked \"secret?\""]);
         tap.send(tool_call_message(2, &diaries[1])).await.unwrap();
         observations.report_question_to_calls("it asked \"secret?\"");
-        let expected = "declined a question that the server asked in one of 2 calls";
+        let expected = "declined a question of the server during one of 2 parallel calls";
         for progress in diaries {
             assert_eq!(progress.take_messages(), [expected]);
         }

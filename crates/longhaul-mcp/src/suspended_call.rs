@@ -166,9 +166,9 @@ impl CallState {
         let questions = u32::try_from(self.questions.len()).unwrap_or(u32::MAX);
         self.rounds = self.rounds.saturating_add(questions.max(min_count));
         match self.rounds > ROUNDS_MAX {
-            true => {
-                Err(format!("the server asked for input over {ROUNDS_MAX} times without a result"))
-            }
+            true => Err(format!(
+                "the server asked for input more than {ROUNDS_MAX} times without a result"
+            )),
             false => Ok(()),
         }
     }

@@ -97,7 +97,7 @@ fn raise_subject(current: &CurrentCap, subject: Option<&str>) -> Result<String, 
         }
         (CapScope::Key | CapScope::Actor | CapScope::Agent | CapScope::Model, None) => {
             let per = per.as_str();
-            Err(Error::InvalidRaise(format!("the cap counts per {per}: name one {per}")))
+            Err(Error::InvalidRaise(format!("the cap counts per {per}: name the {per} to raise")))
         }
     }
 }

@@ -164,7 +164,7 @@ async fn a_key_that_is_empty_or_missing_is_an_invalid_call() {
             "can't be rendered: line 1: `input.id` is missing",
         ),
         ("{{ input.text }}", json!({ "text": " " }), "is empty"),
-        ("a:{{ input.id }}", json!({ "text": "hi", "id": null }), "one of its values is null"),
+        ("a:{{ none }}", json!({ "text": "hi" }), "one of its values is null"),
         ("{{ input.text }}", json!({ "text": "x".repeat(1_025) }), "is longer than 1024 bytes"),
     ] {
         let effects = EffectLog::default();
