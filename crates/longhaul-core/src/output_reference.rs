@@ -58,7 +58,7 @@ impl OutputReference {
         input.pointer(&self.at).is_some_and(|value| value.get(OUTPUT_MEMBER).is_some())
     }
 
-    /// Returns whether both references stand for the same value at the same place of an input.
+    /// Returns whether both references have the same value at the same place of an input.
     pub fn has_same_value(&self, other: &Self) -> bool {
         let key = |one: &Self| (one.at.clone(), one.call, one.path.clone(), one.hash);
         key(self) == key(other)

@@ -219,8 +219,8 @@ fn reference_error(reference: &FoundReference, why: &str) -> ResolveError {
     ResolveError::Invalid(format!("the reference to an output at `{at}` is invalid: {why}"))
 }
 
-/// Checks that the references of a call that is about to start stand for the same values as when
-/// rules and people have seen the call. The error is a message for the model.
+/// Checks that the references of a call that is about to start have the same values as when rules
+/// and people have seen the call. The error is a message for the model.
 pub(crate) fn check_unchanged_values(
     seen: &[OutputReference],
     resolved: &[OutputReference],

@@ -168,14 +168,17 @@ fn size_within_budget(
     let own_account = own_account(decision);
     let own = own_account.free();
     let unspent = account.unspent().min(own);
-    let fits_now = |size: CallSize| match account.free().covers(size.hold) {
-        true => CallSizeOutcome::Fits(size),
-        false => CallSizeOutcome::Held(size.hold),
+    let outcome_of_size = |size: CallSize| {
+        let hold = budget_hold(&decision.control, (size.hold, size.reserve));
+        let mut accounts = [account, own_account].into_iter();
+        match accounts.find_map(|account| hold.cap_to_warn_about(&account)) {
+            Some(cap) => CallSizeOutcome::Warn(cap),
+            None if account.free().covers(size.hold) => CallSizeOutcome::Fits(size),
+            None => CallSizeOutcome::Held(size.hold),
+        }
     };
     if unspent.covers(size.hold) {
-        let hold = budget_hold(&decision.control, (size.hold, size.reserve));
-        let cap = [account, own_account].iter().find_map(|account| hold.cap_to_warn_about(account));
-        return cap.map_or_else(|| fits_now(size), CallSizeOutcome::Warn);
+        return outcome_of_size(size);
     }
     let short = if unspent.micro_usd.is_some_and(|left| size.hold.micro_usd > left) {
         BudgetCap::Money
@@ -184,7 +187,7 @@ fn size_within_budget(
     };
     match affordable_reply_tokens(pricing, bytes, unspent) {
         Some(_) if !decision.control.warned.contains(&short) => CallSizeOutcome::Warn(short),
-        Some(tokens) => fits_now(CallSize::new(pricing, bytes, tokens)),
+        Some(tokens) => outcome_of_size(CallSize::new(pricing, bytes, tokens)),
         None => {
             let is_own = affordable_reply_tokens(pricing, bytes, own).is_none();
             let tree_cap = match short {

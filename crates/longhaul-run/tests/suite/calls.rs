@@ -383,11 +383,11 @@ fn a_decision_about_an_unknown_call_does_not_hold_for_its_next_attempt() {
         key unknown k =>
         call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 unknown) gate.raised(indoubt) run.waiting(question) | waiting question
         key held k    =>
-        yes           => gate.answered
+        yes           => gate.answered | running
         claim         => run.claimed
         go            => tool.key_taken(t1.1 held) run.waiting(key) | waiting key
         key unknown k =>
-        claim         => run.claimed
+        claim         => run.claimed | running
         go            => tool.key_taken(t1.1 unknown) gate.raised(indoubt) run.waiting(question) | waiting question
     "#,
     );
@@ -401,7 +401,7 @@ fn the_retry_of_a_run_that_failed_at_an_unknown_call_asks_a_person() {
         claim         => run.claimed | running
         see           => run.prepared turn.started
         key unknown k =>
-        call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 unknown) turn.failed(in_doubt) run.failed(in_doubt) | failed
+        call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 unknown) run.failed(in_doubt) | failed
     "#,
     );
     check_in(

@@ -168,6 +168,7 @@ impl TestRun {
             return InputOutcome::RowConflict("not ready");
         }
         self.rows.head = Head::Leased;
+        self.rows.is_woken_by_key = false;
         self.rows.epoch += 1;
         let claimed = Event::RunClaimed(RunClaimed {
             worker: WorkerId::from_bits(u128::from(self.rows.epoch)),

@@ -158,10 +158,7 @@ impl Rows {
 
     pub(crate) fn change(&mut self, change: Change, now: Timestamp) -> Result<(), RowConflict> {
         match change {
-            Change::UpdateScheduling(to) => {
-                self.head = head_after(&to);
-                self.is_woken_by_key = false;
-            }
+            Change::UpdateScheduling(to) => self.head = head_after(&to),
             Change::RaiseGate(spec) => {
                 assert!(self.gate_index(spec.id).is_none(), "a gate is raised only once");
                 self.gates.push(GateRow {
