@@ -186,7 +186,7 @@ async fn a_long_result_of_another_run_can_be_paged() {
     let input = json!({ "text": "hi" });
     let tool = FakeTool::new("send", Once, &effects)
         .with_action(|_, _| async { Ok(ToolOutput::text("long ".repeat(20_000))) }.boxed());
-    let engine = engine_sending(&[input.clone()], tool).start();
+    let engine = engine_sending(std::slice::from_ref(&input), tool).start();
     let run = engine.submit().await;
     engine.ended(run).await;
     let paging = FakeReply::call("read_output", json!({ "call": "t1.1", "offset": 90_140 }));

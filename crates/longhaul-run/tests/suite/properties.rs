@@ -334,7 +334,6 @@ fn random_scripts_reach_every_event_and_wait() {
         .filter(|kind| !OTHER_KIND_PREFIXES.iter().any(|prefix| kind.starts_with(prefix)))
         .collect();
     assert_eq!(unseen, ["tool.progress", "budget.settled"]);
-    let all =
-        "approval budget child message outage question rate_limit retry signal timer tool worker";
+    let all = "approval budget child key message outage question rate_limit retry signal timer tool worker";
     assert_eq!(waits.into_iter().collect::<Vec<_>>().join(" "), all);
 }
