@@ -399,7 +399,7 @@ fn is_open_for_messages(view: &RunView) -> bool {
 /// Returns whether a wait for this reason ends only through a person, another client or another run
 /// of the tree.
 fn needs_outside_event(reason: &str) -> bool {
-    let others = ["approval", "question", "signal", "blocked", "budget", "message", "child"];
+    let others = ["approval", "question", "signal", "blocked", "budget", "message", "child", "key"];
     others.contains(&reason)
 }
 

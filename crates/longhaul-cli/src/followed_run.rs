@@ -256,7 +256,8 @@ impl FollowedRun<'_> {
     /// Returns whether the run waits for a call of another run with the same effect key.
     async fn waits_for_key(&self) -> anyhow::Result<bool> {
         let Some(runtime) = self.runtime else { return Ok(false) };
-        Ok(runtime.longhaul.run_row(self.run).await?.reason.as_deref() == Some(KEY))
+        let run = self.client.get_run(self.run).await?.newest_run();
+        Ok(runtime.longhaul.run_row(run).await?.reason.as_deref() == Some(KEY))
     }
 
     /// Waits until no worker will start or continue the run, because it waits for a run that nobody
@@ -268,7 +269,8 @@ impl FollowedRun<'_> {
         };
         let mut last_key_wait = None;
         loop {
-            let row = runtime.longhaul.run_row(self.run).await?;
+            let run = self.client.get_run(self.run).await?.newest_run();
+            let row = runtime.longhaul.run_row(run).await?;
             let is_driver = self.is_driver();
             // A run in the queue is claimed by the worker of this process.
             let is_own = is_driver && row.reason.as_deref() == Some("worker");

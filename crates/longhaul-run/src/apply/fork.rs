@@ -132,7 +132,10 @@ fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin)
     call.classification.facts = None;
     // These approvals may have been revoked since the failed run read them.
     call.classification.approvals.clear();
-    call.replaces = None;
+    // The retry asks a person about the call of the other run that made this run fail.
+    let is_question = call.starts == 0
+        && matches!(call.state, ToolCallState::InDoubt { policy: InDoubtPolicy::Fail, .. });
+    call.replaces = call.replaces.filter(|_| is_question);
     let ask = |can_verify, reason| ToolCallState::InDoubt {
         policy: InDoubtPolicy::Ask,
         can_verify,

@@ -74,7 +74,7 @@ impl ControlState {
                 };
             }
             // The result follows.
-            KeyState::Done => {}
+            KeyState::Done => call.replaces = None,
         }
         NO_MESSAGES
     }

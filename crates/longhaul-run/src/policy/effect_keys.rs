@@ -56,7 +56,8 @@ fn settle_key_of(
 /// said that the call has had no effect.
 fn state_after_failure(control: &ControlState, call: &TrackedToolCall) -> Option<KeyState> {
     match call.state {
-        ToolCallState::Started(epoch) if epoch == control.epoch => None,
+        // An earlier start of the call may have had an effect.
+        ToolCallState::Started(epoch) if epoch == control.epoch && call.starts == 1 => None,
         ToolCallState::ResultReady { .. } => None,
         ToolCallState::Unevaluated
         | ToolCallState::Ready

@@ -404,11 +404,37 @@ fn the_retry_of_a_run_that_failed_at_an_unknown_call_asks_a_person() {
         call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 unknown) run.failed(in_doubt) | failed
     "#,
     );
-    check_in(
-        failed.retry(),
+    for (line, state) in
+        [("yes", Some(KeyState::Held)), ("no", None), ("answer It was sent.", Some(KeyState::Done))]
+    {
+        let mut retry = check_in(
+            failed.retry(),
+            r#"
+            claim => run.claimed | running
+            go    => gate.raised(indoubt) run.waiting(question) | waiting question
+        "#,
+        );
+        retry.play(line);
+        retry.play("claim");
+        retry.play("go");
+        assert_eq!(retry.rows.keys.values().next().map(|taken| taken.state), state, "{line}");
+    }
+}
+
+#[test]
+fn a_repeated_call_that_fails_keeps_its_key() {
+    let test_run = check(
+        plain(),
         r#"
         claim => run.claimed | running
-        go    => gate.raised(indoubt) run.waiting(question) | waiting question
+        see   => run.prepared turn.started
+        call write/keyed {"key": "k"} => turn.completed tool.started(t1.1)
+        crash =>
+        claim => run.claimed
+        go    => run.recovered tool.started(t1.1)
+        fail t1.1 => tool.failed(t1.1) turn.started
     "#,
     );
+    let states: Vec<_> = test_run.rows.keys.values().map(|taken| taken.state).collect();
+    assert_eq!(states, [KeyState::Unknown], "the first start may have had an effect");
 }
