@@ -410,6 +410,7 @@ fn the_retry_of_a_run_that_failed_at_an_unknown_call_asks_a_person() {
         let mut retry = check_in(
             failed.retry(),
             r#"
+            key unknown k =>
             claim => run.claimed | running
             go    => gate.raised(indoubt) run.waiting(question) | waiting question
         "#,
@@ -431,7 +432,7 @@ fn a_repeated_call_that_fails_keeps_its_key() {
         call write/keyed {"key": "k"} => turn.completed tool.started(t1.1)
         crash =>
         claim => run.claimed
-        go    => run.recovered tool.started(t1.1)
+        go    => run.recovered tool.started(t1.1 again 2)
         fail t1.1 => tool.failed(t1.1) turn.started
     "#,
     );
