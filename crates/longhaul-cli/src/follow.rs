@@ -191,8 +191,8 @@ impl<'a> RunFollower<'a> {
         Ok(())
     }
 
-    /// Removes the stream of a run that has ended. Nobody waits any more for this run to record the
-    /// ends of its child runs.
+    /// Removes the stream of a run that has ended. The ends of its child runs count as reported,
+    /// because the run records no more events.
     fn remove_ended_stream(&mut self, index: usize) {
         let FollowedStream { run: ended, parent, .. } = self.streams.remove(index);
         self.unreported_ends.retain(|(parent, _)| *parent != ended);

@@ -260,8 +260,8 @@ impl FollowedRun<'_> {
         Ok(runtime.longhaul.run_row(run).await?.reason.as_deref() == Some(KEY))
     }
 
-    /// Waits until no worker will start or continue the run, because it waits for a run that nobody
-    /// drives or that needs a person, or because the process that drives the store drives other runs
+    /// Waits until no worker will start or continue the run, because it waits for a run that no
+    /// process drives or that needs a person, or because the process that drives the store drives other runs
     /// only. If the reason `is_shown` already, it is returned only once this process drives the store.
     async fn wait_until_not_startable(&self, is_shown: bool) -> anyhow::Result<StateExplanation> {
         let Some(runtime) = self.runtime else {

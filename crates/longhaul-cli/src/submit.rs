@@ -215,7 +215,7 @@ fn find_agents<'a>(
         return Ok(vec![find_agent(loaded, args.agent_name())?]);
     };
     let found = find_chain(&loaded.chains, &name)?;
-    if let Some(agent) = args.first_of_several_words()
+    if let Some(agent) = args.first_of_several_arguments()
         && loaded.find_loaded_agent(agent).is_ok()
     {
         let message = format!(

@@ -106,9 +106,9 @@ impl TaskArgs {
         self.chain.as_deref().unwrap_or_else(|| self.agent_name())
     }
 
-    /// Returns the first word of the input of a chain if other words follow it, because it may have been
-    /// meant as an agent.
-    pub(crate) fn first_of_several_words(&self) -> Option<&str> {
+    /// Returns the first argument of the input of a chain if other arguments follow, because it may
+    /// have been meant as an agent.
+    pub(crate) fn first_of_several_arguments(&self) -> Option<&str> {
         let is_alone = self.chain.is_none() || self.input.is_empty();
         self.agent.as_deref().filter(|_| !is_alone)
     }

@@ -60,7 +60,9 @@ impl OutputReference {
 
     /// Returns whether both references have the same value at the same place of an input.
     pub fn has_same_value(&self, other: &Self) -> bool {
-        let key = |one: &Self| (one.at.clone(), one.call, one.path.clone(), one.hash);
-        key(self) == key(other)
+        self.at == other.at
+            && self.call == other.call
+            && self.path == other.path
+            && self.hash == other.hash
     }
 }

@@ -279,9 +279,8 @@ fn a_run_that_waits_for_a_key_is_not_said_to_execute_calls() {
     assert_eq!(explain_run_state(&test_run.run).message, why);
 }
 
-#[test]
-fn a_run_that_fails_because_of_another_call_in_doubt_names_that_call() {
-    let test_run = check(
+fn run_that_failed_at_an_unknown_call() -> TestRun {
+    check(
         RunPolicy { in_doubt: Some(InDoubtPolicy::Fail), ..plain() },
         r#"
         claim         => run.claimed | running
@@ -289,7 +288,12 @@ fn a_run_that_fails_because_of_another_call_in_doubt_names_that_call() {
         key unknown k =>
         call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 unknown) run.failed(in_doubt) | failed
     "#,
-    );
+    )
+}
+
+#[test]
+fn a_run_that_fails_because_of_another_call_in_doubt_names_that_call() {
+    let test_run = run_that_failed_at_an_unknown_call();
     let Some(RunOutcome::Failed(error)) = test_run.run.outcome() else {
         panic!("the run must fail");
     };
@@ -395,15 +399,7 @@ fn a_decision_about_an_unknown_call_does_not_hold_for_its_next_attempt() {
 
 #[test]
 fn the_retry_of_a_run_that_failed_at_an_unknown_call_asks_a_person() {
-    let failed = check(
-        RunPolicy { in_doubt: Some(InDoubtPolicy::Fail), ..plain() },
-        r#"
-        claim         => run.claimed | running
-        see           => run.prepared turn.started
-        key unknown k =>
-        call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 unknown) run.failed(in_doubt) | failed
-    "#,
-    );
+    let failed = run_that_failed_at_an_unknown_call();
     for (line, state) in
         [("yes", Some(KeyState::Held)), ("no", None), ("answer It was sent.", Some(KeyState::Done))]
     {
