@@ -7,7 +7,8 @@ use crate::id::{InboxName, LaneKey, RunId};
 pub enum ClaimSelection {
     /// The runs with these ids.
     Runs(Vec<RunId>),
-    /// The run with this id and all its descendants.
+    /// The root run with this id, all its descendants, and the runs of other trees that share its
+    /// budget: those of the run that it retries, and of other retries of that run.
     Tree(RunId),
 }
 

@@ -217,7 +217,16 @@ impl Longhaul {
         let StateExplanation { message, command } = match special {
             Some(special) => special,
             None => {
-                let explanation = explain_run_state(&folded);
+                let mut explanation = explain_run_state(&folded);
+                let root = folded.task().root;
+                // The budget of a tree is raised at its root, or at any of its runs after the root
+                // has ended.
+                if row.reason.as_deref() == Some("budget")
+                    && self.run_row(root).await?.status.is_terminal()
+                {
+                    let [root, run] = [root, run].map(|id| id.to_string());
+                    explanation.command = explanation.command.replace(&root, &run);
+                }
                 // Waiting for a lane, a batch or a start time is recorded only in the row.
                 let queued = start_time.or_else(|| queue_reason(&row));
                 let message = queued.unwrap_or(explanation.message);

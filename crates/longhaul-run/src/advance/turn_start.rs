@@ -29,6 +29,10 @@ use crate::state::stage::{PendingModelCall, RunStage};
 /// Minimum reply length in tokens for which a model call is worthwhile.
 const REPLY_TOKENS_MIN: u64 = 1_024;
 
+/// Reply length in tokens for which a run whose budget is nearly used up waits until other runs
+/// release what they hold. If each such run waited for all that is left, they would run one by one.
+const AWAITED_REPLY_TOKENS: u64 = 2_048;
+
 /// Maximum length of a compaction's summary in tokens.
 const SUMMARY_TOKENS_MAX: u64 = 16_384;
 
@@ -187,7 +191,11 @@ fn size_within_budget(
     };
     match affordable_reply_tokens(pricing, bytes, unspent) {
         Some(_) if !decision.control.warned.contains(&short) => CallSizeOutcome::Warn(short),
-        Some(tokens) => outcome_of_size(CallSize::new(pricing, bytes, tokens)),
+        Some(tokens) => {
+            let free = affordable_reply_tokens(pricing, bytes, account.free().min(own));
+            let needed = tokens.min(AWAITED_REPLY_TOKENS).max(free.unwrap_or_default());
+            outcome_of_size(CallSize::new(pricing, bytes, needed))
+        }
         None => {
             let is_own = affordable_reply_tokens(pricing, bytes, own).is_none();
             let tree_cap = match short {
@@ -378,8 +386,9 @@ fn affordable_reply_tokens(
     remaining: RemainingBudget,
 ) -> Option<u64> {
     let fits = |tokens: &u64| remaining.covers(pricing.worst_case_hold(bytes, *tokens));
-    let (mut low, mut high) = (REPLY_TOKENS_MIN, pricing.max_output_tokens);
-    if high < low || !fits(&low) {
+    let mut high = pricing.max_output_tokens;
+    let mut low = REPLY_TOKENS_MIN.min(high);
+    if !fits(&low) {
         return None;
     }
     while low < high {

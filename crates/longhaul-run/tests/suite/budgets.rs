@@ -252,6 +252,25 @@ fn a_call_that_does_not_fit_beside_the_holds_of_other_runs_waits_for_them() {
 }
 
 #[test]
+fn a_warned_run_waits_for_a_short_reply_instead_of_all_that_is_left() {
+    check(
+        with_money_cap(200_000),
+        r#"
+        claim               => run.claimed | running
+        see                 => run.prepared turn.started
+        others 40000 140000 =>
+        call nonsense/bad   => turn.completed tool.failed(t1.1) budget.warned(money) run.waiting(budget_held) | waiting budget_held
+        others 30000 140000 =>
+        claim               => !not ready
+        others 20000 140000 =>
+        claim               => run.claimed | running
+        go                  => turn.started
+        ? step              => ask turn 2 try 1 max 2500
+    "#,
+    );
+}
+
+#[test]
 fn the_model_is_warned_when_the_tree_has_used_most_of_its_budget() {
     check(
         with_money_cap(1_000_000),
@@ -302,6 +321,17 @@ fn the_money_cap_of_a_child_binds_its_own_spending() {
         others 0 49000 =>
         see            => run.prepared budget.warned(money) budget.reached(money) run.waiting(budget) | waiting budget
         ? why          => The run's budget of money of its whole tree is used up.
+    "#,
+    );
+    let mut short_replies = child();
+    short_replies.rows.account.cap.micro_usd = Some(MicroUsd(50_000));
+    check_in(
+        short_replies,
+        r#"
+        claim              => run.claimed | running
+        others 0 49000     =>
+        see max_output=512 => run.prepared budget.warned(money) budget.reached(money) run.waiting(budget) | waiting budget
+        ? why              => The run's budget of money of its whole tree is used up.
     "#,
     );
 }

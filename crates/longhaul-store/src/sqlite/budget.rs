@@ -13,7 +13,7 @@ use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::usage::{BudgetAmount, MicroUsd};
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{LEASED, PARKED, READY, amount_to_column, get_u64};
+use crate::sqlite::column::{ENDED, LEASED, PARKED, READY, amount_to_column, get_u64};
 use crate::sqlite::error::RowChangeError;
 use crate::sqlite::head::wake_run;
 use crate::sqlite::tx::Tx;
@@ -34,14 +34,20 @@ pub(crate) fn create_budget(tx: &Tx<'_>, root: RunId, caps: &Budget) -> Result<(
 /// Reserves the worst-case cost of a call. Refused if a cap would be exceeded, if runs that wait need
 /// the amount, or if the model is to be warned first.
 pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetHold) -> Result<(), RowChangeError> {
-    let Some(root) = account_of_run(tx, run)? else {
-        return Ok(());
-    };
+    let sql = format!(
+        "SELECT {COLUMNS}, b.root, {HAS_QUEUE} FROM run r
+          CROSS JOIN budget b ON b.root = coalesce(r.account, r.root) WHERE r.id = ?1"
+    );
+    let found = tx.query_one(&sql, params![run.bytes()], |row| {
+        Ok((read_budget_account(row)?, row.get(8)?, row.get(9)?))
+    })?;
     // The root run and its retries may have been pruned together with their budget. Then no cap
     // applies.
-    let Some(queue) = load_queue(tx, root)? else {
+    let Some((account, root, has_queue)) = found else {
         return Ok(());
     };
+    let entries = if has_queue { load_queue_entries(tx, root)? } else { Vec::new() };
+    let queue = BudgetQueue { account, entries };
     let account = queue.account_for(run);
     if !hold.fits(&account) {
         return Err(RowChangeError::Refused(AppendRefusalReason::OverBudget(account)));
@@ -66,14 +72,17 @@ pub(crate) fn settle_budget_hold(
     settlement: BudgetHoldSettlement,
 ) -> Result<(), RowChangeError> {
     let BudgetHoldSettlement { held, spent, lost } = settlement;
-    let account = tx.query_one(
-        "UPDATE budget
+    let sql = format!(
+        "UPDATE budget AS b
             SET held_micro_usd = max(held_micro_usd - ?2, 0),
                 held_tokens = max(held_tokens - ?3, 0),
                 spent_micro_usd = spent_micro_usd + ?4, spent_tokens = spent_tokens + ?5,
                 lost_micro_usd = lost_micro_usd + ?6, lost_tokens = lost_tokens + ?7
           WHERE root = (SELECT coalesce(account, root) FROM run WHERE id = ?1)
-         RETURNING root",
+         RETURNING root, {HAS_QUEUE}"
+    );
+    let settled = tx.query_one(
+        &sql,
         params![
             run.bytes(),
             amount_to_column(held.micro_usd.0),
@@ -83,14 +92,18 @@ pub(crate) fn settle_budget_hold(
             amount_to_column(lost.micro_usd.0),
             amount_to_column(lost.tokens)
         ],
-        |row| row.get(0),
+        |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
-    account.map_or(Ok(()), |account| wake_waiting_runs(tx, account))
+    match settled {
+        Some((account, true)) => wake_waiting_runs(tx, account),
+        Some((_, false)) | None => Ok(()),
+    }
 }
 
 /// Sets those budget caps of a tree of runs that `raise` contains. Other caps stay unchanged. Does
-/// nothing for a child run that is not a chain step: its own caps are only in its journal. Runs
-/// that wait for a higher budget of the tree are woken and try again.
+/// nothing for a child run that is not a chain step, whose own caps are only in its journal, unless
+/// the root of its tree has ended and the new caps are higher than those of the tree. All runs that
+/// wait for a higher budget of this account are woken and try again.
 pub(crate) fn set_budget_caps(
     tx: &Tx<'_>,
     run: RunId,
@@ -101,23 +114,25 @@ pub(crate) fn set_budget_caps(
             SET cap_micro_usd = coalesce(?2, cap_micro_usd), cap_tokens = coalesce(?3, cap_tokens)
            FROM run r
           WHERE r.id = ?1 AND budget.root = coalesce(r.account, r.root)
-            AND (r.parent IS NULL OR r.chain_step IS NOT NULL)
+            AND (r.parent IS NULL OR r.chain_step IS NOT NULL
+              OR (?2 > cap_micro_usd OR ?3 > cap_tokens)
+                AND NOT EXISTS (SELECT 1 FROM run_head h WHERE h.run = r.root AND h.state <> ?4))
          RETURNING budget.root",
         params![
             run.bytes(),
             raise.micro_usd.map(|cap| amount_to_column(cap.0)),
-            raise.tokens.map(amount_to_column)
+            raise.tokens.map(amount_to_column),
+            ENDED
         ],
         |row| row.get(0),
     )?;
-    let Some(account) = account else {
+    let Some(account): Option<[u8; 16]> = account else {
         return Ok(());
     };
     let waiting: Vec<[u8; 16]> = tx.query_all(
-        "SELECT h.run FROM run r JOIN run_head h ON h.run = r.id
-          WHERE r.root = (SELECT root FROM run WHERE id = ?1) AND h.state = ?2
-            AND h.reason = 'budget'",
-        params![run.bytes(), PARKED],
+        "SELECT h.run FROM run r CROSS JOIN run_head h ON h.run = r.id
+          WHERE (r.root = ?1 OR r.account = ?1) AND h.state = ?2 AND h.reason = 'budget'",
+        params![account, PARKED],
         |row| row.get(0),
     )?;
     for waiting in waiting {
@@ -166,22 +181,29 @@ pub(crate) const SELECT_QUEUE: &str = "SELECT w.run, w.micro_usd, w.tokens, h.st
         AND (h.state IN (?3, ?4) OR h.state = ?2 AND h.reason = 'budget_held')
       ORDER BY w.position";
 
+/// Whether any run waits for the budget `b`. Most budgets have no queue, which then is not read.
+const HAS_QUEUE: &str = "EXISTS (SELECT 1 FROM budget_wait w WHERE w.account = b.root)";
+
 fn load_queue(tx: &Tx<'_>, root: [u8; 16]) -> Result<Option<BudgetQueue>> {
     let sql = format!("SELECT {COLUMNS} FROM budget WHERE root = ?1");
     let Some(account) = tx.query_one(&sql, params![root], read_budget_account)? else {
         return Ok(None);
     };
-    let entries = tx.query_all(SELECT_QUEUE, params![root, PARKED, READY, LEASED], |row| {
+    Ok(Some(BudgetQueue { account, entries: load_queue_entries(tx, root)? }))
+}
+
+fn load_queue_entries(tx: &Tx<'_>, root: [u8; 16]) -> Result<Vec<BudgetQueueEntry>> {
+    tx.query_all(SELECT_QUEUE, params![root, PARKED, READY, LEASED], |row| {
         Ok(BudgetQueueEntry {
             run: RunId::from_bytes(row.get(0)?),
             needed: read_amount(row, 1)?,
             is_parked: row.get(3)?,
         })
-    })?;
-    Ok(Some(BudgetQueue { account, entries }))
+    })
 }
 
-fn account_of_run(tx: &Tx<'_>, run: RunId) -> Result<Option<[u8; 16]>> {
+/// Returns the id of the root run whose budget this run uses. `None` means that there is no such run.
+pub(crate) fn account_of_run(tx: &Tx<'_>, run: RunId) -> Result<Option<[u8; 16]>> {
     let sql = "SELECT coalesce(account, root) FROM run WHERE id = ?1";
     tx.query_one(sql, params![run.bytes()], |row| row.get(0))
 }

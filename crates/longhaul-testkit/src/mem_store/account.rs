@@ -9,7 +9,7 @@ use longhaul_core::policy::budget_queue::{BudgetQueue, BudgetQueueEntry};
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::usage::BudgetAmount;
 
-use crate::mem_store::rows::{State, Tables};
+use crate::mem_store::rows::{Head, State, Tables};
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
@@ -38,22 +38,29 @@ impl Tx<'_> {
         self.wake_budget_waits(root);
     }
 
-    /// Replaces the caps that `raise` contains, and wakes the runs of the tree that wait for a higher
-    /// budget. A raise of a child run concerns only its own caps, which its journal has.
+    /// Replaces the caps that `raise` contains, and wakes the runs of the account that wait for a
+    /// higher budget. A raise of a child run concerns only its own caps, which its journal has, unless
+    /// the root of its tree has ended and the new caps are higher than those of the tree.
     pub(crate) fn set_cap(&mut self, run: RunId, raise: BudgetRaise) {
         let root = self.tables.account_root(run);
         let mut account = self.account(root);
-        let Some(head) = self.tables.heads.get(&run).filter(|head| !head.task.is_child()) else {
+        let heads = &self.tables.heads;
+        let is_higher = raise.micro_usd > account.cap_micro_usd && account.cap_micro_usd.is_some()
+            || raise.tokens > account.cap_tokens && account.cap_tokens.is_some();
+        let has_ended = |run| heads.get(run).is_some_and(|head: &Head| head.state.is_ended());
+        let sets_account =
+            |head: &&Head| !head.task.is_child() || is_higher && has_ended(&head.task.root);
+        if heads.get(&run).filter(sets_account).is_none() {
             return;
-        };
-        let tree = head.task.root;
+        }
         account.cap_micro_usd = raise.micro_usd.or(account.cap_micro_usd);
         account.cap_tokens = raise.tokens.or(account.cap_tokens);
         self.tables.accounts.insert(root, account);
         let waits = |state: &State| matches!(state, State::Parked { reason: "budget", .. });
         let heads = self.tables.heads.iter();
-        let waiting = heads.filter(|(_, head)| head.task.root == tree && waits(&head.state));
-        let waiting: Vec<RunId> = waiting.map(|(run, _)| *run).collect();
+        let waiting = heads.filter(|(_, head)| waits(&head.state)).map(|(run, _)| *run);
+        let waiting: Vec<RunId> =
+            waiting.filter(|run| self.tables.account_root(*run) == root).collect();
         waiting.into_iter().for_each(|run| self.wake(run));
         self.wake_budget_waits(root);
     }

@@ -58,20 +58,21 @@ pub(crate) fn pricing() -> ModelPricing {
 }
 
 /// Creates a `Prepared` input with these fallback models. A word such as `identical_calls=4` sets the
-/// limit of a guard.
+/// limit of a guard, and `max_output=512` the maximum reply length of the model.
 pub(crate) fn prepared<'a>(args: impl Iterator<Item = &'a str>) -> RunInput {
     let (limits, fallbacks): (Vec<&str>, Vec<&str>) = args.partition(|arg| arg.contains('='));
     let limit = |name: &str| {
         let mut limits = limits.iter().filter_map(|limit| limit.split_once('='));
         limits.find(|(key, _)| *key == name).map(|(_, value)| value.parse().unwrap())
     };
+    let max_output_tokens = limit("max_output").map_or(4_096, u64::from);
     let preparation = RunPrepared {
         system: StoredText::new_inline("You are a writer."),
         tools: StoredText::new_inline("[]"),
         initial_messages: vec![Message::user("Write a poem.")],
         model: "scripted/poem".into(),
         fallbacks: fallbacks.into_iter().map(str::to_owned).collect(),
-        pricing: pricing(),
+        pricing: ModelPricing { max_output_tokens, ..pricing() },
         compactor: None,
         world: None,
         context: BTreeMap::new(),
