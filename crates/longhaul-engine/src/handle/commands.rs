@@ -55,12 +55,10 @@ impl Longhaul {
         message: SteerMessage,
     ) -> Result<QueuedSteer, Error> {
         let id = message.steer;
-        let newest = self.newest_run_of_chain(run).await?;
-        for run in newest.into_iter().chain([run]) {
-            let sent = self.services.records.queued_steers(run).await?;
-            if sent.iter().any(|row| row.steer == id) {
-                return Ok(QueuedSteer { run, id });
-            }
+        let run = self.run_with_steer(run, id).await?;
+        let sent = self.services.records.queued_steers(run).await?;
+        if sent.iter().any(|row| row.steer == id) {
+            return Ok(QueuedSteer { run, id });
         }
         let run = self.control_run(run, None, RunCommand::Steer(message)).await?;
         Ok(QueuedSteer { run, id })
@@ -97,18 +95,32 @@ impl Longhaul {
         Ok(SteerReceipt { id, run, status: SteerState::Queued, delivery, note })
     }
 
-    /// Replaces the text of a message that the run has not read yet.
+    /// Replaces the text of a message that the run has not read yet. An ended run of a chain stands
+    /// for the newest run of the chain.
     pub async fn update_steer(&self, run: RunId, message: SteerMessage) -> Result<(), Error> {
         let steer = message.steer;
+        let run = self.run_with_steer(run, steer).await?;
         let result = self.send_command(run, RunCommand::ChangeSteer(message)).await;
         self.map_missing_steer_error(run, steer, result).await
     }
 
-    /// Withdraws a message that the run has not read yet.
+    /// Withdraws a message that the run has not read yet. An ended run of a chain stands for the
+    /// newest run of the chain.
     pub async fn withdraw_steer(&self, run: RunId, steer: SteerId, by: &str) -> Result<(), Error> {
+        let run = self.run_with_steer(run, steer).await?;
         let by = by.to_owned();
         let result = self.send_command(run, RunCommand::WithdrawSteer { steer, by }).await;
         self.map_missing_steer_error(run, steer, result).await
+    }
+
+    /// Returns the run itself if it has a message with this id or has not ended, and otherwise the
+    /// newest run of its chain.
+    async fn run_with_steer(&self, run: RunId, steer: SteerId) -> Result<RunId, Error> {
+        let Some(newest) = self.newest_run_of_chain(run).await? else {
+            return Ok(run);
+        };
+        let sent = self.services.records.queued_steers(run).await?;
+        Ok(if sent.iter().any(|row| row.steer == steer) { run } else { newest })
     }
 
     /// Turns the error that a message was already delivered, dropped or withdrawn into "not found"

@@ -1,6 +1,7 @@
 //! Tests of chains: order, conditions, rounds, results of earlier steps, gates that approve
 //! themselves, lanes, cancels and retries.
 
+use longhaul_api::steer::SteerState;
 use longhaul_core::chain::{
     ChainRepeatEnd, ChainRepeatSpec, ChainSpec, ChainStatus, ChainStepCondition, ChainStepSpec,
 };
@@ -280,6 +281,11 @@ async fn an_ended_step_stands_for_the_chain_also_after_a_retry() {
     let sent = longhaul.steer(root, "and well", SteerDelivery::FollowUp, by).await.unwrap();
     let messages = longhaul.list_steers(build).await.unwrap();
     assert_eq!((sent.run, messages.len()), (build, 2));
+    let patient = SteerMessage { text: "no hurry".to_owned(), ..message };
+    longhaul.update_steer(root, patient).await.unwrap();
+    longhaul.withdraw_steer(root, sent.id, by).await.unwrap();
+    let messages = longhaul.list_steers(build).await.unwrap();
+    assert_eq!((messages[0].text.as_str(), messages[1].status), ("no hurry", SteerState::Withdrawn));
 
     let gate = engine.gate(build).await;
     let text = GateDecision::Answer("This one.".to_owned());
