@@ -52,15 +52,16 @@ pub struct OutcomeCounts {
     pub open: u64,
 }
 
-/// Sum and percentiles of a number that each ended run has. All are 0 if no run has ended.
+/// Sum and percentiles of a number that each ended run has, such as its number of turns. All are 0
+/// if no run has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = AmountStats)]
 pub struct AmountStats {
-    /// Sum over the ended runs.
+    /// Sum of the measured amount, such as turns, over all ended runs.
     pub total: u64,
-    /// Median over the ended runs.
+    /// Median of the measured amount, such as turns, over all ended runs.
     pub p50: u64,
-    /// 95th percentile over the ended runs.
+    /// 95th percentile of the measured amount, such as turns, over all ended runs.
     pub p95: u64,
 }
 
@@ -70,9 +71,9 @@ pub struct AmountStats {
 pub struct CostStats {
     /// Sum of the costs of the ended runs whose cost is known.
     pub total: f64,
-    /// Median of these costs.
+    /// Median cost of the ended runs whose cost is known.
     pub p50: f64,
-    /// 95th percentile of these costs.
+    /// 95th percentile of the cost of the ended runs whose cost is known.
     pub p95: f64,
     /// Number of ended runs whose cost is unknown.
     pub unknown: u64,

@@ -1,4 +1,4 @@
-//! Chains in responses.
+//! Chains (sequences of steps that agents execute) in responses.
 
 use longhaul_core::chain::{ChainRepeatSpec, ChainStepCondition};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::schema;
 
-/// A chain that the server knows.
+/// A chain (sequence of steps that agents execute) that the server knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Chain)]
 pub struct ChainView {

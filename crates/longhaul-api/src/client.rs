@@ -78,7 +78,7 @@ struct EventPage {
     data: Vec<EntryEnvelope>,
 }
 
-/// Range of a list that is requested: at most `limit` items after the item `after`, in pages.
+/// Range of a list that is requested page by page: at most `limit` items after the item `after`.
 struct ListRange {
     limit: usize,
     page_size: usize,
@@ -159,7 +159,7 @@ impl Client {
             .map_err(|bad| self.connection.unreadable_event_problem(&bad))
     }
 
-    /// Streams the events of a run after a sequence number.
+    /// Streams the events of a run that follow the sequence number `after`.
     pub async fn follow_events(&self, run: RunId, after: Seq) -> Result<EventStream, Problem> {
         EventStream::new(Arc::clone(&self.connection), run, after).await
     }
@@ -362,7 +362,7 @@ impl Client {
         self.connection.send_and_parse(&request).await
     }
 
-    /// Returns all schedules by name.
+    /// Returns all schedules, ordered by name.
     pub async fn schedules(&self) -> Result<Vec<ScheduleView>, Problem> {
         let list: List<ScheduleView> = self.get_and_parse(&["v1", "schedules"]).await?;
         Ok(list.data)
@@ -456,7 +456,7 @@ impl Client {
     }
 }
 
-/// Builds the request for a list of the runs that match the filter.
+/// Returns the request for a list of the runs that match the filter, and the range of the list.
 fn list_runs_request(filter: &RunFilter, page_size: usize) -> (ApiRequest, ListRange) {
     let mut request = ApiRequest::get(&["v1", "runs"]);
     for status in &filter.statuses {

@@ -51,7 +51,8 @@ pub struct GateView {
     #[serde(default)]
     #[schema(value_type = Vec<OutputReferenceView>)]
     pub outputs: Vec<OutputReference>,
-    /// Effect key of the call. `None` means that the call has none.
+    /// Effect key of the call: the name of an effect that happens at most once over all runs.
+    /// `None` means that the call has none.
     #[serde(default)]
     pub key: Option<String>,
     /// What the call would change, computed by the server when the model made the call. `None`
@@ -124,8 +125,8 @@ impl GateView {
         key.chain(facts).collect()
     }
 
-    /// Returns the values that the input passes on from outputs of earlier calls, each with a
-    /// description and its beginning.
+    /// Returns the values that the input takes from outputs of earlier calls: for each value a
+    /// description and the beginning of the value.
     pub fn passed_values(&self) -> Vec<(String, &str)> {
         let outputs = self.outputs.iter();
         outputs.map(|output| (output.description(self.run), output.preview.as_str())).collect()
@@ -293,7 +294,8 @@ pub enum DecisionKind {
     Complete,
 }
 
-/// The conversion drops `by`, because the server knows the caller from the key.
+/// Converts an answer to a request body, without the name of the person who answers: the server
+/// knows the caller from the API key.
 impl From<Answer> for AnswerBody {
     fn from(answer: Answer) -> Self {
         let (decision, edited, payload) = match answer.decision {

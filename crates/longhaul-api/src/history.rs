@@ -19,7 +19,8 @@ pub const HISTORY_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum number of messages in a history.
 pub const MESSAGES_MAX: usize = 1_000;
 
-/// Value of `Reply::api` for assistant messages that come from a history.
+/// Value of `Reply::api`, the provider API of a reply, for assistant messages that come from a
+/// history.
 const API_NAME: &str = "history";
 
 /// Error of parsing a conversation history.

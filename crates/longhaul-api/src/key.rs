@@ -50,7 +50,8 @@ pub enum KeyState {
 }
 
 impl KeyView {
-    /// Builds the view of a key from its row; `now` decides whether the key has expired.
+    /// Builds the view of an API key from its row in the store; `now` decides whether the key has
+    /// expired.
     pub fn new(row: &KeyRow, now: Timestamp) -> Self {
         let status = match (row.revoked_at, row.is_valid_at(now)) {
             (Some(_), _) => KeyState::Revoked,

@@ -34,15 +34,15 @@ pub struct RuleView {
     /// Run in which the approval was given. A rule with the scope `run` applies to this run only.
     #[schema(schema_with = schema::run_id_schema)]
     pub run: RunId,
-    /// Gate that was approved.
+    /// Gate at which the approval was given.
     #[schema(schema_with = schema::gate_id_schema)]
     pub gate: GateId,
     /// Number of calls that went ahead because of the rule.
     pub used: u64,
-    /// Time of the last of these calls. `None` means that there was none.
+    /// Time of the last call that went ahead because of the rule. `None` means that there was none.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Timestamp>,
-    /// Who revoked the rule, and when. `None` means that nobody has.
+    /// Who revoked the rule, and when. `None` means that nobody has revoked it.
     pub revoked: Option<RevocationView>,
 }
 

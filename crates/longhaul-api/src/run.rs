@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use crate::schema;
 
-/// Numbers of retries and takeovers of a run.
+/// Numbers of repeated model calls and tool calls of a run, and of takeovers by other workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Retries)]
 pub struct RetriesView {
@@ -62,7 +62,8 @@ pub struct RunView {
     /// Error of the run. `None` unless the run has failed or was cancelled.
     #[schema(value_type = Option<RunErrorView>)]
     pub error: Option<RunError>,
-    /// Latest verdicts about results of the run, the newest last. Empty unless the agent has a rubric.
+    /// Latest verdicts of grading runs about results of the run, the newest last. Empty unless the
+    /// agent has a rubric (criteria for grading).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verdicts: Vec<VerdictView>,
     /// Number of tokens that the run has used.
@@ -78,7 +79,8 @@ pub struct RunView {
     /// Number of the current attempt of the task, from 1, including the attempts of the failed runs
     /// that this run retries.
     pub attempt: u32,
-    /// Numbers of retries and takeovers, which are independent of the attempts of the run.
+    /// Numbers of repeated calls and of takeovers by other workers. They do not count as attempts
+    /// of the run.
     pub retries: RetriesView,
     /// Epoch of the current claim: a number that grows with every claim of the run by a worker.
     pub epoch: u64,
@@ -148,7 +150,7 @@ pub struct RunView {
     pub added: bool,
 }
 
-/// Verdict of a grading run about a result of the run.
+/// Verdict about a result of a run, given by another run that graded the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Verdict)]
 pub struct VerdictView {
@@ -297,7 +299,8 @@ pub struct RunBriefView {
 }
 
 impl RunBriefView {
-    /// Builds the short form of a run from its row. `now` describes what the run does now.
+    /// Builds the short form of a run from its row in the store. `now` describes what the run does
+    /// now.
     pub fn new(row: &RunRow, now: String) -> Self {
         Self {
             id: row.id,

@@ -135,7 +135,7 @@ pub struct ScheduleView {
 }
 
 impl ScheduleView {
-    /// Builds the view of a schedule from its row and the status of its last run.
+    /// Builds the view of a schedule from its row in the store and the status of its last run.
     pub fn new(row: &ScheduleRow, last_status: Option<Status>) -> Self {
         let spec = &row.spec;
         let (cron, tz, every_ms) = match &spec.timing {

@@ -16,7 +16,8 @@ const USD_MAX: f64 = 1e9;
 /// Maximum limit of a cap in tokens or runs: 2^50.
 const COUNT_MAX: u64 = 1 << 50;
 
-/// A spend cap, with what it has counted in its current window.
+/// A spend cap (limit on money, tokens or runs per day, week or month), with what it has counted in
+/// its current window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = SpendCap)]
 pub struct SpendCapView {
@@ -24,7 +25,7 @@ pub struct SpendCapView {
     pub id: String,
     /// Length of the window: `day`, `week` or `month`.
     pub window: String,
-    /// Time zone in which windows begin.
+    /// Time zone in which the cap's days, weeks or months begin.
     pub tz: String,
     /// Subject per which usage is counted: each `key`, `actor`, `agent` or `model`, or `all`
     /// together.

@@ -69,8 +69,8 @@ pub enum DeliveryView {
     FollowUp,
 }
 
-/// Times at which messages to a run were sent and settled (read, dropped or withdrawn), taken from
-/// the journal.
+/// Times at which messages to a run were sent, and at which they were read, dropped or withdrawn,
+/// taken from the journal.
 #[derive(Debug, Clone, Default)]
 pub struct SteerTimes {
     sent: BTreeMap<SteerId, Timestamp>,
@@ -78,7 +78,8 @@ pub struct SteerTimes {
 }
 
 impl SteerTimes {
-    /// Records the time of a journal entry, if it says that a message was sent or settled.
+    /// Records the time of a journal entry, if it says that a message was sent, read, dropped or
+    /// withdrawn.
     #[expect(clippy::wildcard_enum_match_arm, reason = "most events are not about a message")]
     pub fn record_entry_time(&mut self, entry: &Entry) {
         match &entry.event {
@@ -92,7 +93,7 @@ impl SteerTimes {
 }
 
 impl SteerView {
-    /// Builds the view of a message from its row and its times in the journal.
+    /// Builds the view of a message from its row in the store and its times in the journal.
     pub fn new(row: &SteerRow, times: &SteerTimes) -> Self {
         let (status, between, why) = match &row.status {
             SteerStatus::Queued => (SteerState::Queued, None, None),

@@ -135,10 +135,10 @@ pub(crate) fn parse_json_option(option: &str, argument: &str) -> anyhow::Result<
         "-" => output::read_stdin(ANSWER_BYTES_MAX, "the JSON")?,
         argument => argument.to_owned(),
     };
-    let readable = check_json_parses(text.trim()).map_err(|bad| bad.to_string());
-    let parsed = || RawJson::parse(text.trim()).map_err(|bad| bad.to_string());
-    readable.and_then(|()| parsed()).map_err(|bad| {
-        let message = format!("{option} is not valid JSON: {bad}");
+    let readable = check_json_parses(text.trim()).map_err(|error| error.to_string());
+    let parsed = || RawJson::parse(text.trim()).map_err(|error| error.to_string());
+    readable.and_then(|()| parsed()).map_err(|error| {
+        let message = format!("{option} is not valid JSON: {error}");
         let example = format!("{option} '{{\"path\": \"a.txt\"}}'");
         CliError::usage_error(message).with_hint("quote the JSON", example).into()
     })
@@ -196,11 +196,13 @@ impl GateAnswerSender<'_> {
             }
             GateAnswerOutcome::Closed(seq) => *seq,
         };
-        let open = self.client.list_open_gates(run).await?;
-        let open = open.len();
-        if open > 0 {
-            let noun = if open == 1 { "answer" } else { "answers" };
-            return Ok(format!("{run} waits for {open} more {noun}: longhaul gates --run {run}"));
+        let open_gates = self.client.list_open_gates(run).await?;
+        let open_gates = open_gates.len();
+        if open_gates > 0 {
+            let noun = if open_gates == 1 { "answer" } else { "answers" };
+            return Ok(format!(
+                "{run} waits for {open_gates} more {noun}: longhaul gates --run {run}"
+            ));
         }
         Ok(match self.client.has_driver().await? {
             true => format!("{run} resumes at event {seq}."),

@@ -131,8 +131,8 @@ impl ApproveCommand {
         if let (Some(pattern), AnswerScope::Run | AnswerScope::Agent | AnswerScope::Project) =
             (&gate.pattern, self.scope.into())
         {
-            let (scope, calls) = (scope_phrase(self.scope.into()), pattern_text(pattern));
-            output::eprint_line(&format!("  {scope}, this also allows: {calls}"));
+            let (scope_text, calls) = (scope_phrase(self.scope.into()), pattern_text(pattern));
+            output::eprint_line(&format!("  {scope_text}, this also allows: {calls}"));
         }
         let digest = output::ask_for_line("approve? [y/N]").unwrap_or_default();
         Ok(is_yes_answer(&digest))

@@ -124,9 +124,8 @@ impl ShowBatchCommand {
     }
 }
 
-/// Prints the runs of a batch. A run whose chain has gone on is printed with the state of the newest
-/// run of the chain.
-/// Prints the runs of a batch. `has_driver` is whether a worker drives runs.
+/// Prints the runs of a batch. A run whose chain has gone on is printed with the state of the
+/// newest run of the chain. `has_driver` is whether a worker drives runs.
 fn print_batch(batch: &BatchView, newest: &[RunView], has_driver: bool) -> anyhow::Result<()> {
     let (mode, count) = (batch.mode.as_str(), batch.runs.len());
     output::print_text(&format!("{} ({mode}, {count} runs)", batch.id))?;

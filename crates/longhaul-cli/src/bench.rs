@@ -1,5 +1,5 @@
 //! `longhaul bench`: benchmarks, one subcommand per subject. Each benchmark also measures the raw
-//! limit of the machine in the same run and prints the ratio.
+//! limit of the machine, such as the speed of the disk, in the same run and prints the ratio.
 
 mod client;
 mod fixture;

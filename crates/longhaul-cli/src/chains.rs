@@ -193,7 +193,7 @@ fn step_text(step: &ChainStepSpec) -> String {
     }
     if let Some(repeat) = &step.repeat {
         let (from, until, max) = (&repeat.from, repeat.until.as_str(), repeat.max);
-        parts.push(format!("then back to {from} until {until}, at most {max} times"));
+        parts.push(format!("then back to the step {from} until {until}, at most {max} times"));
     }
     parts.join(" · ")
 }

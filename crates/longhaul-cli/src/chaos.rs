@@ -71,7 +71,7 @@ pub(crate) struct ChaosCommand {
     json: bool,
 }
 
-/// Result of a chaos run: the log of the kill loop and the verified counts.
+/// Result of a chaos test: the log of the kill loop and the verified counts.
 struct ChaosResult {
     log: KillLog,
     counts: ChaosCounts,

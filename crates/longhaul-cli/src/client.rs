@@ -57,8 +57,8 @@ pub(crate) fn default_inbox_agents() -> anyhow::Result<BTreeMap<String, String>>
     Ok(environment::load_config_quietly(&environment::current_process_env()?)?.inbox_agents())
 }
 
-/// Access to the runs of a store, directly or through a server. Errors have hints whose commands
-/// name the run, gate, agent or key.
+/// Access to the runs of a store, directly or through a server. The commands in the hints of its
+/// errors contain the run, gate, agent or key of the request.
 #[derive(Debug)]
 pub(crate) enum RunClient {
     /// A store that this process has opened.
@@ -152,7 +152,7 @@ impl RunClient {
         either!(RunClient::self, client => client.get_run(run)).fill_hint_placeholder("RUN", run)
     }
 
-    /// Returns an explanation of the run's status, with the command that helps.
+    /// Returns an explanation of the run's status, with a command to run next.
     pub(crate) async fn explain_run(&self, run: RunId) -> anyhow::Result<RunExplanation> {
         match self {
             Self::Local(longhaul) => {
@@ -267,7 +267,8 @@ impl RunClient {
         response.fill_hint_placeholder("RUN", gate.run).fill_hint_placeholder("GATE", gate.id)
     }
 
-    /// Sends a message to a run and returns the receipt.
+    /// Sends a message to a run. Returns the id and status of the message, and when the run reads
+    /// it.
     pub(crate) async fn steer_run(
         &self,
         run: RunId,
@@ -292,8 +293,8 @@ impl RunClient {
             .fill_hint_placeholder("RUN", run)
     }
 
-    /// Replaces the text of a message that the run has not read yet, and its delivery if that is
-    /// given.
+    /// Replaces the text of a message that the run has not read yet and, if `delivery` is given,
+    /// when the run reads the message.
     pub(crate) async fn update_steer(
         &self,
         run: RunId,
@@ -329,7 +330,8 @@ impl RunClient {
         }
     }
 
-    /// Cancels a run and returns the cancelled run, which may be the newest of its chain.
+    /// Cancels a run and returns it. If the run has ended and belongs to a chain, cancels and
+    /// returns the newest run of the chain.
     pub(crate) async fn cancel_run(&self, run: RunId, reason: &str) -> anyhow::Result<RunView> {
         let changed = match self {
             Self::Local(longhaul) => longhaul
@@ -343,7 +345,8 @@ impl RunClient {
         self.get_run(changed).await
     }
 
-    /// Pauses a run and returns it, as `cancel_run` does.
+    /// Pauses a run and returns it. If the run has ended and belongs to a chain, pauses and returns
+    /// the newest run of the chain.
     pub(crate) async fn pause_run(&self, run: RunId) -> anyhow::Result<RunView> {
         let changed = match self {
             Self::Local(longhaul) => {
@@ -356,7 +359,8 @@ impl RunClient {
         self.get_run(changed).await
     }
 
-    /// Resumes a run, optionally with a larger budget, and returns it, as `cancel_run` does.
+    /// Resumes a run, optionally with a larger budget, and returns it. If the run has ended and
+    /// belongs to a chain, resumes and returns the newest run of the chain.
     pub(crate) async fn resume_run(
         &self,
         run: RunId,

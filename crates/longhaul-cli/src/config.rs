@@ -78,10 +78,10 @@ impl ShowConfigCommand {
             |(path, value, _): &(String, serde_json::Value, String)| format!("{path} = {value}");
         let width = lines.iter().map(|line| setting_line(line).chars().count()).max().unwrap_or(0);
         for line in &lines {
-            let text = setting_line(line);
+            let (text, origin) = (setting_line(line), &line.2);
             // Setting names come from the project's file too, so they are untrusted.
             output::print_line(&sanitize::sanitize_line(&if self.origin {
-                format!("{text:width$}  # {}", line.2)
+                format!("{text:width$}  # {origin}")
             } else {
                 text
             }))?;

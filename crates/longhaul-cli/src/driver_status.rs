@@ -8,7 +8,7 @@ use longhaul_core::status::Status;
 use crate::client::RunClient;
 use crate::status_label::{StatusLabel, no_driver_label, status_label};
 
-/// Returns an explanation of the run's status, with the command that helps. The explanation says if
+/// Returns an explanation of the run's status, with a command to run next. The explanation says if
 /// no worker drives the run, because such a run makes no progress even if its journal says
 /// `running`.
 pub(crate) async fn explain_run_status(
@@ -18,7 +18,7 @@ pub(crate) async fn explain_run_status(
     Ok(explain_run_status_with_label(client, run).await?.0)
 }
 
-/// Returns an explanation of the run's status, and the label that shows the status.
+/// Returns an explanation of the run's status, and the label under which the status is printed.
 pub(crate) async fn explain_run_status_with_label(
     client: &RunClient,
     run: &RunView,

@@ -17,7 +17,8 @@ use crate::task_args::TaskArgs;
 pub(crate) const STOPPED_MESSAGE: &str =
     "stopped: an ephemeral run ends with its command, and nothing is stored";
 
-/// Returns the message for an ephemeral run that would have to wait, with the reason.
+/// Returns the error message for an ephemeral run (one that stores nothing) that would have to
+/// wait. `reason` says why it would have to wait.
 pub(crate) fn cannot_wait_message(reason: &str) -> String {
     format!(
         "{reason} An ephemeral run can't wait, because nothing is stored: run it on a \
@@ -38,7 +39,7 @@ impl EphemeralArgs {
         self.ephemeral
     }
 
-    /// Opens the project on an in-memory store and prepares the task for an ephemeral run.
+    /// Opens the project on an in-memory store and builds the task that an ephemeral run executes.
     pub(crate) fn prepare_run(
         &self,
         args: &TaskArgs,
@@ -64,7 +65,8 @@ impl EphemeralArgs {
     }
 }
 
-/// Fails if the agent has effect keys, with the command that runs the agent in the store.
+/// Fails if the agent has effect keys (keys of effects that happen at most once over all runs),
+/// because they need the store. The error contains the command that runs the agent in the store.
 fn check_no_effect_keys(agent: &Agent) -> Result<(), CliError> {
     longhaul::ephemeral::check_no_effect_keys(agent).map_err(|error| {
         let command = format!("longhaul run {} ...", agent.name);

@@ -57,8 +57,8 @@ impl CliError {
         self
     }
 
-    /// Converts one error in a chain of causes, and adds hints. `None` means that the error has no
-    /// hints and is printed as it is.
+    /// Converts one error of an error's chain of causes to an error with hints. `None` means that
+    /// no hints are known for it, so it is printed as it is.
     fn from_known_cause(error: &(dyn StdError + 'static)) -> Option<Self> {
         if let Some(error) = error.downcast_ref::<Self>() {
             return Some(error.clone());
@@ -156,8 +156,8 @@ impl<T, E: Into<anyhow::Error>> HintResultExt<T> for Result<T, E> {
 pub(crate) fn from_store_error(error: &StoreError) -> CliError {
     let build = ("see which build this is", "longhaul version");
     let setting = ("see where it is set", "longhaul config show --origin");
-    let elsewhere = "or use another store";
-    let other = (elsewhere, "LONGHAUL_STORE=sqlite:OTHER.db longhaul ...");
+    let other_store_label = "or use another store";
+    let other = (other_store_label, "LONGHAUL_STORE=sqlite:OTHER.db longhaul ...");
     let causes = anyhow::Chain::new(error).map(ToString::to_string);
     let failure = CliError::usage_error(causes.collect::<Vec<_>>().join(": "));
     match error {
@@ -167,7 +167,7 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
         ),
         StoreError::ReadOnly { at, .. } => failure
             .with_hint("check the permissions", format!("ls -ld {at}"))
-            .with_hint(elsewhere, "LONGHAUL_DATA=/some/folder longhaul ..."),
+            .with_hint(other_store_label, "LONGHAUL_DATA=/some/folder longhaul ..."),
         StoreError::Corrupt { at, .. } => failure
             .with_hint("it was not changed; check the file", format!("file {at}"))
             .with_hints(&[other]),
@@ -186,7 +186,8 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
     }
 }
 
-/// Adds hints to the error that another process drives the store. `holder` describes that process.
+/// Adds hints to the error for a store whose runs another process already executes. `holder`
+/// describes that process.
 fn already_driven_error(failure: CliError, holder: &str) -> CliError {
     let status = ("see what it does", "longhaul ls");
     let is_own_run_only = holder.ends_with("longhaul run") || holder.ends_with("longhaul watch");
@@ -218,7 +219,8 @@ pub(crate) fn from_local_key_error(error: &PrivateFileError, key_file: &Path) ->
         .with_hint("delete it; the next server creates a new one", command)
 }
 
-/// Converts a problem (code, message and hint) that the engine or a server reports.
+/// Converts a problem (code, message and hint) that the engine or a server reports to an error of
+/// this program.
 fn from_api_problem(problem: &Problem) -> CliError {
     let code = problem.code.as_str();
     let failure =
@@ -239,8 +241,8 @@ fn from_api_problem(problem: &Problem) -> CliError {
         Some(hints) if code == "forbidden" => {
             let role = needed_role(&problem.detail);
             let command = format!("longhaul keys new NAME --role {role}");
-            let what = "create a key with that role on the server's machine";
-            failure.with_hint(what, command).with_hints(hints)
+            let label = "create a key with that role on the server's machine";
+            failure.with_hint(label, command).with_hints(hints)
         }
         Some(hints) => failure.with_hints(hints),
         None if problem.hint.is_empty() => failure,
@@ -248,11 +250,12 @@ fn from_api_problem(problem: &Problem) -> CliError {
     }
 }
 
-/// Returns the role that a request needs, from the server's message that the caller lacks it.
+/// Returns the role that the caller of a request needs, taken from the server's message that the
+/// caller does not have it.
 fn needed_role(detail: &str) -> &'static str {
-    let named = |role: &&Role| detail.contains(&format!("needs the role {},", role.as_str()));
+    let is_needed = |role: &&Role| detail.contains(&format!("needs the role {},", role.as_str()));
     let roles = [Role::Viewer, Role::Operator, Role::Approver, Role::Admin];
-    roles.iter().find(named).map_or("ROLE", |role| role.as_str())
+    roles.iter().find(is_needed).map_or("ROLE", |role| role.as_str())
 }
 
 /// Returns the hints for an error code. `None` means that this program does not know the code.

@@ -20,10 +20,10 @@ use longhaul_core::time::Timestamp;
 use crate::format::{format_duration, scope_phrase};
 use crate::sanitize;
 
-/// Maximum number of characters of a text on one line.
+/// Maximum number of characters that are printed of each line of an event's text.
 const LINE_CHARS_MAX: usize = 100;
 
-/// Maximum number of lines after the first that are printed of a text with several lines.
+/// Maximum number of lines of an event's text that are printed after its first line.
 const LINES_MAX: usize = 12;
 
 /// Formats the events of one journal as lines. The events must be passed in order.
@@ -120,8 +120,8 @@ impl EventPrinter {
         let calls = match names.as_slice() {
             [] => String::new(),
             [one] => format!("  [{one}]"),
-            [first, rest @ ..] if rest.iter().all(|name| name == first) => {
-                format!("  [{first} x{}]", names.len())
+            [tool, rest @ ..] if rest.iter().all(|name| name == tool) => {
+                format!("  [{tool} x{}]", names.len())
             }
             several => format!("  [{}]", several.join(", ")),
         };
@@ -214,15 +214,15 @@ fn turn_failure_text(failed: &TurnFailed) -> Option<String> {
         _ => {
             let why = format!("{}: {}", class.as_str(), first_line(&failed.failure.message));
             Some(match &failed.fallback_model {
-                Some(other) => format!("{why}; falling back to {other}"),
+                Some(fallback) => format!("{why}; falling back to {fallback}"),
                 None => why,
             })
         }
     }
 }
 
-/// Returns the label and the text for an event about a child run or a verdict. `None` for every
-/// other event.
+/// Returns the label and the text for an event about a child run or about the grading of the run's
+/// result. `None` for every other event.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events are described elsewhere")]
 fn child_event_label_and_text(event: &Event) -> Option<(String, String)> {
     let labeled = |what: &str, text: String| Some((what.to_owned(), text));
@@ -251,7 +251,7 @@ fn child_event_label_and_text(event: &Event) -> Option<(String, String)> {
     }
 }
 
-/// Returns the display text of a verdict about a result.
+/// Returns the text that is printed for the verdict of a grading run about the result of a run.
 pub(crate) const fn verdict_text(verdict: OutcomeVerdict) -> &'static str {
     match verdict {
         OutcomeVerdict::Satisfied => "satisfied",
@@ -260,7 +260,8 @@ pub(crate) const fn verdict_text(verdict: OutcomeVerdict) -> &'static str {
     }
 }
 
-/// Describes a wait that began at `now`. `None` means that the wait is not printed.
+/// Describes what a run waits for. The wait began at `now`. `None` means that the wait is not
+/// printed.
 fn wait_reason_text(wait: &WaitReason, now: Timestamp) -> Option<String> {
     let time = |at: &Timestamp| format_time_after(*at, now);
     Some(match wait {

@@ -33,7 +33,7 @@ pub(crate) enum Exit {
     Interrupted,
 }
 
-/// Converts the empty result of a command to success.
+/// Converts the return value `()` of a command to the exit code for success.
 impl From<()> for Exit {
     fn from((): ()) -> Self {
         Self::Done

@@ -24,7 +24,8 @@ use crate::style::Tone;
 /// Number of characters of a child run's id that are printed before its events.
 const SHORT_ID_CHARS: usize = 6;
 
-/// Maximum number of open runs of a tree that are checked for one that continues without a person.
+/// Maximum number of open runs of a tree that are searched for a run that does not wait for a
+/// person.
 const OPEN_RUNS_MAX: usize = 1_000;
 
 /// Options for following a run: what to print, and when to stop.
@@ -70,7 +71,7 @@ pub(crate) enum FollowOutcome {
 /// Follows the events of one run and of its child runs, and prompts the person at the terminal.
 pub(crate) struct RunFollower<'a> {
     client: &'a RunClient,
-    /// The followed run, or the newest run of its chain that was reached.
+    /// The run that is followed now: the run that the user named, or a later run of its chain.
     pub(crate) run: RunId,
     /// Event streams of the run, if it has not ended, and then of its open descendants.
     streams: Vec<FollowedStream>,
@@ -79,14 +80,14 @@ pub(crate) struct RunFollower<'a> {
     unreported_ends: Vec<(RunId, RunId)>,
     pub(crate) options: FollowOptions,
     prompt: TerminalPrompt,
-    /// Run of the next step of the chain. `None` unless the followed run has started that step.
+    /// Run of the chain's next step. `None` means that the followed run has not started that step.
     next_step: Option<RunId>,
     /// Run that the person at the terminal was asked about last.
     asked: RunId,
-    /// The explanation of the run's status that was printed last.
+    /// The explanation of the run's status that was printed last. `None` if none was printed.
     last_reason: Option<RunExplanation>,
-    /// Last printed result of a run that is open for messages, and the sequence number of the last
-    /// event before it.
+    /// Result of a run that is open for messages, as last printed, with the sequence number of the
+    /// last event before it. `None` if none was printed.
     printed_result: Option<(Seq, String)>,
 }
 
@@ -185,8 +186,13 @@ impl<'a> RunFollower<'a> {
         (self.run, self.asked) = (step, step);
         if !self.options.silent && !self.options.as_json {
             let view = self.client.get_run(step).await?;
-            let place = view.chain.map(|chain| format!("  step {} of {}", chain.step, chain.of));
-            output::eprint_line(&format!("{step}  {}{}", view.agent, place.unwrap_or_default()));
+            let step_note =
+                view.chain.map(|chain| format!("  step {} of {}", chain.step, chain.of));
+            output::eprint_line(&format!(
+                "{step}  {}{}",
+                view.agent,
+                step_note.unwrap_or_default()
+            ));
         }
         Ok(())
     }
@@ -396,8 +402,8 @@ fn is_open_for_messages(view: &RunView) -> bool {
     view.status == Status::Waiting && view.reason.as_deref() == Some("message")
 }
 
-/// Returns whether a wait for this reason ends only through a person, another client or another run
-/// of the tree.
+/// Returns whether a wait with this reason ends only through a person, another client of the store
+/// or another run of the tree.
 fn needs_outside_event(reason: &str) -> bool {
     let others = ["approval", "question", "signal", "blocked", "budget", "message", "child", "key"];
     others.contains(&reason)

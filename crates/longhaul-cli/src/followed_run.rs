@@ -18,7 +18,8 @@ use crate::{ephemeral, output};
 /// Interval between checks whether a worker will start a queued run.
 const QUEUE_CHECK_INTERVAL: Millis = Millis::from_secs(1);
 
-/// Reason of a run that waits for a call with the same effect key.
+/// Wait reason, as stored, of a run that waits for another run's tool call with the same effect
+/// key.
 const KEY: &str = "key";
 
 /// A run that this command follows, and how the run is driven.
@@ -35,7 +36,8 @@ pub(crate) struct FollowedRun<'a> {
     pub(crate) timeout: Option<Millis>,
 }
 
-/// Registers a callback that prints the name of an MCP server for which the run waits long.
+/// Registers a callback that prints the name of an MCP server if the run waits for the server for
+/// long.
 fn print_slow_server_names(runtime: &ProjectRuntime, options: FollowOptions) {
     if options.silent || options.as_json {
         return;
@@ -253,16 +255,18 @@ impl FollowedRun<'_> {
         }
     }
 
-    /// Returns whether the run waits for a call of another run with the same effect key.
+    /// Returns whether the run waits for a tool call of another run that has the same effect key (a
+    /// key of an effect that happens at most once).
     async fn waits_for_key(&self) -> anyhow::Result<bool> {
         let Some(runtime) = self.runtime else { return Ok(false) };
         let run = self.client.get_run(self.run).await?.newest_run();
         Ok(runtime.longhaul.run_row(run).await?.reason.as_deref() == Some(KEY))
     }
 
-    /// Waits until no worker will start or continue the run, because it waits for a run that no
-    /// process drives or that needs a person, or because the process that drives the store drives other runs
-    /// only. If the reason `is_shown` already, it is returned only once this process drives the store.
+    /// Waits until it is certain that no worker will start or continue the run, and returns why:
+    /// the run waits for a run that no process drives or that needs a person, or the process that
+    /// drives the store drives only other runs. If `is_shown` is true, the reason was printed
+    /// before and is returned again only once this process drives the store.
     async fn wait_until_not_startable(&self, is_shown: bool) -> anyhow::Result<StateExplanation> {
         let Some(runtime) = self.runtime else {
             return std::future::pending().await;

@@ -60,10 +60,10 @@ pub(crate) fn answer_command(gate: &GateView) -> String {
 
 /// Describes a field in one line, such as `people (a whole number, default 2)`.
 fn field_text(field: &FormField) -> String {
-    let mut facts = vec![field.kind.description()];
+    let mut constraints = vec![field.kind.description()];
     match &field.default {
-        Some(default) => facts.push(format!("default {default}")),
-        None if !field.required => facts.push("optional".to_owned()),
+        Some(default) => constraints.push(format!("default {default}")),
+        None if !field.required => constraints.push("optional".to_owned()),
         None => {}
     }
     let title = (field.title != field.name).then(|| format!(": {}", field.title));
@@ -72,7 +72,7 @@ fn field_text(field: &FormField) -> String {
         text => format!(" - {text}"),
     };
     let (name, title) = (&field.name, title.unwrap_or_default());
-    sanitize::sanitize_line(&format!("{name}{title}{description} ({})", facts.join(", ")))
+    sanitize::sanitize_line(&format!("{name}{title}{description} ({})", constraints.join(", ")))
 }
 
 #[cfg(test)]

@@ -58,7 +58,8 @@ pub(crate) fn format_exchanges(count: usize) -> String {
     }
 }
 
-/// Describes the calls that a pattern covers: the tool, and the text that its subject must match.
+/// Describes the tool calls that a remembered approval covers: the tool, and the pattern for the
+/// call's path, command or other subject.
 pub(crate) fn pattern_text(pattern: &RulePattern) -> String {
     let text = match &pattern.subject {
         Some(subject) => format!("{} `{subject}`", pattern.tool),

@@ -12,13 +12,15 @@ use crate::form_prompt::form_lines;
 use crate::format::pattern_text;
 use crate::sanitize;
 
-/// Maximum number of lines of the diff, and of the call's input, on a short card.
+/// Maximum number of lines of the diff, and of the tool call's input, on a card that is not shown
+/// in full.
 const LINES_MAX: usize = 24;
 
 /// Maximum width of an input line, in characters. Longer lines are wrapped.
 const LINE_WIDTH: usize = 76;
 
-/// Maximum time from when an automatic approval is due until a worker has given it.
+/// Maximum time between the due time of an automatic approval and the moment at which a worker
+/// gives it.
 const AUTO_APPROVAL_DELAY_MAX: Millis = Millis::from_secs(30);
 
 /// Returns the lines of a gate's card. A long diff and a long input of the call are truncated.
@@ -34,9 +36,9 @@ pub(crate) fn full_gate_card(gate: &GateView) -> Vec<String> {
 /// Truncates the lines to `lines_max`. If lines are omitted, a last line says how many.
 fn truncate_lines(mut lines: Vec<String>, gate: &GateView, lines_max: usize) -> Vec<String> {
     if lines.len() > lines_max {
-        let left = lines.len() - lines_max;
+        let omitted = lines.len() - lines_max;
         lines.truncate(lines_max);
-        lines.push(format!("… {left} more lines: longhaul gates show {}", gate.id));
+        lines.push(format!("… {omitted} more lines: longhaul gates show {}", gate.id));
     }
     lines
 }
@@ -77,31 +79,33 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
         let flags: Vec<_> = wider.iter().map(|scope| format!("--for {}", scope.as_str())).collect();
         lines.push(format!("  {} would cover: {}", flags.join(" · "), pattern_text(pattern)));
     }
-    let mut foot = Vec::new();
+    let mut footer = Vec::new();
     if gate.approvers > 1 {
-        foot.push(format!("{} people must agree", gate.approvers));
+        footer.push(format!("{} people must agree", gate.approvers));
     }
     if !gate.tags.is_empty() {
-        foot.push(format!("tags {}", sanitize::sanitize_line(&gate.tags.join(", "))));
+        footer.push(format!("tags {}", sanitize::sanitize_line(&gate.tags.join(", "))));
     }
     if let Some(at) = gate.auto_approves_at.filter(|_| is_approved_by_chain(gate)) {
         let (at, run) = (format_date_time(at), gate.run);
-        lines.push(format!("  The chain approves this at {at}; stop it: longhaul pause {run}"));
+        lines.push(format!(
+            "  The chain approves the result at {at}; stop it: longhaul pause {run}"
+        ));
     }
     if let Some(deadline) = gate.deadline {
-        foot.push(format!("until {}", format_date_time(deadline)));
+        footer.push(format!("until {}", format_date_time(deadline)));
     }
     if let Some(digest) = gate.digest {
-        foot.push(format!("digest {}", &digest.to_string()[..12]));
+        footer.push(format!("digest {}", &digest.to_string()[..12]));
     }
-    if !foot.is_empty() {
-        lines.push(format!("  {}", foot.join(" · ")));
+    if !footer.is_empty() {
+        lines.push(format!("  {}", footer.join(" · ")));
     }
     lines
 }
 
-/// Returns the lines about what the call would change: the facts, the values that it passes on, then
-/// the diff.
+/// Returns the lines about the effects of the tool call: what it would change, the outputs of
+/// earlier calls that it passes on, and the diff.
 fn effect_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if gate.facts.is_some() && gate.edited_by.is_some() {

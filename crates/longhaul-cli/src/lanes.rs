@@ -148,11 +148,11 @@ impl LaneArgs {
 
 /// Returns a sentence about the state of a lane.
 fn describe_lane(lane: &LaneView) -> String {
-    let LaneView { lane: name, head, waiting, paused, .. } = lane;
-    let state = match (head, paused) {
-        (Some(head), false) => format!("is busy with {head}"),
+    let LaneView { lane: name, head: active_run, waiting, paused, .. } = lane;
+    let state = match (active_run, paused) {
+        (Some(active_run), false) => format!("is busy with {active_run}"),
         (None, false) => "is free".to_owned(),
-        (Some(head), true) => format!("is paused; {head} goes on"),
+        (Some(active_run), true) => format!("is paused; {active_run} goes on"),
         (None, true) => "is paused".to_owned(),
     };
     format!("The lane `{name}` {state}; {waiting} waiting.")

@@ -29,7 +29,7 @@ pub(crate) struct LocalDriver<'a> {
     run: RunId,
     root: RunId,
     silent: bool,
-    /// The worker, while this process drives the run.
+    /// The worker that drives the run. `None` while this process does not drive the run.
     worker: Option<LocalWorker>,
     /// True if another process has driven the store since this process last drove it.
     has_other_driver: bool,

@@ -26,7 +26,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::event_printer::format_time_of_day;
 use crate::{error, output, sanitize};
 
-/// Minimum number of characters after the prefix of API keys for a word to count as an API key.
+/// Minimum number of characters that must follow the prefix of API keys for a text to count as an
+/// API key.
 const KEY_CHARS_MIN: usize = 8;
 
 /// Format of log lines.

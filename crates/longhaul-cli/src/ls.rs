@@ -20,7 +20,7 @@ use crate::{output, resolve, runtime};
 /// Default number of runs that are listed.
 const ROWS_DEFAULT: usize = 20;
 
-/// Maximum number of runs that are counted for the line below the list.
+/// Number of runs up to which the line below the list counts the runs exactly.
 const COUNT_MAX: usize = 1_000;
 
 /// Limit for listing all runs. No store holds that many.
@@ -216,15 +216,15 @@ fn run_needs_person(run: &RunBriefView) -> bool {
     }
 }
 
-/// Returns the table row of a run that no worker drives: the run does nothing now, whatever its
-/// journal says.
+/// Returns the table row of a run that no worker drives. Its current activity is marked as `last
+/// known`.
 fn undriven_run_row(run: &RunBriefView, now: Timestamp) -> Vec<TableCell> {
-    let last = format!("last known: {}", run.now);
-    let run = RunBriefView { now: last, ..run.clone() };
+    let last_activity = format!("last known: {}", run.now);
+    let run = RunBriefView { now: last_activity, ..run.clone() };
     run_row(&run, &no_driver_label(run.status), now)
 }
 
-/// Returns the agent of a run, with the number of its step if it belongs to a chain.
+/// Returns the name of a run's agent, followed by `step/steps` if the run belongs to a chain.
 pub(crate) fn agent_and_step(agent: &str, chain: Option<&RunChainView>) -> String {
     match chain {
         Some(chain) => format!("{agent} {}/{}", chain.step, chain.of),

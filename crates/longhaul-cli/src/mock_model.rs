@@ -146,8 +146,8 @@ impl MockModelCommand {
     }
 
     fn bind_listener(&self) -> anyhow::Result<(TcpListener, SocketAddr)> {
-        let at = &self.listen;
-        let bound = TcpListener::bind(at).and_then(|listener| {
+        let listen_address = &self.listen;
+        let bound = TcpListener::bind(listen_address).and_then(|listener| {
             let address = listener.local_addr()?;
             Ok((listener, address))
         });
@@ -156,7 +156,7 @@ impl MockModelCommand {
                 true => Exit::Busy,
                 false => Exit::Usage,
             };
-            let message = format!("can't listen on {at}: {error}");
+            let message = format!("can't listen on {listen_address}: {error}");
             let command = "longhaul mock-model --listen 127.0.0.1:0";
             let failure = CliError::usage_error(message).with_hint("use any free port", command);
             failure.with_exit_code(exit).into()

@@ -48,7 +48,7 @@ enum PromptMode {
 pub(crate) struct TerminalPrompt {
     /// Lines that the person types on stdin. `None` if nobody can be asked.
     lines: Option<mpsc::Receiver<String>>,
-    /// Id of the gate that was printed last.
+    /// Id of the gate that was printed last. `None` if no gate was printed.
     shown_gate: Option<GateId>,
     mode: PromptMode,
     /// Form of the shown gate, as far as it is filled in. `None` if the gate has no form.
@@ -100,8 +100,8 @@ impl TerminalPrompt {
         if view.parent.is_some() && view.chain.is_none() {
             output::eprint_line(&format!("          the child run {run} of agent {}:", view.agent));
         }
-        for line in short_gate_card(&gate) {
-            output::eprint_line(&format!("          {line}"));
+        for card_line in short_gate_card(&gate) {
+            output::eprint_line(&format!("          {card_line}"));
         }
         let (id, run) = (gate.id, gate.run);
         if has_submit_again_tag(&gate.tags) {
@@ -191,8 +191,8 @@ impl TerminalPrompt {
     /// in, and `None` before that.
     fn enter_form_line(&mut self, line: &str) -> Option<String> {
         let form = self.form.as_mut()?;
-        if let Err(why) = form.enter_line(line) {
-            output::eprint_line(&format!("          {why}"));
+        if let Err(input_error) = form.enter_line(line) {
+            output::eprint_line(&format!("          {input_error}"));
         }
         if form.next_question().is_none() {
             return self.form.take().map(|form| form.answer());

@@ -120,7 +120,7 @@ enum RunAction<'a> {
     /// Cancels the run for this reason.
     Cancel(&'a str),
     Pause,
-    /// Resumes the run, optionally with a larger budget.
+    /// Resumes the run. `None` means that its budget stays as it is.
     Resume(Option<BudgetRaise>),
     /// Retries the failed run, as a new run.
     Retry,
@@ -151,10 +151,10 @@ impl RunAction<'_> {
             match self.apply_to_run(client, run).await {
                 Ok(view) => {
                     if !args.json {
-                        let chain = self.chain_text(run, &view);
-                        let text = self.outcome_text(&view, (was, &why), driven);
-                        let children = self.open_children_text(client, view.id).await?;
-                        output::print_text(&format!("{chain}{text}{children}"))?;
+                        let chain_note = self.chain_text(run, &view);
+                        let outcome = self.outcome_text(&view, (was, &why), driven);
+                        let children_note = self.open_children_text(client, view.id).await?;
+                        output::print_text(&format!("{chain_note}{outcome}{children_note}"))?;
                     }
                     data.push(view);
                 }
@@ -179,16 +179,19 @@ impl RunAction<'_> {
         }
     }
 
-    /// Returns a sentence that says why the command has changed another run than the given one.
-    fn chain_text(&self, given: RunId, changed: &RunView) -> String {
-        let target = match self {
-            Self::Retry => changed.retry_of.unwrap_or(given),
+    /// Returns a sentence that says that the given run has ended and that the command has changed
+    /// the newest run of its chain instead. Empty if the given run itself was changed.
+    fn chain_text(&self, requested_run: RunId, changed: &RunView) -> String {
+        let chain_run = match self {
+            Self::Retry => changed.retry_of.unwrap_or(requested_run),
             Self::Cancel(_) | Self::Pause | Self::Resume(_) => changed.id,
         };
-        match (&changed.chain, target == given) {
+        match (&changed.chain, chain_run == requested_run) {
             (Some(chain), false) => {
                 let (step, of) = (chain.step, chain.of);
-                format!("{given} has ended; its chain is at step {step} of {of}, {target}. ")
+                format!(
+                    "{requested_run} has ended; its chain is at step {step} of {of}, {chain_run}. "
+                )
             }
             (Some(_), true) | (None, _) => String::new(),
         }

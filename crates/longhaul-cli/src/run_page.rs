@@ -86,8 +86,8 @@ fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
     let (active, waiting) = (duration(run.active_ms), duration(run.waiting_ms));
     rows.push(("time", format!("{active} active, {waiting} waiting")));
     rows.push(("attempt", format_attempt_number(run)));
-    rows.extend(run.retry_of.as_ref().map(|failed| {
-        ("retry of", format!("{failed}, whose turns, tokens, cost and time are not shown here"))
+    rows.extend(run.retry_of.as_ref().map(|failed_run| {
+        ("retry of", format!("{failed_run}, whose turns, tokens, cost and time are not shown here"))
     }));
     let optional = [("lane", &run.lane), ("thread", &run.thread), ("resource", &run.resource)];
     for (name, value) in optional {
@@ -110,13 +110,13 @@ fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
 
 /// Describes the position of a run in its chain, and the state of the chain.
 fn chain_text(run: &RunView, chain: &RunChainView) -> String {
-    let name = chain.name.as_deref().map(|name| format!("{name}, ")).unwrap_or_default();
-    let newest = match chain.current == run.id {
+    let chain_name = chain.name.as_deref().map(|name| format!("{name}, ")).unwrap_or_default();
+    let newest_run_note = match chain.current == run.id {
         true => String::new(),
         false => format!(", newest run {}", chain.current),
     };
     let (step, of, status) = (chain.step, chain.of, chain.status.as_str());
-    format!("{name}step {step} of {of}; {status}{newest}")
+    format!("{chain_name}step {step} of {of}; {status}{newest_run_note}")
 }
 
 /// Returns the input of the run's task as text.
@@ -131,8 +131,8 @@ fn run_input_text(run: &RunView) -> String {
     }
 }
 
-/// Formats the number of the attempt, followed by the retries and takeovers that do not count as
-/// attempts.
+/// Formats the number of the run's attempt, and the numbers of model retries, tool retries and
+/// takeovers by another worker, which do not count as attempts.
 fn format_attempt_number(run: &RunView) -> String {
     let retries = run.retries;
     let counts = [

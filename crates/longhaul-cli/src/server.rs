@@ -80,7 +80,7 @@ impl ServeMode {
     }
 }
 
-/// A server with an open store and a bound address, ready to run.
+/// A server that has opened its store and bound its address, but serves no requests yet.
 #[derive(Debug)]
 pub(crate) struct ServeSession {
     // Dropped before the store is released, because the next driver writes its own marker.
@@ -271,17 +271,17 @@ impl ServeSession {
 
 /// Returns the URL at which this machine reaches a server that listens on this address.
 pub(crate) fn local_url(address: SocketAddr) -> String {
-    let mut local = address;
-    match local {
-        SocketAddr::V4(_) if local.ip().is_unspecified() => {
-            local.set_ip(Ipv4Addr::LOCALHOST.into())
+    let mut local_address = address;
+    match local_address {
+        SocketAddr::V4(_) if local_address.ip().is_unspecified() => {
+            local_address.set_ip(Ipv4Addr::LOCALHOST.into())
         }
-        SocketAddr::V6(_) if local.ip().is_unspecified() => {
-            local.set_ip(Ipv6Addr::LOCALHOST.into())
+        SocketAddr::V6(_) if local_address.ip().is_unspecified() => {
+            local_address.set_ip(Ipv6Addr::LOCALHOST.into())
         }
         SocketAddr::V4(_) | SocketAddr::V6(_) => {}
     }
-    format!("http://{local}")
+    format!("http://{local_address}")
 }
 
 fn request_server_stop(stop: &Shutdown, app: &App) {
@@ -375,14 +375,14 @@ fn check_settings_trusted(config: &Config) -> anyhow::Result<()> {
 }
 
 fn bind_listener(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let at = config.server_settings().listen;
-    let bound = TcpListener::bind(&at).and_then(|listener| {
+    let listen_address = config.server_settings().listen;
+    let bound = TcpListener::bind(&listen_address).and_then(|listener| {
         let address = listener.local_addr()?;
         Ok((listener, address))
     });
     bound.map_err(|error| {
         let command = mode.command();
-        let failure = CliError::usage_error(format!("can't listen on {at}: {error}"))
+        let failure = CliError::usage_error(format!("can't listen on {listen_address}: {error}"))
             .with_hint("use any free port", format!("longhaul {command} --listen 127.0.0.1:0"));
         match error.kind() == std::io::ErrorKind::AddrInUse {
             true => {

@@ -1,4 +1,5 @@
-//! `longhaul spend`: shows what spend caps have counted, and raises a cap until its window ends.
+//! `longhaul spend`: shows the usage that spend caps (limits per day, week or month) have counted,
+//! and raises a cap until its current window ends.
 
 use clap::{Args, Subcommand};
 use longhaul_api::spend::{RaiseCapBody, SpendCapView, SpendCountView};

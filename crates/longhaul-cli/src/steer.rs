@@ -156,9 +156,9 @@ impl SteerCommand {
         // An ended run of a chain stands for the newest run of the chain.
         let (run, steer) = (receipt.run, receipt.id);
         let view = client.get_run(run).await?;
-        let now = first_line(&view.now);
-        let expected = receipt.note.unwrap_or_else(|| expected_delivery_text(&view, delivery));
-        output::print_text(&format!("Queued for {run}. {now} {expected}"))?;
+        let activity = first_line(&view.now);
+        let delivery_note = receipt.note.unwrap_or_else(|| expected_delivery_text(&view, delivery));
+        output::print_text(&format!("Queued for {run}. {activity} {delivery_note}"))?;
         output::print_text(&format!(
             "{steer}   Was the message read? longhaul steer {run} --status"
         ))?;
@@ -189,8 +189,8 @@ async fn find_message(client: &RunClient, run: RunId, id: &str) -> anyhow::Resul
     match (steers.pop(), steers.is_empty()) {
         (Some(steer), true) => Ok(steer),
         (found, _) => {
-            let count = if found.is_none() { "no message" } else { "more than one message" };
-            let message = format!("{run} has {count} with the id `{id}`");
+            let quantity = if found.is_none() { "no message" } else { "more than one message" };
+            let message = format!("{run} has {quantity} with the id `{id}`");
             Err(CliError::usage_error(message)
                 .with_hint("list the messages", format!("longhaul steer {run} --status"))
                 .into())
@@ -201,16 +201,18 @@ async fn find_message(client: &RunClient, run: RunId, id: &str) -> anyhow::Resul
 /// Describes when a message that is queued now will be delivered.
 fn expected_delivery_text(run: &RunView, delivery: SteerDelivery) -> String {
     // The turn of a model call in flight is not counted yet, and comes before the delivery.
-    let next = match run.now.contains(MODEL_CALL_PHRASE) {
+    let next_turn = match run.now.contains(MODEL_CALL_PHRASE) {
         true => run.turns + 2,
         false => run.turns + 1,
     };
     match delivery {
         SteerDelivery::AfterBatch => {
-            format!("Will be delivered before turn {next}, or sooner with --interrupt.")
+            format!("Will be delivered before turn {next_turn}, or sooner with --interrupt.")
         }
         SteerDelivery::BeforeNextTool => {
-            format!("Will be delivered before the next call starts, in turn {next} at the latest.")
+            format!(
+                "Will be delivered before the next call starts, in turn {next_turn} at the latest."
+            )
         }
         SteerDelivery::Interrupt if run.now.starts_with(WAIT_PHRASE) => {
             "Will be delivered at once.".to_owned()
@@ -228,16 +230,16 @@ fn expected_delivery_text(run: &RunView, delivery: SteerDelivery) -> String {
 fn delivery_status_text(steer: &SteerView, now: Timestamp) -> String {
     let id = steer.id;
     let text = first_line(&steer.text);
-    let after = steer.after_s.map_or_else(String::new, |seconds| {
+    let delay_note = steer.after_s.map_or_else(String::new, |seconds| {
         let duration = longhaul_core::time::Millis((seconds * 1_000.0) as u64);
         format!(", {} after you sent the message", format_duration(duration))
     });
     match (steer.status, steer.between, &steer.why) {
         (SteerState::Delivered, Some([0, _]), _) => {
-            format!("{id}  delivered before turn 1{after}: {text}")
+            format!("{id}  delivered before turn 1{delay_note}: {text}")
         }
         (SteerState::Delivered, Some([before, next]), _) => {
-            format!("{id}  delivered between turns {before} and {next}{after}: {text}")
+            format!("{id}  delivered between turns {before} and {next}{delay_note}: {text}")
         }
         (_, _, Some(why)) => format!("{id}  not delivered: {why}: {text}"),
         (SteerState::Queued, ..) => {
@@ -246,8 +248,8 @@ fn delivery_status_text(steer: &SteerView, now: Timestamp) -> String {
             });
             format!("{id}  queued{since}: {text}")
         }
-        (SteerState::Delivered, None, None) => format!("{id}  delivered{after}: {text}"),
-        (SteerState::Dropped, _, None) => format!("{id}  dropped{after}: {text}"),
-        (SteerState::Withdrawn, _, None) => format!("{id}  withdrawn{after}: {text}"),
+        (SteerState::Delivered, None, None) => format!("{id}  delivered{delay_note}: {text}"),
+        (SteerState::Dropped, _, None) => format!("{id}  dropped{delay_note}: {text}"),
+        (SteerState::Withdrawn, _, None) => format!("{id}  withdrawn{delay_note}: {text}"),
     }
 }

@@ -17,7 +17,8 @@ use longhaul_store::options::FatalHook;
 use crate::error::CliError;
 use crate::{environment, log, output};
 
-/// A project with its open store, driven by this process or by another one.
+/// A project with its open store, and whether this process or another one drives (executes) the
+/// runs of the store.
 #[derive(Debug)]
 pub(crate) enum StoreAccess {
     /// This process drives the store.
@@ -118,10 +119,10 @@ pub(crate) fn open_as_driver_or_observer(process_env: &ProcessEnv) -> anyhow::Re
 
 /// Returns the options with which this command opens a store.
 pub(crate) fn store_open_options(mode: OpenMode) -> ProjectOpenOptions {
-    let holder = std::env::args().nth(1).unwrap_or_default();
+    let subcommand = std::env::args().nth(1).unwrap_or_default();
     ProjectOpenOptions {
         mode,
-        holder: format!("longhaul {holder}"),
+        holder: format!("longhaul {subcommand}"),
         on_fatal: Some(sync_failure_handler()),
         recorder: None,
     }

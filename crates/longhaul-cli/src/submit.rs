@@ -245,7 +245,8 @@ fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> anyhow::Result<&'a Lo
     })
 }
 
-/// Checks that the file of one of the agents declares every context name of the task.
+/// Fails unless each context value (`--context`) of the task has a name that the file of one of
+/// these agents declares.
 fn check_context_names_declared(agents: &[&LoadedAgent], task: &Task) -> anyhow::Result<()> {
     let unknown = |name: &&String| !agents.iter().any(|one| one.agent.context.contains(name));
     let (Some(name), Some(first)) = (task.context.keys().find(unknown), agents.first()) else {
@@ -257,7 +258,7 @@ fn check_context_names_declared(agents: &[&LoadedAgent], task: &Task) -> anyhow:
         false => agent.context.join(", "),
     };
     let message = format!(
-        "--context {name}: agent `{}` does not declare this name; its file lists {listed}",
+        "--context {name}: agent `{}` does not declare this context value; its file lists {listed}",
         agent.name
     );
     Err(CliError::usage_error(message)
@@ -266,7 +267,7 @@ fn check_context_names_declared(agents: &[&LoadedAgent], task: &Task) -> anyhow:
 }
 
 /// Returns the names of the models that the run may call, first choice first. `None` in the list
-/// stands for the project's default model.
+/// means the project's default model.
 fn candidate_models<'a>(args: &'a TaskArgs, agent: &'a Agent) -> Vec<Option<&'a str>> {
     match (args.model_name(), agent.models.as_slice()) {
         (Some(model), _) => vec![Some(model)],

@@ -3,7 +3,7 @@
 use crate::style::{Styler, Tone};
 use crate::{output, sanitize};
 
-/// A cell of a printed table: its text and the tone of the text.
+/// A cell of a printed table: its text, and the tone that decides the colour of the text.
 #[derive(Debug, Clone)]
 pub(crate) struct TableCell {
     text: String,

@@ -186,8 +186,9 @@ pub(crate) fn parse_input_json(text: &str) -> anyhow::Result<RawJson> {
     let shaped = text.trim_start().starts_with(['{', '[']);
     match RawJson::parse(text.trim()) {
         Ok(json) if shaped => {
-            check_json_parses(json.as_str())
-                .map_err(|bad| CliError::usage_error(format!("the input can't be read: {bad}")))?;
+            check_json_parses(json.as_str()).map_err(|error| {
+                CliError::usage_error(format!("the input can't be read: {error}"))
+            })?;
             Ok(json)
         }
         Ok(_) | Err(_) => Ok(RawJson::from_serialize(&text)),

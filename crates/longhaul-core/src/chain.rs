@@ -25,7 +25,7 @@ pub const AUTO_APPROVE_DELAY: Millis = Millis::from_secs(3);
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChainSpec {
-    /// What the chain is for, in a sentence.
+    /// Purpose of the chain, as a sentence. `None` if it has no description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Steps of the chain, in order.
@@ -92,7 +92,7 @@ pub struct ChainProblem {
     pub step: Option<usize>,
     /// Field of the step with the problem. `None` if the problem is in the whole chain.
     pub field: Option<&'static str>,
-    /// What is wrong, and what would be right.
+    /// Description of the problem, and of what is valid instead.
     pub message: String,
 }
 
@@ -152,8 +152,9 @@ impl ChainSpec {
         problems
     }
 
-    /// Returns the first step before this one that has its name, if one of them was given that name.
-    /// Several steps without a name can have the same agent.
+    /// Returns the index of the first earlier step with the same name as the step `index`, if at
+    /// least one of the two names is explicit. Steps without an explicit name may have the same
+    /// agent.
     fn earlier_step_of_same_name(&self, index: usize) -> Option<usize> {
         let step = &self.steps[index];
         self.steps[..index].iter().position(|earlier| {
@@ -177,7 +178,10 @@ impl ChainSpec {
             )),
             [] => {
                 let names: Vec<&str> = reachable.iter().map(ChainStepSpec::step_name).collect();
-                Err(format!("`from` names no step: there is `{}`", names.join("`, `")))
+                Err(format!(
+                    "`from` names no step of the chain; its steps are `{}`",
+                    names.join("`, `")
+                ))
             }
             _ => Err(format!(
                 "`from` names several steps: give each step `{from}` a `name` of its own"
@@ -186,7 +190,8 @@ impl ChainSpec {
     }
 }
 
-/// A chain as submitted with a run. The agent version and the policy of every step are pinned.
+/// A chain as submitted with a run. The agent version and the policy of every step are fixed then
+/// and do not change later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Chain {
     /// Name of the chain. `None` means that the steps were given in the request itself.
@@ -203,7 +208,7 @@ pub struct ChainStep {
     pub name: String,
     /// Agent that executes the step.
     pub agent: AgentName,
-    /// Hash of the agent definition that the step is pinned to.
+    /// Hash of the agent definition that the step uses, even if the agent's file changes later.
     pub definition: Hash,
     /// Limits and rules of the step's run.
     pub policy: RunPolicy,
@@ -257,10 +262,10 @@ string_enum! {
 /// field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepVerdict {
-    /// Field `success` of the output's data.
+    /// Field `success` of the output's data. `None` if no output has the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub success: Option<bool>,
-    /// Field `issues_found` of the output's data.
+    /// Field `issues_found` of the output's data. `None` if no output has the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issues_found: Option<bool>,
 }
@@ -288,7 +293,7 @@ impl StepVerdict {
         }
     }
 
-    /// Returns this newer verdict, with its missing fields taken from the older one.
+    /// Returns this verdict, with its missing fields taken from the verdict `older`.
     fn or(self, older: Self) -> Self {
         Self {
             success: self.success.or(older.success),
@@ -319,7 +324,8 @@ pub struct PositionInChain {
     /// Completed runs of the chain before this one, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub completed: Vec<CompletedStep>,
-    /// Verdict since the chain last went back: each field comes from the newest output that has it.
+    /// Fields `success` and `issues_found` of the step outputs since the chain last went back to an
+    /// earlier step, each from the newest output that has the field.
     #[serde(default)]
     pub verdict: StepVerdict,
 }
@@ -369,7 +375,8 @@ impl PositionInChain {
         goes_back.then_some(repeat.from)
     }
 
-    /// Returns how often the chain has gone back after this step, over all rounds of other steps.
+    /// Returns how often the chain has gone back after the step of this run, counted over the whole
+    /// chain.
     fn times_gone_back(&self) -> u32 {
         let followers = self.completed.iter().skip(1).map(|done| done.step).chain([self.step]);
         let pairs = self.completed.iter().zip(followers);

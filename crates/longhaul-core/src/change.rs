@@ -64,7 +64,8 @@ pub enum Change {
     /// Creates the run for the next step of a chain, in the lane and budget of the chain's root
     /// run.
     CreateStep(Box<NewRun>),
-    /// Updates the run's scheduling state: parked, paused, released by its worker, or ended.
+    /// Changes how the run is scheduled: it is parked (waits without a worker), paused, released by
+    /// its worker, or ended.
     UpdateScheduling(RunSchedulingUpdate),
     /// Raises a gate, i.e. a question or approval that waits for a person. Refused if a gate with
     /// this id exists.
@@ -84,12 +85,13 @@ pub enum Change {
     ReleaseSlot(SandboxId),
     /// Queues the run until the sandbox provider with this name can run one more sandbox.
     QueueForSlot(String),
-    /// Holds (reserves) the worst-case cost of a model request. Refused if the remaining budget,
-    /// without what runs need that wait for it, does not cover the cost, or if the model is to be
-    /// warned first.
+    /// Holds (reserves) the worst-case cost of a model request. Refused if the budget does not
+    /// cover the cost in addition to what earlier waiting runs need, or if the model must be warned
+    /// first that little of the budget is left.
     Hold(BudgetHold),
-    /// Releases a budget hold and books the part that was spent or lost. Runs that wait for the
-    /// released amount are woken, in the order in which they began to wait.
+    /// Releases a budget hold (reserved amount) and charges the part that was used or may have been
+    /// used. Runs that wait for the released amount are woken, in the order in which they began to
+    /// wait.
     Settle(BudgetHoldSettlement),
     /// Queues the parked run until model requests of other runs have released enough of the budget
     /// for this amount. Follows the change that parks the run. A run that is queued already keeps
@@ -99,10 +101,10 @@ pub enum Change {
     /// Holds (reserves) amounts within spend caps. Refused if one of them does not fit, or if the
     /// window of a cap has ended.
     HoldCaps(Vec<CapReservation>),
-    /// Releases amounts held within spend caps and counts what was used, or what counts as used
-    /// because the usage is unknown. Wakes runs that wait for the released amounts.
+    /// Releases amounts held (reserved) within spend caps and counts what was used, or what counts
+    /// as used because the usage is unknown. Wakes runs that wait for the released amounts.
     SettleCaps(Vec<CapSettlement>),
-    /// Queues the run at a spend cap until the amount that it needs fits.
+    /// Queues the run at a spend cap until the cap covers the amount that the run needs.
     WaitAtCap(CapWaitRow),
     /// Adds tokens, cost, turns and active time to the run's totals.
     AddUsage(UsageRow),
@@ -119,7 +121,8 @@ pub enum Change {
     /// Adds a remembered approval. Refused if an active one has the same scope and pattern, or if
     /// the store has the maximum number of active approvals that apply to more than one run.
     AddRule(Box<ApprovalRuleRow>),
-    /// Counts one more call that went ahead because of a remembered approval.
+    /// Counts one more tool call that needed no new approval, because this remembered approval
+    /// covers it.
     UseRule(RuleId),
     /// Revokes a remembered approval. Refused if it was revoked before.
     RevokeRule {
@@ -128,8 +131,9 @@ pub enum Change {
         /// Principal that revokes the approval.
         by: String,
     },
-    /// Claims an effect key for a tool call, records the outcome of the call under the key, frees
-    /// the key, or makes the run wait for the key.
+    /// Claims an effect key (a key of an effect that happens at most once over all runs) for a tool
+    /// call, records the outcome of the call under the key, frees the key, or makes the run wait
+    /// for it.
     UpdateKey(KeyChange),
     /// Replaces those caps of the run's budget for which a new value is given.
     SetCap(BudgetRaise),
@@ -185,8 +189,8 @@ pub struct CopiedJournal {
     pub through: Seq,
 }
 
-/// Condition under which a new run enters its lane, and what happens with the runs in it. It does
-/// not apply to a run with a start time or to a run that waits for its batch.
+/// Condition under which a new run enters its lane, and what happens with the runs in the lane.
+/// Ignored for a run that has a start time or waits for the previous run of its batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LaneEntryPolicy {
     /// The run enters at the end of the lane.
@@ -197,7 +201,7 @@ pub enum LaneEntryPolicy {
     /// The run enters only if the lane is empty, or if a worker has already claimed the run that
     /// entered the lane last.
     IfNoneWaits {
-        /// How long the run waits for a further message after the latest one, before it starts.
+        /// How long the run waits after the last message that was added to it, before it starts.
         window: Millis,
     },
     /// The run enters at the end of the lane, and every other run in the lane gets a timer that
@@ -208,7 +212,8 @@ pub enum LaneEntryPolicy {
 /// Default maximum number of runs in one lane.
 pub const LANE_DEPTH_MAX: u32 = 10_000;
 
-/// Change of a run's scheduling state: parked, paused, released by its worker, or ended.
+/// Change of a run's scheduling state: parked (waits without a worker), paused, released by its
+/// worker, or ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunSchedulingUpdate {
     /// The run is parked: it waits until an event wakes it.
@@ -237,7 +242,8 @@ pub enum RunSchedulingUpdate {
 }
 
 impl RunSchedulingUpdate {
-    /// Returns whether the run stays in the queue of its budget, if it is queued there.
+    /// Returns whether a run that waits for budget keeps its place in the queue of the budget
+    /// account after this change.
     pub fn stays_in_budget_queue(&self) -> bool {
         match self {
             Self::Park { reason, .. } => *reason == WaitReason::BudgetHeld.reason(),
@@ -311,7 +317,7 @@ pub enum TimerDueTime {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimerKind {
-    /// The wait of a parked run ends.
+    /// The time has come at which the wait of a parked run ends.
     Wake,
     /// The run's scheduled start time has been reached.
     Start,
@@ -344,7 +350,7 @@ pub enum TimerKind {
 }
 
 impl TimerKind {
-    /// Returns the gate that the timer belongs to. `None` means that it belongs to no gate.
+    /// Returns the gate that the timer belongs to. `None` means that the timer belongs to no gate.
     pub const fn gate(&self) -> Option<GateId> {
         match self {
             Self::GateDeadline(gate)

@@ -35,8 +35,9 @@ use crate::event::turn::{TurnCompleted, TurnFailed, TurnInterrupted, TurnStarted
 pub const EVENT_FORMAT: u32 = 1;
 
 /// Defines the event kinds, one per line: variant, data type, kind name in journals, version,
-/// format that introduced this version, and the effect on an idle run if an outsider (a process
-/// that does not drive the run) appends the event. `None` means that an outsider may not append it.
+/// format that introduced this version, and which parked or paused run becomes ready if an outsider
+/// (a process that does not drive the run) appends the event. `None` means that an outsider may not
+/// append it.
 macro_rules! events {
     ($($(#[$doc:meta])* $variant:ident($data:ty) = $kind:literal v $v:literal format $format:literal outside $outside:expr;)*) => {
         /// An event in the journal of a run.
@@ -65,9 +66,9 @@ macro_rules! events {
                 match self { $(Self::$variant(_) => $format,)* }
             }
 
-            /// Returns which idle runs become ready if an outsider (a process that does not drive
-            /// the run) appends this event. `None` means that an outsider may not append it. Events
-            /// of outsiders are accepted until the run has ended.
+            /// Returns whether a parked or a paused run becomes ready if an outsider (a process
+            /// that does not drive the run) appends this event. `None` means that an outsider may
+            /// not append it. Events of outsiders are accepted until the run has ended.
             pub fn outsider_wake_target(&self) -> Option<WakeTarget> {
                 if self.is_signal_gate_without_call() {
                     return Some(WakeTarget::None);
@@ -141,7 +142,8 @@ events! {
     ToolStarted(ToolStarted) = "tool.started" v 1 format 1 outside None;
     /// A tool call reported progress.
     ToolProgress(ToolProgress) = "tool.progress" v 1 format 1 outside None;
-    /// A tool call was not started, because another call has claimed its effect key.
+    /// A tool call was not started, because another call has claimed its effect key (the key of an
+    /// effect that happens at most once over all runs).
     ToolKeyTaken(ToolKeyTaken) = "tool.key_taken" v 1 format 1 outside None;
     /// A tool needs a person's answer before it continues a call.
     ToolInputRequired(Box<ToolInputRequired>) = "tool.input_required" v 1 format 1 outside None;
@@ -191,7 +193,8 @@ events! {
     ChildEnded(Box<ChildEnded>) = "child.ended" v 1 format 1 outside Some(WakeTarget::Parked);
     /// The result of the run was graded against the rubric of its agent.
     OutcomeGraded(OutcomeGraded) = "outcome.graded" v 1 format 1 outside None;
-    /// The budget hold (reserved amount) of a model request that never completed was settled.
+    /// The budget hold (reserved amount) of a model request that never completed was released, and
+    /// the assumed usage was charged.
     BudgetSettled(BudgetSettled) = "budget.settled" v 1 format 1 outside None;
     /// Most of a budget cap is used, so the agent is told to finish.
     BudgetWarned(BudgetWarned) = "budget.warned" v 1 format 1 outside None;
@@ -201,7 +204,7 @@ events! {
     BudgetRaised(BudgetRaised) = "budget.raised" v 1 format 1 outside Some(WakeTarget::Parked);
     /// An approval was remembered, so similar calls need no new approval.
     RuleAdded(RuleAdded) = "rule.added" v 1 format 1 outside Some(WakeTarget::None);
-    /// A call went ahead because of a remembered approval.
+    /// A tool call needed no new approval, because a remembered approval covers it.
     RuleUsed(RuleUsed) = "rule.used" v 1 format 1 outside None;
     /// A remembered approval was revoked.
     RuleRevoked(RuleRevoked) = "rule.revoked" v 1 format 1 outside Some(WakeTarget::None);
@@ -227,8 +230,8 @@ events! {
     ProgressReported(ProgressReported) = "progress.reported" v 1 format 1 outside None;
 }
 
-/// Whether an idle run becomes ready when an outsider, i.e. a process that does not drive the run,
-/// appends an event.
+/// Whether a parked or a paused run becomes ready when an outsider, i.e. a process that does not
+/// drive the run, appends an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WakeTarget {
     /// The event wakes no run: a parked or paused run stays as it is.

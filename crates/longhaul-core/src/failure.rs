@@ -81,10 +81,10 @@ pub struct Failure {
     /// HTTP status code of the response. `None` if there was no response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Delay before a retry, as requested by the provider.
+    /// Delay before a retry, as requested by the provider. `None` if the provider requested none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Millis>,
-    /// Id that the provider assigned to the request.
+    /// Id that the provider assigned to the request. `None` if the provider reported no id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     /// Tokens used by the failed request. `None` means that the usage is unknown.

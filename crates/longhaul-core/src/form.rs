@@ -213,7 +213,10 @@ mod tests {
             (with_field(json!({ "type": "string", "format": "ipv4" })), "`format`"),
             (with_field(json!({ "enum": [1, 2] })), "list of texts"),
             (with_field(json!({ "enum": [] })), "list of texts"),
-            (with_field(json!({ "type": "integer", "default": "x" })), "its default must be"),
+            (
+                with_field(json!({ "type": "integer", "default": "x" })),
+                "the field's default must be",
+            ),
             (with_field(json!({ "type": "string", "description": "x".repeat(20_000) })), "bytes"),
             (json!({ "properties": { "a": { "type": "string" } }, "required": "a" }), "required"),
             (with_field(json!({ "type": "string", "minLength": 3, "maxLength": 2 })), "minLength"),

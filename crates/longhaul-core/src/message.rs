@@ -166,7 +166,8 @@ fn json_len(extra: Option<&RawJson>) -> usize {
 pub struct TextBlock {
     /// Text of the block.
     pub text: Arc<str>,
-    /// Fields of the provider's block that Longhaul does not know, as one JSON object.
+    /// Fields of the provider's text block that Longhaul does not know, as one JSON object. `None`
+    /// if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<RawJson>,
 }
@@ -176,10 +177,11 @@ pub struct TextBlock {
 pub struct ThinkingBlock {
     /// Text of the reasoning. May be empty if the provider hides it.
     pub text: Arc<str>,
-    /// Signature of the reasoning by the provider.
+    /// Signature of the reasoning by the provider. `None` if the provider sent no signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Arc<str>>,
-    /// Fields of the provider's block that Longhaul does not know, as one JSON object.
+    /// Fields of the provider's reasoning block that Longhaul does not know, as one JSON object.
+    /// `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<RawJson>,
 }
@@ -194,7 +196,8 @@ pub struct ToolCall {
     pub name: String,
     /// Arguments of the tool call as JSON, byte for byte as the model wrote them.
     pub input: RawJson,
-    /// Fields of the provider's block that Longhaul does not know, as one JSON object.
+    /// Fields of the provider's tool call block that Longhaul does not know, as one JSON object.
+    /// `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<RawJson>,
 }
@@ -239,7 +242,8 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Returns the stop reason after applying `change` to the text of an unknown reason.
+    /// Applies `change` to the text of a stop reason that Longhaul does not know. Known stop
+    /// reasons are returned unchanged.
     #[must_use]
     pub fn map_unknown_text(self, change: impl FnOnce(String) -> String) -> Self {
         match self {

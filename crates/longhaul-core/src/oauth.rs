@@ -9,9 +9,10 @@ use std::fmt;
 pub struct OAuthConfig {
     /// OAuth client id, if the client is registered in advance.
     pub client_id: Option<String>,
-    /// Client secret that belongs to the client id.
+    /// Client secret that belongs to the client id. `None` means that the client has no secret.
     pub client_secret: Option<String>,
-    /// URL of a document that describes the client to the authorization server.
+    /// URL of a document that describes the client to the authorization server. `None` if there is
+    /// no such document.
     pub client_metadata_url: Option<String>,
     /// OAuth scopes to request. Empty means the scopes that the server requires.
     pub scopes: Vec<String>,

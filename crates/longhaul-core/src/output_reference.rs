@@ -1,8 +1,8 @@
-//! References to recorded outputs in the input of a tool call, such as
-//! `{"$output": "t3.1", "path": "/body"}`.
+//! References to recorded outputs in the input of a tool call, such as `{"$output": "t3.1", "path":
+//! "/body"}`.
 //!
-//! A reference stands for a value that the model does not repeat. The journal stores the reference
-//! and the hash of the value, not a second copy of the value.
+//! The runtime replaces a reference by the value, so that the model does not have to repeat it. The
+//! journal stores the reference and the hash of the value, not a second copy of the value.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,26 +13,26 @@ use crate::raw::Hash;
 /// Name of the JSON member that makes an object a reference to an output.
 pub const OUTPUT_MEMBER: &str = "$output";
 
-/// Maximum length in bytes of the beginning of the value that is shown to people. Approval rules
-/// match texts of this length.
+/// Maximum length in bytes of a reference's preview: the beginning of the referenced value, which
+/// people see. Approval rules match at most this part of the value.
 pub const PREVIEW_BYTES_MAX: usize = 4 * 1024;
 
-/// A reference in the input of a tool call to the output of an earlier call, with the value that it
-/// stands for.
+/// A reference in the input of a tool call to the output of an earlier call, with a description of
+/// the referenced value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputReference {
     /// JSON pointer to the reference within the input.
     pub at: String,
-    /// Call whose output is passed on.
+    /// Earlier tool call whose output the reference passes on.
     pub call: CallId,
     /// JSON pointer to the value within the output. `None` means the whole text of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Length of the value in bytes.
+    /// Length of the referenced value in bytes.
     pub bytes: u64,
-    /// Hash of the value: of the text, or of the JSON of any other value.
+    /// Hash of the referenced value: of its text, or of its JSON if it is not a text.
     pub hash: Hash,
-    /// Beginning of the value.
+    /// Beginning of the referenced value, at most `PREVIEW_BYTES_MAX` bytes.
     pub preview: String,
 }
 
@@ -40,17 +40,18 @@ impl OutputReference {
     /// Describes the reference in the input of a call of `run` for people: what is passed on, its
     /// length, and how much of it `preview` contains.
     pub fn description(&self, run: RunId) -> String {
-        let Self { at, call, path, bytes, preview, .. } = self;
-        let path = path.as_ref().map_or_else(String::new, |path| format!(" at {path}"));
+        let Self { at: input_path, call, path: output_path, bytes, preview, .. } = self;
+        let output_path =
+            output_path.as_ref().map_or_else(String::new, |path| format!(" at {path}"));
         let shown = preview.len();
-        let cut = match (shown as u64) < *bytes {
+        let truncation_note = match (shown as u64) < *bytes {
             true => format!(
                 "; only its first {shown} bytes are shown, and `longhaul show {run} --transcript` \
                  prints what the model has read of the output"
             ),
             false => String::new(),
         };
-        format!("{at} is the output of {call}{path}, {bytes} bytes{cut}")
+        format!("{input_path} is the output of {call}{output_path}, {bytes} bytes{truncation_note}")
     }
 
     /// Returns whether the input still contains the reference, after a person has changed the input.
@@ -58,7 +59,8 @@ impl OutputReference {
         input.pointer(&self.at).is_some_and(|value| value.get(OUTPUT_MEMBER).is_some())
     }
 
-    /// Returns whether both references have the same value at the same place of an input.
+    /// Returns whether both references are at the same place of an input and refer to the same
+    /// value.
     pub fn has_same_value(&self, other: &Self) -> bool {
         self.at == other.at
             && self.call == other.call

@@ -20,7 +20,8 @@ use crate::policy::gate::{GateRule, ResultApprovalGate};
 use crate::policy::retry::RetryPolicy;
 use crate::time::Millis;
 
-/// All limits and rules of a run, resolved and pinned when it is submitted.
+/// All limits and rules of a run. They are computed when the run is submitted and do not change
+/// later.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunPolicy {
@@ -34,7 +35,8 @@ pub struct RunPolicy {
     /// Approval rules. The first rule that matches a call applies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<GateRule>,
-    /// What happens with calls in doubt (without a recorded outcome) that no rule covers.
+    /// What happens with calls in doubt (without a recorded outcome) that no rule covers. `None`
+    /// means what the called tool prefers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubtPolicy>,
     /// Gate where a person approves the final answer. `None` means that the run ends without
@@ -82,7 +84,8 @@ impl ChildCancelPolicy {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ParkedLanePolicy {
-    /// The run keeps its lane: no other run of the lane starts while the run is parked.
+    /// The run keeps its lane while it is parked (waits without a worker), so no other run of the
+    /// lane starts.
     #[default]
     Keep,
     /// The run releases its lane to the next run, and queues for the lane again when it wakes.
@@ -103,7 +106,7 @@ pub enum LaneBusyPolicy {
     Collect,
     /// The task becomes a run, and all other runs in the lane are cancelled.
     Interrupt,
-    /// The task is refused, and no run is created.
+    /// The task is refused while its lane is busy, and no run is created.
     Reject,
 }
 

@@ -69,17 +69,17 @@ pub struct ScheduleSpec {
     pub chain: Option<String>,
     /// Input of the runs: a text or any JSON.
     pub input: RawJson,
-    /// Kind of the event that each firing sends to the agent. `None` means that it submits an
-    /// ordinary task.
+    /// Kind of the event that each firing sends to the agent. `None` means that each firing submits
+    /// an ordinary task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
     /// Lane of the runs. `None` means the lane of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<LaneKey>,
-    /// Thread (conversation) of the runs.
+    /// Thread (conversation) of the runs. `None` means that they have no thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<ThreadKey>,
-    /// Resource: the person or thing that the conversation is about.
+    /// Resource: the person or thing that the conversation is about. `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceKey>,
     /// What happens to firings whose time passed while no worker was running.

@@ -77,16 +77,17 @@ pub enum WaitReason {
         /// Class of the provider's last failure.
         class: FailureClass,
     },
-    /// The run waits for a free sandbox slot.
+    /// The run waits until one more sandbox may run at its sandbox provider.
     SandboxSlot,
     /// The run waits for a higher budget cap.
     Budget(BudgetCap),
-    /// The run waits until model requests of other runs of its tree release what they hold of the
-    /// budget.
+    /// The run waits until model requests of other runs of its tree release the amounts that they
+    /// hold (reserve) of the budget.
     BudgetHeld,
     /// The run waits because a spend cap does not cover its next model call.
     Cap(CapWait),
-    /// The run waits for this call of another run, which has the same effect key.
+    /// The run waits for this tool call of another run, which has the same effect key (the key of
+    /// an effect that happens at most once).
     Key(KeyHolder),
     /// The run has answered and waits for follow-up messages until this time.
     Message(Timestamp),
@@ -157,7 +158,8 @@ impl WaitReason {
 pub struct CapWait {
     /// Id of the spend cap.
     pub cap: String,
-    /// Whose usage the cap counts. Empty if the cap counts all usage together.
+    /// Key, actor, agent or model whose usage the cap counts. Empty if the cap counts all usage
+    /// together.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub subject: String,
     /// Time at which the window of the cap ends.
@@ -174,9 +176,9 @@ pub struct CapWait {
 pub struct CapShortage {
     /// Amount that the next model call needs at most.
     pub needed: u64,
-    /// Amount that was left when the run began to wait.
+    /// Amount that was left of the spend cap when the run began to wait.
     pub left: u64,
-    /// Limit of the cap when the run began to wait.
+    /// Limit of the spend cap when the run began to wait.
     pub limit: u64,
 }
 
@@ -215,7 +217,8 @@ pub struct RunOutput {
         deserialize_with = "RawJson::deserialize_null_as_some"
     )]
     pub data: Option<RawJson>,
-    /// Confidence in the result as stated by the agent, from 0 to 100.
+    /// Confidence in the result as stated by the agent, from 0 to 100. `None` if the agent stated
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<u8>,
     /// Artifacts created by the run.
@@ -233,10 +236,11 @@ pub struct ResultAnswer {
     pub by: String,
     /// Decision of the answer: `approve` or `edit`.
     pub decision: String,
-    /// Note of the person.
+    /// Note that the person added to the answer. `None` if there is no note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Structured data of the answer, such as an action to take with the result.
+    /// Structured data of the answer, such as an action to take with the result. `None` if there is
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<RawJson>,
 }

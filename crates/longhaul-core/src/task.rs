@@ -18,25 +18,26 @@ use crate::time::Timestamp;
 pub struct TaskSpec {
     /// Agent that executes the task.
     pub agent: AgentName,
-    /// Hash of the agent definition that the run is pinned to.
+    /// Hash of the agent definition that the run uses, even if the agent's file changes later.
     pub definition: Hash,
     /// Input of the task: a text or any JSON.
     pub input: RawJson,
     /// Values injected by the runtime, by name. The model can neither see nor set them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, RawJson>,
-    /// Messages of a conversation that are submitted with the task.
+    /// Messages of an earlier conversation, submitted with the task, that the run continues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Message>,
-    /// Model that overrides the agent's model.
+    /// Model that the task chooses instead of the agent's model. `None` means the agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Inbox that the task is queued in.
     pub inbox: InboxName,
-    /// Type of the task, by which lists and workers can filter.
+    /// Type of the task, by which lists and workers can filter. `None` if the task has no type.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Whether the task is an event. Its kind and input are then described to the agent in text.
+    /// Whether the task is an event. The agent then reads a text that describes the event's kind
+    /// and input.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub event: bool,
     /// Priority of the run in the queue: higher values first. It orders lanes relative to each
@@ -44,12 +45,14 @@ pub struct TaskSpec {
     #[serde(default)]
     pub priority: i32,
     /// Lane of the run. The runs of a lane are executed one at a time. Only a root run has a lane.
+    /// `None` means no lane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<LaneKey>,
-    /// Thread of the run, i.e. the conversation whose memory it shares with earlier runs.
+    /// Thread of the run, i.e. the conversation whose memory it shares with earlier runs. `None`
+    /// means no thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<ThreadKey>,
-    /// Resource that the thread is about.
+    /// Resource (person or thing) that the thread is about. `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceKey>,
     /// Earliest time at which the run may start.
@@ -69,28 +72,30 @@ pub struct TaskSpec {
     /// Position of the run in a chain. `None` if it belongs to no chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<Box<PositionInChain>>,
-    /// Position of the run in the batch that the task was submitted with.
+    /// Position of the run in the batch that the task was submitted with. `None` if it was
+    /// submitted alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchPosition>,
-    /// Principal that submitted the task, such as `key:ops`.
+    /// Principal that submitted the task, such as `key:ops`. `None` if it is not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitter: Option<String>,
-    /// Actor on whose behalf the run acts, as stated by the caller.
+    /// Actor on whose behalf the run acts, as stated by the caller. `None` if none was stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<RawJson>,
-    /// Identifiers of related objects in other systems.
+    /// Identifiers of related objects in other systems, as a JSON object. `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<RawJson>,
     /// Tags of the run, for searching.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Arbitrary data of the caller, returned unchanged.
+    /// Arbitrary data of the caller, returned unchanged with the run. `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<RawJson>,
     /// Task of an external inbox that the run executes. The inbox is notified when the run ends.
+    /// `None` if the task comes from no external inbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<TaskSource>,
-    /// Failed run that this run retries.
+    /// Failed run that this run retries. `None` if this run is no retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<RetriedRun>,
     /// Principals that submitted the earlier runs of the task, if this run is a retry.

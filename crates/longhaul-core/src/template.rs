@@ -38,7 +38,7 @@ pub struct TemplateLimits {
     pub fuel: u64,
     /// Maximum number of bytes of text plus number of values that the template builds.
     pub budget: u64,
-    /// Maximum nesting depth of calls and scopes.
+    /// Maximum nesting depth of calls and scopes while the template is rendered.
     pub recursion: usize,
 }
 

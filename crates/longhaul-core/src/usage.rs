@@ -109,8 +109,8 @@ impl Price {
         MicroUsd(if micros > u64::MAX as u128 { u64::MAX } else { micros as u64 })
     }
 
-    /// Returns the highest price of an input token, because a request may miss every cache, or fill
-    /// one.
+    /// Returns the highest price per million input tokens: a request may read none of them from a
+    /// cache, or write all of them to one.
     pub const fn max_input_price(self) -> u64 {
         if self.cache_write > self.input { self.cache_write } else { self.input }
     }
@@ -130,7 +130,8 @@ pub struct ModelPricing {
     /// Assumed number of request bytes per token. The number is low, so that cost estimates are
     /// high enough.
     pub bytes_per_token: u64,
-    /// Number of tokens of the system prompt and the tools, which are part of every request.
+    /// Number of tokens of the system prompt and the tool definitions, which are part of every
+    /// request.
     pub fixed_tokens: u64,
 }
 

@@ -74,16 +74,19 @@ pub struct Agent {
     /// What to do with a call in doubt (started, outcome unknown after a crash) if no rule covers
     /// it.
     pub in_doubt: Option<InDoubtPolicy>,
-    /// Gate at which a person must approve the final answer before it is accepted.
+    /// Gate at which a person must approve the final answer before it is accepted. `None` means
+    /// that no approval is needed.
     pub result_gate: Option<ResultApprovalGate>,
-    /// Rubric against which the result is graded before it is accepted.
+    /// Rubric against which the result is graded before it is accepted. `None` means that it is not
+    /// graded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<OutcomeConfig>,
     /// How long a run that would complete stays open for follow-up messages. `None` means not at
     /// all.
     pub keep_open: Option<Millis>,
     /// Template for the name of the lane of the agent's runs, with the values `input` and
-    /// `context`. Only one run of a lane is driven at a time.
+    /// `context`. Only one run of a lane is driven at a time. `None` means that the agent sets no
+    /// lane.
     pub lane: Option<String>,
     /// Whether a run that waits (is parked) keeps or releases its lane.
     #[serde(default)]
@@ -97,16 +100,20 @@ pub struct Agent {
     /// Skills that the agent may read, with the name and description from their files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<Skill>,
-    /// Settings of the sandbox in which the agent's commands run.
+    /// Settings of the sandbox in which the agent's commands run. `None` if the agent file has
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxConfig>,
-    /// Settings of the loop guard, which warns and then ends a run that repeats the same tool call.
+    /// Settings of the loop guard, which warns the model and then ends a run that repeats itself.
+    /// `None` means the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guards: Option<LoopGuardConfig>,
-    /// When the conversation is compacted, and what its summary keeps.
+    /// When the conversation is compacted (its older part replaced by a summary), and what the
+    /// summary keeps. `None` means the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compaction: Option<CompactionPolicy>,
-    /// Context provider that tells the agent the state of the world.
+    /// Context provider that gives the agent the state of its environment. `None` means that the
+    /// agent has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perception: Option<PerceptionConfig>,
     /// JSON Schema of the agent's result. `None` means that the result is free text.
@@ -137,7 +144,8 @@ pub struct EffectRule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<EffectClass>,
     /// Template of the effect key of calls that match the rule, with the values `input` and
-    /// `context`. Calls with the same key take effect at most once over all runs.
+    /// `context`. Calls with the same key take effect at most once over all runs. `None` means that
+    /// the rule sets no key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
@@ -148,7 +156,8 @@ pub struct EffectRule {
 pub struct BudgetPatch {
     /// New caps of the budget. Caps that are not set stay as they are.
     pub caps: BudgetRaise,
-    /// Used share of the budget, in percent, at which the model is asked to finish its work.
+    /// Used share of the budget, in percent, at which the model is asked to finish its work. `None`
+    /// leaves the share unchanged.
     pub warn_percent: Option<u8>,
 }
 
@@ -166,19 +175,21 @@ impl BudgetPatch {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RetryPatch {
-    /// Maximum number of retries of a run after its first attempt.
+    /// Maximum number of retries of a run after its first attempt. `None` leaves it unchanged.
     pub max_retries: Option<u32>,
-    /// Delay before the first retry of a run.
+    /// Delay before the first retry of a run. `None` leaves it unchanged.
     pub initial_delay: Option<Millis>,
-    /// Maximum delay before a retry of a run.
+    /// Maximum delay before a retry of a run. `None` leaves it unchanged.
     pub max_delay: Option<Millis>,
-    /// Factor in percent by which the delay grows with each retry.
+    /// Factor in percent by which the delay grows with each retry. `None` leaves it unchanged.
     pub multiplier_percent: Option<u32>,
-    /// Active time after which an attempt of a run is reported as overdue.
+    /// Active time after which an attempt of a run is reported as overdue. `None` leaves it
+    /// unchanged.
     pub soft_timeout: Option<Millis>,
-    /// Active time after which an attempt of a run is ended.
+    /// Active time after which an attempt of a run is ended. `None` leaves it unchanged.
     pub hard_timeout: Option<Millis>,
-    /// How long a run waits for a provider that is unavailable.
+    /// Maximum time for which a run waits for a provider that is unavailable. `None` leaves it
+    /// unchanged.
     pub outage: Option<Millis>,
 }
 

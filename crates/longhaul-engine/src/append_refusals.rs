@@ -1,5 +1,6 @@
-//! Refused appends for one input of a run: exceeded budgets, full trees, reached spend caps and
-//! claimed effect keys. The state machine decides the input again, knowing these refusals.
+//! Collects the reasons why a store refused to append to a run's journal: exceeded budgets, full
+//! trees, reached spend caps and claimed effect keys. The state machine then decides about the same
+//! input again, knowing these refusals.
 
 use longhaul_core::change::{Batch, Change};
 use longhaul_core::event::Event;
@@ -16,8 +17,8 @@ use crate::error::Error;
 use crate::recorded_outputs::RecordedOutputs;
 use crate::services::EngineServices;
 
-/// Refusals of all appends that were tried for one input. All are kept, because a decision that
-/// avoids only the last refusal could meet an earlier one again.
+/// Refusals of all appends that were tried for one input of a run's state machine. All are kept,
+/// because a decision that avoids only the last refusal could meet an earlier one again.
 #[derive(Debug, Default)]
 pub(crate) struct AppendRefusals {
     /// Budget account of the run's tree, if an append was refused because of the budget.
@@ -30,7 +31,8 @@ pub(crate) struct AppendRefusals {
 }
 
 impl AppendRefusals {
-    /// Returns the context with these refusals, so that the next decision avoids them.
+    /// Returns the context of the state machine's next decision with these refusals added, so that
+    /// the decision avoids them.
     pub(crate) fn add_to_context(&self, ctx: DecideContext) -> DecideContext {
         DecideContext {
             budget_account: self.budget_account,
@@ -42,20 +44,21 @@ impl AppendRefusals {
         }
     }
 
-    /// Records that an append was refused by a spend cap.
+    /// Records that the store refused an append because it exceeds a spend cap.
     pub(crate) fn add_cap(&mut self, refusal: CapRefusal) {
         self.cap_refusals.retain(|earlier| earlier.key != refusal.key);
         self.cap_refusals.push(refusal);
     }
 
-    /// Records that an append was refused because another call has claimed an effect key.
+    /// Records that the store refused an append because another tool call has claimed an effect
+    /// key.
     pub(crate) fn add_taken_key(&mut self, info: TakenKeyInfo) {
         self.taken_keys.retain(|earlier| earlier.key.key != info.key.key);
         self.taken_keys.push(info);
     }
 
-    /// Records that the call that the run wanted to wait for does not hold the effect key any more,
-    /// so what is known about claimed keys is outdated.
+    /// Records that the tool call whose outcome the run wanted to wait for does not hold the effect
+    /// key any more. Forgets which keys other calls have claimed, because that is outdated.
     pub(crate) fn set_keys_changed(&mut self) {
         self.taken_keys.clear();
         self.keys_changed = true;
@@ -67,7 +70,8 @@ pub(crate) fn count_new_children(batch: &Batch) -> usize {
     batch.events.iter().filter(|event| matches!(event, Event::ChildStarted(_))).count()
 }
 
-/// Returns the effect keys that a batch claims, each with the claiming call.
+/// Returns the effect keys that a batch of row changes claims, each with the tool call that claims
+/// it.
 pub(crate) fn key_claims(batch: &Batch) -> Vec<KeyClaim> {
     let claims = batch.changes.iter().filter_map(|change| {
         if let Change::UpdateKey(KeyChange::Claim(claim)) = change {
@@ -78,8 +82,8 @@ pub(crate) fn key_claims(batch: &Batch) -> Vec<KeyClaim> {
     claims.collect()
 }
 
-/// Returns what a decision has to know about an effect key that another call has claimed. If that call
-/// has completed, its result is read from the journal of its run.
+/// Returns what the state machine has to know about an effect key that another tool call has
+/// claimed. If that call has completed, its result is read from the journal of its run.
 pub(crate) async fn taken_key_info(
     services: &EngineServices,
     (run, input): (&Run, &RunInput),
@@ -101,8 +105,8 @@ pub(crate) async fn taken_key_info(
     Ok(TakenKeyInfo { key: taken, result })
 }
 
-/// Returns the effect key of a tool call: from the reply in `input` if it is a new model reply,
-/// otherwise from the state of the run.
+/// Returns the effect key of a tool call: from the calls in `input` if it is a new model reply,
+/// otherwise from the state of the run. `None` if no such key is found.
 fn find_effect_key<'a>(
     run: &'a Run,
     input: &'a RunInput,

@@ -15,8 +15,8 @@ use crate::template::template_uses_value;
 /// Maximum size in bytes of the previous step's text that is added to the task text.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// Outputs of the earlier steps of a chain, of each step the newest. Empty for a run that belongs
-/// to no chain.
+/// Outputs of the earlier steps of a chain. If a step has run several times, its newest output.
+/// Empty for a run that belongs to no chain.
 #[derive(Debug, Default)]
 pub(crate) struct ChainOutputs {
     /// Name of the previous step, and a JSON object with its agent, run and output.
@@ -57,7 +57,7 @@ impl ChainOutputs {
         Ok(outputs)
     }
 
-    /// Adds the values `previous` and `steps` for templates.
+    /// Adds the outputs to the values of a template, under the names `previous` and `steps`.
     pub(crate) fn add_to_values(&self, values: &mut Value) {
         values["previous"] = self.previous.as_ref().map_or(Value::Null, |(_, value)| value.clone());
         values["steps"] = Value::Object(self.steps.clone());

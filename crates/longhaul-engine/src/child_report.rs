@@ -18,8 +18,8 @@ use crate::services::EngineServices;
 /// Maximum size in bytes of a child's structured result. A larger one is not copied to the parent.
 const DATA_BYTES_MAX: usize = 16 * 1024;
 
-/// Returns the command that reports the outcome of the run `child` to its parent, the run of the
-/// timer `due`. A child whose journal was deleted counts as failed, so that the parent goes on.
+/// Returns the command that reports the outcome of the run `child` to its parent, whose timer `due`
+/// has fired. A child whose journal was deleted counts as failed, so that the parent goes on.
 pub(crate) async fn report_child_end(
     services: &EngineServices,
     due: &DueTimer,

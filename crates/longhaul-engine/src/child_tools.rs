@@ -40,13 +40,14 @@ pub const CHILD_TOOLS: [&str; 3] = ["child_status", "steer_child", "cancel_child
 /// Maximum number of child runs that one call of `child_status` shows.
 const CHILDREN_SHOWN_MAX: usize = 100;
 
-/// Number of events at the end of a child's journal among which its last progress is searched.
+/// Number of events at the end of a child run's journal that are searched for its last progress
+/// report.
 const PROGRESS_EVENTS: u64 = 200;
 
 /// Maximum length in bytes of a message to a child run.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
-/// What a tool does with a child run.
+/// Action of a tool on child runs: show their status, send a message or cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChildAction {
     Status,
@@ -148,7 +149,7 @@ impl Tool for ChildTool {
 }
 
 impl ChildTool {
-    /// Returns the row of a child of this run.
+    /// Returns the row of the child run `child`. Fails if it is not a child of `run`.
     async fn find_child(&self, run: RunId, child: RunId) -> Result<RunRow, ToolFailure> {
         let row = self.services.store.get_run(child).await.map_err(to_failure)?;
         row.filter(|row| row.parent == Some(run) && row.agent.as_str() != GRADER)
@@ -254,7 +255,8 @@ impl ChildTool {
     }
 }
 
-/// Returns the name of the calling run as the author of commands in the journals of its children.
+/// Returns the name of the calling run, which is recorded as the author of the commands that it
+/// sends to its child runs.
 fn principal(ctx: &ToolContext) -> String {
     format!("run:{}", ctx.run)
 }

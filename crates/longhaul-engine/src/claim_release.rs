@@ -16,8 +16,9 @@ use crate::services::EngineServices;
 /// Delay before a run whose driver failed is claimed again.
 const ERROR_DELAY: Millis = Millis::from_secs(30);
 
-/// Parks a run whose driver failed. After a delay the run is claimed again under a new epoch, so
-/// that unfinished calls are in doubt (their outcome is unknown) and are not simply repeated.
+/// Parks a run whose driver failed. After a delay the run is claimed again under a new epoch (claim
+/// number), so that unfinished calls are in doubt (their outcome is unknown) and are not simply
+/// repeated.
 pub(crate) async fn park_run_after_error(
     services: &EngineServices,
     worker: WorkerId,

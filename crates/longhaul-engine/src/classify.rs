@@ -41,7 +41,8 @@ const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// contains references to outputs of earlier calls.
 const SUBJECT_BYTES_MAX: usize = 4 * 1024;
 
-/// Maximum length in bytes of all subjects of such a call, with their punctuation in JSON.
+/// Maximum total length in bytes of the subjects (texts that approval rules match), as a JSON list,
+/// of a call whose input contains references to outputs of earlier calls.
 const SUBJECTS_BYTES_MAX: usize = 64 * 1024;
 const SUBJECT_OVERHEAD_BYTES: usize = 3;
 
@@ -76,9 +77,10 @@ pub(crate) async fn classify_tool_call(
     }
 }
 
-/// Adds the remembered approvals of the agent and the project to the calls that they approve. The
-/// store is read at most once per reply, and not at all if no rule requires approvals of the calls.
-/// A rule that is revoked between this read and the append still applies to this reply.
+/// Adds to each call of a reply the remembered approvals of its agent and its project that match
+/// the call. The store is read at most once per reply, and not at all if no call needs an approval.
+/// A remembered approval that is revoked between this read and the append still applies to this
+/// reply.
 pub(crate) async fn add_shared_approvals(
     services: &EngineServices,
     task: &TaskSpec,
@@ -194,13 +196,15 @@ async fn classify_resolved_input(
     }
 }
 
-/// Returns the agent that a call of `run_agent` starts, which approval rules can match.
+/// Returns the name of the agent that a call of `run_agent` starts, because approval rules can
+/// match it. `None` for a call of any other tool.
 fn child_agent(tool: &ToolName, input: &Value) -> Option<String> {
     let agent = input.get("agent").filter(|_| tool.as_str() == RUN_AGENT)?;
     agent.as_str().map(str::to_owned)
 }
 
-/// What a tool declares about one of its calls: effect class and subjects.
+/// What a tool declares about one of its calls: effect class (whether the call may be repeated) and
+/// subjects (texts that approval rules match).
 struct ToolCallDescription {
     class: EffectClass,
     subjects: Vec<String>,
@@ -208,7 +212,7 @@ struct ToolCallDescription {
     /// the input.
     injected: Vec<String>,
     opaque: bool,
-    /// Reason why the call must fail, if the tool knows one.
+    /// Reason why the call must fail. `None` if the tool reports no problem.
     problem: Option<String>,
 }
 
@@ -311,8 +315,9 @@ fn effect_rule_matches(rule: &EffectRule, tool: &ToolName, facts: &ToolCallDescr
     matches(&rule.tool, tool.as_str()) && fits
 }
 
-/// Returns the effect key that the agent file declares for a call, rendered from the input and the
-/// context of the call. The error is a message for the model.
+/// Returns the effect key of a call, rendered from the template in the agent file with the input
+/// and the context of the call. Calls with the same effect key take effect once over all runs. The
+/// error is a message for the model.
 fn effect_key(
     env: &RunEnv,
     run: &Run,

@@ -1,4 +1,5 @@
-//! Registry of context providers, which the embedding program implements in code.
+//! Registry of context providers: functions of the embedding program that return the state of the
+//! world for an agent's prompt.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use longhaul_core::port::context::ContextProvider;
 use crate::agent::config::PerceptionSource;
 use crate::services::{ContextProviders, NoContextProviders};
 
-/// Registry of context providers by name, with a fallback for commands and URLs.
+/// Registry of context providers by name. Providers that are commands or URLs are looked up in a
+/// fallback.
 #[derive(Debug, Clone)]
 pub struct ContextProviderRegistry {
     providers: BTreeMap<String, Arc<dyn ContextProvider>>,

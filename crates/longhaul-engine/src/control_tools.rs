@@ -141,7 +141,8 @@ fn run_agent_tool_def() -> ControlToolDef {
     }
 }
 
-/// Returns the spec of the control tool `run_agent` for an agent that may start these agents.
+/// Returns the spec of the control tool `run_agent`, whose description lists the agents that may be
+/// started. `None` only if the built-in tool name is invalid.
 pub(crate) fn build_run_agent_tool_spec(agents: &[Arc<Agent>]) -> Option<ToolSpec> {
     let mut spec = build_control_tool_spec(run_agent_tool_def())?;
     let shown = agents.iter().take(LISTED_AGENTS_MAX);
@@ -154,7 +155,8 @@ pub(crate) fn build_run_agent_tool_spec(agents: &[Arc<Agent>]) -> Option<ToolSpe
     Some(spec)
 }
 
-/// Returns the spec of the control tool `finish` for an agent with an output schema.
+/// Returns the spec of the control tool `finish` for an agent with this output schema. `None` only
+/// if the built-in tool name is invalid.
 pub(crate) fn build_finish_tool_spec(output_schema: &OutputSchema) -> Option<ToolSpec> {
     let base = build_control_tool_spec(finish_tool_def())?;
     Some(ToolSpec {

@@ -20,7 +20,8 @@ impl EngineCounters {
         self.0.stuck_handlers.load(Ordering::Relaxed)
     }
 
-    /// Counts an aborted handler as stuck until the returned guard is dropped.
+    /// Counts an aborted handler (a function that is registered as an agent) as stuck until the
+    /// returned guard is dropped.
     pub fn count_stuck_handler(&self) -> StuckHandlerGuard {
         self.0.stuck_handlers.fetch_add(1, Ordering::Relaxed);
         StuckHandlerGuard(self.clone())
@@ -37,7 +38,8 @@ impl EngineCounters {
     }
 }
 
-/// Guard of a stuck handler. The handler counts as stuck until the guard is dropped.
+/// Guard that counts an aborted handler (a function that is registered as an agent) as stuck until
+/// the guard is dropped.
 #[derive(Debug)]
 pub struct StuckHandlerGuard(EngineCounters);
 

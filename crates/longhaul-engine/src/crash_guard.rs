@@ -26,14 +26,15 @@ pub struct CrashGuard {
 /// Crash guard permits that a run holds while it is tried again after a crash.
 pub(crate) type TrialPermits = OwnedSemaphorePermit;
 
-/// Whether a run may start, depending on the number of its crashes.
+/// Whether a run may be driven, depending on how often it has crashed its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunAdmission {
-    /// The run may start at once.
+    /// The run may start at once: it has not crashed its worker, or the number of crashes has no
+    /// limit.
     Free,
-    /// The run may start when it has acquired this number of permits.
+    /// The run has crashed its worker and may start when it has acquired this number of permits.
     Trial { permits: u32 },
-    /// The run has crashed too often and may not start any more.
+    /// The run has crashed its worker too often and may not start any more.
     Blocked,
 }
 

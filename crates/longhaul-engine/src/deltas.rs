@@ -103,8 +103,8 @@ impl DeltaBroadcast {
         self.delta_since(run, None)
     }
 
-    /// Returns the text of the current reply after a position. If the position belongs to an
-    /// earlier reply, the whole text is returned.
+    /// Returns the text of the run's current reply after a position. If the position is `None` or
+    /// belongs to an earlier reply, returns the whole text. `None` if the run has no current reply.
     fn delta_since(&self, run: RunId, position: Option<ReplyReadPosition>) -> Option<ReplyDelta> {
         self.with_channels(|channels| {
             let reply = channels.get(&run)?.reply.as_ref()?;
@@ -126,8 +126,8 @@ impl DeltaBroadcast {
         })
     }
 
-    /// Creates the sink that receives the output of one model request. Secrets are redacted before
-    /// anything is published.
+    /// Creates the sink that receives the streamed output of one model request. The sink redacts
+    /// secrets before it publishes the output.
     pub(crate) fn create_request_sink(
         &self,
         request: &ModelRequest,
@@ -181,7 +181,8 @@ pub struct DeltaStream {
 }
 
 impl DeltaStream {
-    /// Returns the part of the turn's reply that this subscriber has not received yet.
+    /// Returns the part of the turn's reply that this subscriber has not received yet. `None` if
+    /// nothing of the turn is left.
     pub fn take_rest_of_turn(&mut self, turn: u32) -> Option<ReplyDelta> {
         self.take_delta_if(|delta| delta.turn == turn)
     }
@@ -235,21 +236,22 @@ pub(crate) struct BroadcastSink {
     broadcast: DeltaBroadcast,
     run: RunId,
     redact: Arc<dyn Redact>,
-    /// Text that is held back until it is redacted. The buffer has its own lock, because the
-    /// channels are shared by all runs.
+    /// End of the streamed text, held back while it may be the beginning of a secret. The buffer
+    /// has its own lock, because the channels are shared by all runs.
     holdback: Mutex<HoldbackBuffer>,
 }
 
 impl BroadcastSink {
-    /// Takes text out of the holdback buffer and publishes it. The lock on the buffer keeps
-    /// concurrent calls in order.
+    /// Publishes the text that `take` removes from the holdback buffer. The lock on the buffer
+    /// keeps concurrent calls in order.
     fn publish_held_text(&self, take: impl FnOnce(&mut HoldbackBuffer) -> String) {
         let mut held = self.holdback.lock().unwrap_or_else(PoisonError::into_inner);
         let text = take(&mut held);
         self.broadcast.publish_reply_text(self.run, &text);
     }
 
-    /// Returns the complete text of the reply. Called when no more text will follow.
+    /// Publishes the text that is still held back and returns the complete text of the reply.
+    /// Called when no more text will follow.
     pub(crate) fn flush_and_get_text(&self) -> Arc<str> {
         self.publish_held_text(|held| held.drain(&*self.redact));
         self.broadcast.partial_reply(self.run).map_or_else(|| "".into(), |delta| delta.text)

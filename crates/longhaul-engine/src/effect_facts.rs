@@ -62,7 +62,7 @@ pub(crate) async fn add_effect_facts(
     join_all(work).await;
 }
 
-/// Asks the tool of a call what the call would change. `None` means that nothing is known.
+/// Asks the tool of a call what the call would change. `None` means that the changes are not known.
 async fn predict_effects(
     (env, run): (&RunEnv, &Run),
     id: CallId,
@@ -122,7 +122,8 @@ struct DescribedChange {
     effect: FileEffect,
     /// Unified diff. Empty if the texts can't be compared.
     diff: String,
-    /// Whether the diff shows the whole change, without a redacted secret.
+    /// Whether the diff shows the whole change: the texts were compared, and no secret was redacted
+    /// in them.
     is_whole: bool,
 }
 
@@ -155,7 +156,7 @@ fn describe_file_change(
 }
 
 /// Returns the text of a file for a comparison, which is empty if the file does not exist. `None`
-/// if the text is unknown or longer than `COMPARED_BYTES_MAX`.
+/// if the text is unknown or too long to be compared.
 fn comparable_text(content: &FileContent) -> Option<&str> {
     match content {
         FileContent::Absent => Some(""),

@@ -58,7 +58,7 @@ pub enum Error {
     /// The definition of a schedule is invalid. The message says why.
     #[error("{0}")]
     InvalidSchedule(String),
-    /// The run has no message with this id that a person sent.
+    /// The run has no message of a person with this id.
     #[error("there is no message {0} for this run")]
     SteerNotFound(SteerId),
     /// No active API key has this name; an expired or revoked key is not active.
@@ -86,7 +86,7 @@ pub enum Error {
         /// Run that holds the lane, or the last run that waits for it.
         run: RunId,
     },
-    /// A spend cap refuses new tasks until its window ends.
+    /// A spend cap is reached, and refuses new tasks until its window (such as a day) ends.
     #[error(
         "the cap `{cap}`{} is reached; it takes tasks again at {until}", subject_text(.subject)
     )]
@@ -96,9 +96,9 @@ pub enum Error {
         /// Key, actor, agent or model whose usage the cap counts. Empty if it counts all usage
         /// together.
         subject: String,
-        /// Time at which the window of the cap ends.
+        /// Time at which the window (such as a day) of the spend cap ends.
         until: Timestamp,
-        /// Time from now until the window of the cap ends.
+        /// Time from now until the window (such as a day) of the spend cap ends.
         retry_after: Millis,
     },
     /// No spend cap has this id.
@@ -116,21 +116,22 @@ pub enum Error {
     #[error("there are too many concurrent writes to {0}; try again")]
     Contention(RunId),
     /// A template of an agent could not be rendered.
-    #[error("{what} of agent `{agent}` can't be rendered: {reason}")]
+    #[error("{template_name} of agent `{agent}` can't be rendered: {reason}")]
     Template {
         /// Name of the agent whose template failed.
         agent: String,
         /// Name of the template that failed, such as "the lane".
-        what: &'static str,
-        /// Cause of the failure, with the line in the template.
+        template_name: &'static str,
+        /// Why the template could not be rendered, with the line in the template.
         reason: String,
     },
-    /// The state machine, the engine and the store disagree. This is a bug in Longhaul.
+    /// The state machine, the engine and the store disagree about the state of a run. This is a bug
+    /// in Longhaul.
     #[error("internal error in {run}: {reason}")]
     Internal {
         /// Run in which the error occurred.
         run: RunId,
-        /// Description of the disagreement, for a bug report.
+        /// Description of the internal error, for a bug report.
         reason: String,
     },
 }
@@ -170,7 +171,8 @@ impl Error {
     }
 }
 
-/// Returns the end of a message that names the subject of a cap. Empty if the cap has no subject.
+/// Returns the part of an error message that names the key, actor, agent or model whose usage a
+/// spend cap counts. Empty if the cap counts all usage together.
 fn subject_text(subject: &str) -> String {
     match subject {
         "" => String::new(),

@@ -15,11 +15,12 @@ pub(crate) const IDLE_TICK: &str = "idle_tick";
 const PLAYER_ACTION: &str = "player_action";
 const PLAYER_PROXIMITY: &str = "player_proximity";
 
-/// Default maximum number of turns of a run that an event started: five rounds of tools and a final
-/// answer.
+/// Default maximum number of turns of a run that an event started: five turns with tool calls and a
+/// final answer.
 pub(crate) const EVENT_TURNS_MAX: u32 = 6;
 
-/// Whether a task of this kind is an event for the agent and not an ordinary task.
+/// Whether a task is an event for the agent and not an ordinary task: it is marked as an event, or
+/// its kind is that of an event.
 pub(crate) fn is_event_task(agent: &Agent, kind: Option<&str>, is_marked_event: bool) -> bool {
     let is_known = |kind: &str| [IDLE_TICK, PLAYER_ACTION, PLAYER_PROXIMITY].contains(&kind);
     is_marked_event || kind.is_some_and(|kind| !agent.events.is_empty() || is_known(kind))
@@ -83,7 +84,7 @@ fn default_event_text(kind: &str, input: &Value, actor: Option<&Value>) -> Strin
     sentences.join("\n\n")
 }
 
-/// Returns a phrase for the player whom an event is about, such as `A player named Anna`.
+/// Returns a phrase for the player of a game whom an event is about, such as `A player named Anna`.
 fn describe_player(input: &Value, actor: Option<&Value>) -> String {
     let named = |value: &Value| value.get("name")?.as_str().map(str::to_owned);
     let plain = |name: &str| input.get(name)?.as_str().map(str::to_owned);
@@ -95,7 +96,8 @@ fn describe_player(input: &Value, actor: Option<&Value>) -> String {
     name.map_or_else(|| "A player".to_owned(), |name| format!("A player named {name}"))
 }
 
-/// Returns sentences about the data of an event: the message in it, and the other fields as JSON.
+/// Returns sentences about the data of an event: the text in its field `message` or `text`, and the
+/// other fields as JSON.
 fn event_data_sentences(fields: &Map<String, Value>) -> Vec<String> {
     const TEXT_KEYS: [&str; 2] = ["message", "text"];
     let quoted_field =

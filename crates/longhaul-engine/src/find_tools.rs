@@ -15,13 +15,14 @@ use longhaul_core::raw::RawJson;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Name of the tool that loads deferred tools. Every agent with deferred tools has it.
+/// Name of the tool that loads deferred tools, of which the model knows only the names at first.
+/// Every agent with deferred tools has it.
 pub(crate) const FIND_TOOLS: &str = "find_tools";
 
-/// Maximum number of tools that one call loads if its query contains no tool name.
+/// Maximum number of tools that one call of `find_tools` loads if its query contains no tool name.
 const LOADED_MAX: usize = 5;
 
-/// Maximum number of tool names that one list in a text for the model shows.
+/// Maximum number of tool names in a list of names for the model.
 const NAMES_MAX: usize = 20;
 
 /// Maximum length in characters of the one-line description of a deferred tool.
@@ -35,7 +36,8 @@ const LISTED_MAX: usize = 500;
 #[derive(Debug)]
 struct FindTools {
     spec: ToolSpec,
-    /// Specs of the deferred tools, by the name that models see.
+    /// Specs of the deferred tools (tools that the model must load before it can call them), by the
+    /// name that models see.
     deferred: BTreeMap<String, ToolSpec>,
 }
 
@@ -45,21 +47,22 @@ struct FindToolsInput {
     query: String,
 }
 
-/// Returns the tool that loads these deferred tools, given by the name that models see.
+/// Returns the tool `find_tools` that loads these deferred tools, given by the name that models
+/// see. `None` only if the built-in tool name is invalid.
 pub(crate) fn find_tools_tool(deferred: BTreeMap<String, ToolSpec>) -> Option<Arc<dyn Tool>> {
     let lines = deferred.iter().take(LISTED_MAX);
     let lines: String = lines
         .map(|(name, spec)| format!("\n- {name}: {}", first_line(&spec.description)))
         .collect();
-    let more = match deferred.len().saturating_sub(LISTED_MAX) {
+    let omitted_note = match deferred.len().saturating_sub(LISTED_MAX) {
         0 => String::new(),
-        more => format!("\n- and {more} more"),
+        omitted => format!("\n- and {omitted} more"),
     };
     let spec = ToolSpec {
         name: ToolName::new(FIND_TOOLS).ok()?,
         description: format!(
             "Loads further tools, so that you can call them: those that you name in `query`, or \
-             those that match its text best. These tools can be loaded:{lines}{more}"
+             those that match its text best. These tools can be loaded:{lines}{omitted_note}"
         ),
         schema: json!({
             "type": "object",
@@ -99,8 +102,8 @@ fn first_line(text: &str) -> String {
 }
 
 impl FindTools {
-    /// Returns the tools whose name the query contains, either the name that models see or the name
-    /// in agent files.
+    /// Returns the tools whose name the query contains: the name that models see, or Longhaul's own
+    /// name of the tool.
     fn named_tools(&self, query: &str) -> Vec<&str> {
         let is_separator =
             |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | ':' | '/' | '.'));
@@ -157,15 +160,15 @@ impl Tool for FindTools {
             let why = "no tool matches; the description of `find_tools` lists their names";
             return Err(ToolFailure::new(why));
         }
-        let (loaded, rest) = found.split_at(found.len().min(loaded_max));
+        let (loaded, not_loaded) = found.split_at(found.len().min(loaded_max));
         let entries = loaded.iter().filter_map(|name| {
             Some(RawJson::from_serialize(&tool_list_entry(name, self.deferred.get(*name)?)))
         });
-        let more = match rest {
+        let not_loaded_note = match not_loaded {
             [] => String::new(),
-            rest => format!(" Not loaded, but matching too: {}.", join_names(rest)),
+            not_loaded => format!(" Not loaded, but matching too: {}.", join_names(not_loaded)),
         };
-        let text = format!("You can call these tools now: {}.{more}", loaded.join(", "));
+        let text = format!("You can call these tools now: {}.{not_loaded_note}", loaded.join(", "));
         Ok(ToolOutput { loaded_tools: entries.collect(), ..ToolOutput::text(text) })
     }
 }

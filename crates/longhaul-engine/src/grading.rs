@@ -19,7 +19,8 @@ pub(crate) const GRADER: &str = "outcome:grader";
 /// Maximum length in bytes of the result that is graded. The middle of a longer one is left out.
 const RESULT_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum length in bytes of the task. The middle of a longer one is left out.
+/// Maximum length in bytes of the task text that the grader reads. The middle of a longer text is
+/// left out.
 const TASK_BYTES_MAX: usize = 16 * 1024;
 
 /// Maximum number of model replies of a grading run: one, and a few that correct invalid verdicts.
@@ -38,7 +39,8 @@ without what the rubric asks for does not meet it.
 sentences why: for each point that is not met, what is missing and what would meet it. The other
 agent reads the note and tries again.";
 
-/// Returns the agent that grades the results of runs. `models` are the models of the graded run.
+/// Returns the agent that grades the results of runs. `models` are the models of the graded run,
+/// used if `outcome` names no other model. `None` if the agent's built-in name is invalid.
 pub(crate) fn grader_agent(outcome: &OutcomeConfig, models: &[String]) -> Option<Agent> {
     let schema = json!({
         "type": "object",
@@ -61,7 +63,8 @@ pub(crate) fn grader_agent(outcome: &OutcomeConfig, models: &[String]) -> Option
     })
 }
 
-/// Returns what the grader reads about the result of a run. `None` means that the run has no result.
+/// Returns what the grader reads: the rubric, the task and the result of the run. `None` means that
+/// the run has no result to grade.
 pub(crate) fn grader_input(outcome: &OutcomeConfig, run: &Run) -> Option<RawJson> {
     let RunStage::Concluding(concluding) = &run.control().stage else {
         return None;

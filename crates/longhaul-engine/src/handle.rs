@@ -78,8 +78,8 @@ impl Longhaul {
         Self { request: Some(key), ..self.clone() }
     }
 
-    /// Adds to a batch the record that the current request was applied, if it has an idempotency
-    /// key.
+    /// Adds to a set of changes the record that the current request was applied, if the request has
+    /// an idempotency key.
     fn mark_request_applied(&self, mut batch: Batch) -> Batch {
         let mark = self.request.clone().map(Change::MarkRequestApplied);
         batch.changes.extend(mark);
@@ -118,6 +118,6 @@ impl Longhaul {
 fn check_text_len(label: &'static str, len_bytes: usize, max_bytes: usize) -> Result<(), Error> {
     match len_bytes <= max_bytes {
         true => Ok(()),
-        false => Err(Rejection::TooLong { what: label, max: max_bytes }.into()),
+        false => Err(Rejection::TooLong { text_name: label, max: max_bytes }.into()),
     }
 }

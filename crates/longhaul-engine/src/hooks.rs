@@ -19,7 +19,8 @@ pub trait WorkerHooks: Send + Sync + std::fmt::Debug {
     /// Called when a run has failed or was cancelled.
     async fn on_run_failed(&self, _run: &RunRow) {}
 
-    /// Called when a run was parked, paused or released and no longer occupies this worker.
+    /// Called when a run was parked (it waits for something), paused or released, and this worker
+    /// no longer drives it.
     async fn on_run_idle(&self, _run: &RunRow) {}
 
     /// Called when the worker found no run to claim.

@@ -53,7 +53,7 @@ impl Lease {
         silent < self.valid_for.0
     }
 
-    /// Waits until effects may be started, i.e. until the lease is fresh. Returns `false` if the
+    /// Waits until the lease is fresh, so that the worker may start effects. Returns `false` if the
     /// lease is lost.
     pub async fn wait_until_valid(&self) -> bool {
         let mut receiver = self.state.subscribe();

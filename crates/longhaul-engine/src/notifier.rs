@@ -22,7 +22,7 @@ pub struct DriverNotifier {
     ready: watch::Sender<()>,
 }
 
-/// Entry of one driver in the registry.
+/// Registry entry of one driver in this process.
 #[derive(Debug, Default)]
 struct DriverEntry {
     changed: Notify,
@@ -90,7 +90,7 @@ impl DriverNotifier {
     }
 
     /// Notifies every driver that has not replayed its run's journal up to the last entry. `heads`
-    /// has the sequence number of the last entry of each journal.
+    /// has the sequence number of the last entry of each run's journal.
     pub fn notify_outdated_drivers(&self, heads: &[(RunId, Seq)]) {
         self.with_drivers(|drivers| {
             for (run, last) in heads {
@@ -143,7 +143,8 @@ impl Drop for DriverRegistration {
 /// Subscription of a worker to the signal that runs may be ready to be claimed.
 #[derive(Debug)]
 pub(crate) struct WorkSubscription {
-    /// Keeps the channel open.
+    /// Sender that is never used: it keeps the watch channel open as long as the subscription
+    /// exists.
     _sender: watch::Sender<()>,
     receiver: watch::Receiver<()>,
 }

@@ -71,7 +71,7 @@ async fn deliver_message(
         tokio::select! {
             biased;
             result = delivered => if result.is_err() {
-                tracing::warn!(run = %message.run, "a callback after a delivery panicked");
+                tracing::warn!(run = %message.run, "the receiver's callback after the delivery of a message panicked");
             },
             () = services.clock.sleep(DELIVERY_TIMEOUT) => {}
         }
@@ -79,7 +79,7 @@ async fn deliver_message(
     };
     let delay = retry_delay(message.attempts);
     let (run, endpoint) = (message.run, &message.row.endpoint);
-    tracing::warn!(%run, %endpoint, %reason, delay_ms = delay.0, "a delivery failed; it is repeated");
+    tracing::warn!(%run, %endpoint, %reason, delay_ms = delay.0, "the delivery of a message failed; it is retried");
     services.records.record_outbox_attempt(message.id, Some(delay)).await?;
     Ok(())
 }

@@ -166,11 +166,11 @@ fn rebase_schema_refs(schema: &mut Value) {
                 return;
             }
             if let Some(Value::String(target)) = fields.get_mut("$ref")
-                && let Some(rest) = target.strip_prefix('#')
-                && (rest.is_empty() || rest.starts_with('/'))
-                && !DEFINITIONS.iter().any(|name| rest.starts_with(&format!("/{name}/")))
+                && let Some(json_pointer) = target.strip_prefix('#')
+                && (json_pointer.is_empty() || json_pointer.starts_with('/'))
+                && !DEFINITIONS.iter().any(|name| json_pointer.starts_with(&format!("/{name}/")))
             {
-                *target = format!("#/properties/output{rest}");
+                *target = format!("#/properties/output{json_pointer}");
             }
             fields.values_mut().for_each(rebase_schema_refs);
         }

@@ -13,8 +13,8 @@ const SLEEP_SECS_MAX: f64 = 30.0;
 /// Maximum number of consecutive turns in which the model calls nothing but `child_status`.
 const STATUS_TURNS_MAX: usize = 2;
 
-/// Returns the hint for a call with which the model of the run waits or polls. `None` if the call
-/// does neither.
+/// Returns the message that refuses a call with which the model only waits or polls, and suggests
+/// `wait`. `None` if the call does neither.
 pub(crate) fn polling_hint(run: &Run, tool: &str, input: &Value) -> Option<String> {
     match tool {
         "shell" => {

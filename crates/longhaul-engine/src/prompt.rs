@@ -16,7 +16,7 @@ use crate::output_schema::OutputSchema;
 /// Maximum number of bytes of the context provider's state of the world in a prompt.
 const WORLD_BYTES_MAX: usize = 32 * 1024;
 
-/// Heading of the message that tells the model a new state of the world during a run.
+/// Heading of the message that gives the model a new state of the world during a run.
 pub(crate) const WORLD_UPDATE_HEADING: &str = "[longhaul] The world around you, as it is now:\n\n";
 
 /// Maximum size of an output schema in the prompt, in bytes. A longer schema is only in the spec of
@@ -50,8 +50,8 @@ impl PromptSections<'_> {
     pub(crate) fn render_system_prompt(&self, run: &Run) -> String {
         let mut text = self.identity.trim_end().to_owned();
         let mut add = |heading: &str, content: &str| {
-            let gap = if text.is_empty() { "" } else { "\n\n" };
-            text.push_str(&format!("{gap}## {heading}\n\n{content}"));
+            let separator = if text.is_empty() { "" } else { "\n\n" };
+            text.push_str(&format!("{separator}## {heading}\n\n{content}"));
         };
         if let Some(world) = self.world {
             add("The world around you", &format_perceived_state(world));
@@ -123,9 +123,9 @@ pub(crate) fn format_perceived_state(world: &RawJson) -> String {
     if whole.len() <= WORLD_BYTES_MAX {
         return whole;
     }
-    let head = &whole[..whole.floor_char_boundary(WORLD_BYTES_MAX)];
-    let left = whole.len() - head.len();
-    format!("{head}\n\n[longhaul] {left} more bytes are left out here.")
+    let shown = &whole[..whole.floor_char_boundary(WORLD_BYTES_MAX)];
+    let omitted = whole.len() - shown.len();
+    format!("{shown}\n\n[longhaul] {omitted} more bytes are left out here.")
 }
 
 fn skills_text(skills: &[Skill]) -> String {

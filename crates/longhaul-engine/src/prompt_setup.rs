@@ -34,7 +34,8 @@ const INLINE_BYTES_MAX: usize = 1_024;
 /// repeat themselves on purpose.
 const SCRIPTED_PREFIX: &str = "scripted/";
 
-/// Builds the event that prepares a run for its first turn. The inner error says what is missing.
+/// Builds the event that prepares a run for its first turn. The inner error says which dependency
+/// of the run is missing.
 pub(crate) async fn build_run_prepared_event(
     services: &EngineServices,
     env: &RunEnv,
@@ -102,7 +103,8 @@ pub(crate) async fn build_run_prepared_event(
     Ok(Ok((perceived, blobs)))
 }
 
-/// What the prompt of a run is rendered from, besides its agent and task.
+/// Inputs for rendering the prompt of a run, besides its agent and task: thread messages,
+/// perception (the state of the world) and outputs of earlier chain steps.
 #[derive(Clone, Copy)]
 struct PromptInputs<'a> {
     memory: &'a [Message],
@@ -189,7 +191,8 @@ fn store_inline_or_as_blob(text: String, blobs: &mut Vec<Blob>) -> StoredText {
     body
 }
 
-/// Builds the JSON list of the run's tools, as models see it, without the deferred ones.
+/// Builds the JSON list of the run's tools, as models see it, without the deferred tools, which the
+/// model loads later.
 fn build_tool_table(env: &RunEnv) -> Value {
     let tools = env.tools_by_wire_name().filter(|(wire, _)| !env.is_deferred_tool(wire));
     Value::Array(tools.map(|(wire, tool)| tool_list_entry(wire, tool.spec())).collect())

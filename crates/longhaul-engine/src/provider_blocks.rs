@@ -12,26 +12,29 @@ use longhaul_core::time::{Millis, Timestamp};
 use longhaul_run::state::stage::{RunStage, RunningModelCall};
 use longhaul_run::{Run, RunInput};
 
-/// Cache of the blocked providers by name. The blocks are also in the store, so that they outlast a
-/// restart and other processes see them; the cache saves most reads of the store.
+/// Cache of the blocked providers (which accept no requests for now), by name. The blocks are also
+/// in the store, so that they outlast a restart and other processes see them; the cache saves most
+/// reads of the store.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderBlocks(Arc<Mutex<BTreeMap<String, KnownBlock>>>);
 
-/// Cached block of a provider, as read from the store or set by this process.
+/// Cached block of a provider (a time until which no requests are sent to it), as read from the
+/// store or set by this process.
 #[derive(Debug, Clone, Copy)]
 struct KnownBlock {
     /// Time until which the provider is blocked. `None` means that it is not blocked.
     until: Option<Timestamp>,
-    /// Time at which this process learned of the block.
+    /// Time at which this process learned that the provider is blocked.
     since: Timestamp,
-    /// Time at which the store was last asked for the block.
+    /// Time at which the store was last asked whether the provider is blocked.
     read_at: Timestamp,
 }
 
 /// Time after which the store is read again, because another process may have stored a block.
 const REFRESH_INTERVAL: Millis = Millis::from_secs(5);
 
-/// Maximum duration of a block. Afterwards one of the waiting runs asks the provider again.
+/// Maximum time for which a provider is blocked. Afterwards one of the waiting runs asks the
+/// provider again.
 const BLOCK_MAX: Millis = Millis::from_secs(10 * 60);
 
 /// Availability of a provider, as the events of a model call show it.
@@ -44,8 +47,8 @@ pub(crate) enum ProviderAvailability {
 }
 
 impl ProviderAvailability {
-    /// Returns the availability of the provider of the run's model that these events of the run
-    /// show. `None` if they show nothing about it.
+    /// Returns whether the provider of the run's model is available, as these events of the run
+    /// show. `None` if the events show nothing about the provider.
     pub(crate) fn from_events(events: &[Event], now: Timestamp) -> Option<Self> {
         let mut limited = None;
         for event in events {
@@ -137,9 +140,9 @@ impl ProviderBlocks {
         }
     }
 
-    /// Ends the block of a provider that has replied to a request, unless the request was sent
-    /// before the block was known: such a reply says nothing about the limit. `duration` is how
-    /// long the request took. Returns whether a block has ended.
+    /// Ends the block of a provider that has replied to a request. Does nothing if the request was
+    /// sent before the block was known, because such a reply does not show that the block is over.
+    /// `duration` is how long the request took. Returns whether a block has ended.
     fn end_older_block(&self, provider: &str, duration: Millis, now: Timestamp) -> bool {
         self.with_locked_blocks(|blocks| {
             let block = blocks.get_mut(provider).filter(|known| known.until.is_some());
@@ -152,9 +155,8 @@ impl ProviderBlocks {
     }
 }
 
-/// Returns the name of the model that the run calls: the model of the preparation if the input
-/// prepares the run, otherwise the current model. A switch to a fallback model is not taken into
-/// account.
+/// Returns the name of the model that the run calls: the model in `input` if that input prepares
+/// the run, otherwise the current model. A switch to a fallback model is not taken into account.
 pub(crate) fn called_model<'a>(run: &'a Run, input: &'a RunInput) -> &'a str {
     if let RunInput::Prepared(preparation, _) = input {
         return &preparation.model;

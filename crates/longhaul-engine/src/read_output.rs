@@ -119,13 +119,13 @@ fn format_output_page(text: &str, offset: usize) -> String {
         };
     }
     let from = text.ceil_char_boundary(offset);
-    let to = text.ceil_char_boundary(from.saturating_add(SHOWN_BYTES).min(text.len()));
-    let piece = &text[from..to];
-    if to == text.len() {
-        return format!("{piece}\n\n[longhaul] End of the result at byte {to}.");
+    let end = text.ceil_char_boundary(from.saturating_add(SHOWN_BYTES).min(text.len()));
+    let piece = &text[from..end];
+    if end == text.len() {
+        return format!("{piece}\n\n[longhaul] End of the result at byte {end}.");
     }
     format!(
-        "{piece}\n\n[longhaul] Bytes {from} to {to} of {}. Read on with offset {to}.",
+        "{piece}\n\n[longhaul] Bytes {from} to {end} of {}. Read on with offset {end}.",
         text.len()
     )
 }
@@ -133,19 +133,19 @@ fn format_output_page(text: &str, offset: usize) -> String {
 /// Returns the lines of the text that contain `needle`, with their line numbers.
 fn matching_lines(text: &str, needle: &str) -> String {
     let mut output = String::new();
-    let mut found = 0;
+    let mut match_count = 0;
     for (number, line) in text.lines().enumerate() {
         if !line.contains(needle) {
             continue;
         }
-        found += 1;
-        if found <= LINES_MAX && output.len() < SHOWN_BYTES {
+        match_count += 1;
+        if match_count <= LINES_MAX && output.len() < SHOWN_BYTES {
             let line: String = line.chars().take(500).collect();
             output.push_str(&format!("{}: {line}\n", number + 1));
         }
     }
-    let lines_contain = if found == 1 { "line contains" } else { "lines contain" };
-    format!("{output}\n[longhaul] {found} {lines_contain} `{needle}`.")
+    let lines_contain = if match_count == 1 { "line contains" } else { "lines contain" };
+    format!("{output}\n[longhaul] {match_count} {lines_contain} `{needle}`.")
 }
 
 #[cfg(test)]

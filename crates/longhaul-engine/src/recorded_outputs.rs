@@ -45,8 +45,9 @@ pub(crate) struct RecordedOutput {
     /// Whether the call completed. Otherwise it failed, was interrupted, or its child run in the
     /// background has not completed.
     pub(crate) is_completed: bool,
-    /// Whether the call was not made, because another call with the same effect key had completed:
-    /// `text` then begins with a note about that call.
+    /// Whether the call was not made, because another call with the same effect key (by which calls
+    /// take effect once over all runs) had completed: `text` then begins with a note about that
+    /// call.
     is_duplicate: bool,
 }
 
@@ -61,12 +62,13 @@ pub(crate) enum ResolveError {
     Store(#[from] StoreError),
 }
 
-/// An output, found in the journal of a run.
+/// The output of a tool call, found in the journal of a run.
 struct FoundOutput {
     output: ToolOutput,
     /// Whether the call, or its child run in the background, completed.
     is_completed: bool,
-    /// Whether the call was not made, because another call with the same effect key had completed.
+    /// Whether the call was not made, because another call with the same effect key (by which calls
+    /// take effect once over all runs) had completed.
     is_duplicate: bool,
 }
 
@@ -82,7 +84,8 @@ impl RecordedOutputs {
         Self { store, records }
     }
 
-    /// Returns the output of a tool call from the journal of the run. `None` if the journal has none.
+    /// Returns the output of a tool call from the journal of the run. `None` if the journal
+    /// contains no output of the call.
     pub(crate) async fn read(
         &self,
         run: RunId,
@@ -192,8 +195,8 @@ impl RecordedOutputs {
         Ok((input, resolved))
     }
 
-    /// Returns the text that a reference to this call stands for. The inner error is a message for the
-    /// model.
+    /// Returns the output text that replaces a reference to this call. The inner error is a message
+    /// for the model.
     async fn read_referenced_output(
         &self,
         run: RunId,

@@ -28,7 +28,7 @@ async fn load_checkpoint(services: &EngineServices, run: RunId) -> Option<RunChe
 }
 
 /// Replays (folds) the journal of a run for its driver. Returns the run's state, the writer of its
-/// checkpoints and the time of the store.
+/// checkpoints and the current time of the store.
 pub(crate) async fn replay_for_driver(
     services: &EngineServices,
     run: RunId,
@@ -56,8 +56,8 @@ pub(crate) async fn read_journal_page(
     Ok(services.store.read_journal(request).await?)
 }
 
-/// Replays (folds) the journal of a run from its checkpoint. Returns the run's state and the time of the
-/// store.
+/// Replays (folds) the journal of a run from its checkpoint. Returns the run's state and the
+/// current time of the store.
 pub(crate) async fn replay_run(
     services: &EngineServices,
     run: RunId,
@@ -76,8 +76,8 @@ pub(crate) async fn replay_without_transcript(
     replay_journal(services, run, start, Run::apply_without_transcript).await
 }
 
-/// Replays (folds) a journal after the state `start`, which is `None` for the whole journal. `apply` is
-/// called with each entry but the first of the journal.
+/// Replays (folds) the entries of a journal that follow the state `start`, or the whole journal if
+/// `start` is `None`. `apply` is called with each entry but the first of the journal.
 pub(crate) async fn replay_journal(
     services: &EngineServices,
     run: RunId,

@@ -48,7 +48,8 @@ pub(crate) struct RunEnv {
     /// Maps the tool names that models see to Longhaul's own tool names.
     wire_names: BTreeMap<String, String>,
     external_tools: Vec<String>,
-    /// Names of the deferred tools, as models see them.
+    /// Names of the deferred tools (tools that the model must load before it can call them), as
+    /// models see them.
     deferred_tools: BTreeSet<String>,
     context: BTreeMap<String, RawJson>,
     output_schema: Option<OutputSchema>,
@@ -60,7 +61,7 @@ pub(crate) struct RunEnv {
 /// The environment of a run, or the reason why it can't be built.
 pub(crate) type RunEnvResult = Result<RunEnv, RunBlocker>;
 
-/// External tools, by the name in the agent file that stands for them, such as `mcp:github`.
+/// External tools, by the name with which the agent file refers to them, such as `mcp:github`.
 pub(crate) type ExternalTools = BTreeMap<String, Vec<RegisteredTool>>;
 
 /// Returns the version of the agent with which the run was submitted. The inner error is a message
@@ -81,8 +82,8 @@ pub(crate) async fn load_pinned_agent(
     }))
 }
 
-/// Returns the names in the agent file that are not tools of this process. External sources may
-/// provide them, which may take long.
+/// Returns the tool names in the agent file that are not tools of this process. External sources
+/// may provide these tools, and loading them may take long.
 pub(crate) fn missing_tool_names(services: &EngineServices, agent: &Agent) -> Vec<String> {
     let is_missing = |name: &&str| services.tools.find_tool(name).is_none();
     tool_names(services, agent).into_iter().filter(is_missing).map(str::to_owned).collect()
@@ -224,7 +225,8 @@ impl RunEnv {
         !self.deferred_tools.is_empty()
     }
 
-    /// Returns whether the tool with this name, as models see it, is deferred.
+    /// Returns whether the tool with this name, as models see it, is deferred: the model must load
+    /// it before it can call it.
     pub(crate) fn is_deferred_tool(&self, wire_name: &str) -> bool {
         self.deferred_tools.contains(wire_name)
     }
@@ -253,8 +255,8 @@ impl RunEnv {
         self.context_provider.as_ref()
     }
 
-    /// Returns the context values that the runtime injects into tool calls: those of the
-    /// perception, overridden by those of the task.
+    /// Returns the context values that the runtime injects into tool calls: those of the perception
+    /// (the state of the world), overridden by those of the task.
     pub(crate) fn merge_perceived_context(
         &self,
         perception: Option<&Perception>,
@@ -330,10 +332,11 @@ impl RunEnv {
     }
 }
 
-/// Returns the names of the models of a run. A prepared run keeps its models. Otherwise the task's
-/// model is used, or else the agent's models. For an idle tick whose task has no model, an agent
-/// with `idle_models` uses those or the configured override, and any other agent the idle model of
-/// the provider of its first model, if there is one.
+/// Returns the names of the models of a run, in the order in which they are tried. A prepared run
+/// keeps its models. Otherwise the task's model is used, or else the agent's models. For an
+/// `idle_tick` event without a model in its task, an agent with `idle_models` uses those or the
+/// configured override, and any other agent the idle model of the provider of its first model, if
+/// there is one.
 fn model_names(services: &EngineServices, run: &Run, agent: &Agent) -> Vec<String> {
     let perceived = run.transcript().models_by_preference();
     if perceived.iter().any(|name| !name.is_empty()) {
@@ -370,7 +373,8 @@ struct CollectedTools {
     tools: BTreeMap<String, RegisteredTool>,
     /// Names of the external tools.
     external: Vec<String>,
-    /// Specs of the deferred tools, by the name that models see.
+    /// Specs of the deferred tools (tools that the model must load before it can call them), by the
+    /// name that models see.
     deferred: BTreeMap<String, ToolSpec>,
 }
 
@@ -387,8 +391,8 @@ impl CollectedTools {
     }
 }
 
-/// Returns the tools of a run. Once the model was told its tools, no tools are added. Calls of external
-/// tools that no longer exist fail.
+/// Returns the tools of a run. Tools that appear after the model has received its list of tools are
+/// left out. Calls of external tools that no longer exist fail.
 fn collect_run_tools(
     services: &EngineServices,
     run: &Run,

@@ -1,8 +1,8 @@
-//! A driver's session on one run: replays (folds) the journal into the run's state, decides inputs
-//! and appends the resulting events.
+//! A driver's session on one run: replays (folds) the journal into the run's state, passes inputs
+//! to the state machine and appends the resulting events.
 //!
-//! When an append conflicts with another writer, the new entries are folded and the same input is
-//! decided again. The work that produced the input is not repeated.
+//! When an append conflicts with another writer, the new entries are folded and the state machine
+//! decides about the same input again. The work that produced the input is not repeated.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ impl RunSession {
         self.registration.wait_for_notification().await;
     }
 
-    /// Reads and folds the journal entries that other writers have appended.
+    /// Reads the journal entries that other writers have appended and applies them to the state.
     pub(crate) async fn apply_new_entries(&mut self) -> Result<(), Error> {
         loop {
             let page = self.read_next_journal_page().await?;
@@ -138,7 +138,8 @@ impl RunSession {
         }
     }
 
-    /// Decides an input and appends the resulting events. On a conflict the input is decided again.
+    /// Passes an input to the state machine and appends the resulting events. Repeats both if
+    /// another writer has appended meanwhile.
     pub(crate) async fn commit_input(&mut self, input: RunInput) -> Result<CommitOutcome, Error> {
         let mut refusals = AppendRefusals::default();
         loop {
@@ -203,8 +204,8 @@ impl RunSession {
         }
     }
 
-    /// Returns what is known about an effect key that another call has claimed, retrying while the
-    /// store is busy.
+    /// Returns what is known about an effect key, whose calls take effect only once, that another
+    /// call has claimed before. Retries while the store is busy.
     async fn load_taken_key(
         &self,
         input: &RunInput,
@@ -221,14 +222,14 @@ impl RunSession {
         }
     }
 
-    /// Returns the context of a decision: the current time, and the spend caps with their windows.
+    /// Returns the context for the state machine: the current time, and the spend caps.
     fn decide_context(&self) -> DecideContext {
         let now = self.now();
         DecideContext { caps: self.services.caps.at(now), ..DecideContext::new(now) }
     }
 
-    /// Returns a random number for the jitter of a retry that may follow the input. 0 if none can
-    /// follow.
+    /// Returns a random number by which the delay of a retry is varied. 0 if no retry can follow
+    /// this input.
     fn retry_jitter_random(&self, input: &RunInput) -> u64 {
         if !matches!(input, RunInput::ModelFailed { .. } | RunInput::ToolsDone(_)) {
             return 0;
@@ -242,8 +243,8 @@ impl RunSession {
         Arc::clone(&self.services.clock)
     }
 
-    /// Decides and appends an input that must not be lost, such as durable progress of a call. An
-    /// input that the state machine rejects, because the call has ended meanwhile, is dropped.
+    /// Commits an input that must not be lost, such as durable progress of a call. An input that
+    /// the state machine rejects, because the call has ended meanwhile, is dropped.
     pub(crate) async fn commit_input_durably(
         &mut self,
         input: RunInput,
@@ -318,8 +319,8 @@ impl RunSession {
         Ok(CommitOutcome::Applied)
     }
 
-    /// Builds an append request that fails if another writer has appended since the last fold. A
-    /// checkpoint that is not stored yet is stored with it, which takes no further commit.
+    /// Builds an append request that fails if another writer has appended since this driver last
+    /// read the journal. The request also stores an unsaved checkpoint, if there is one.
     fn driver_append_request(&self, mut batch: Batch) -> AppendRequest {
         let checkpoint = self.checkpoints.unsaved_checkpoint(&self.run);
         batch.changes.extend(checkpoint.map(Change::SaveCheckpoint));
@@ -424,8 +425,8 @@ impl RunSession {
         })
     }
 
-    /// Submits the tool results of a driver that has lost its claim on the run. Like an outsider,
-    /// the driver submits them without a claim, so that they are not lost.
+    /// Submits the tool results of a driver that has lost its claim on the run. They are appended
+    /// without a claim, so that they are not lost.
     async fn submit_late_results(&self, input: RunInput) -> Result<(), Error> {
         let RunInput::ToolsDone(done) = input else {
             return Ok(());
@@ -482,16 +483,16 @@ impl RunSession {
 enum AppendAttemptOutcome {
     Committed,
     Conflict,
-    /// The budget does not cover the append, or the model must be warned first that little of it is
-    /// left. The value is the budget account of the run's tree.
+    /// The budget does not cover the append, or the model must be warned first that little is left.
+    /// The value is the budget account of the run's tree (its root run and all descendants).
     OverBudget(BudgetAccount),
-    /// The append would start a child run, but the tree has the maximum number of open runs.
+    /// The append would start a child run, but the run's tree has the maximum number of open runs.
     TreeFull,
-    /// A spend cap does not cover the append.
+    /// What is left of a spend cap does not cover the append.
     OverCap(Box<CapRefusal>),
-    /// Another call has claimed the effect key of a call that was to be started.
+    /// The append would start a call whose effect key another call has claimed.
     KeyTaken(TakenKey),
-    /// A call that the run was to wait for does not hold its effect key any more.
+    /// The append would make the run wait for a call that does not hold its effect key any more.
     KeyNotHeld,
     Fenced,
 }

@@ -32,7 +32,7 @@ const TZ_BYTES_MAX: usize = 64;
 pub(crate) enum Calendar {
     /// Times that match a cron pattern in a time zone.
     Cron(Box<Cron>, TimeZone),
-    /// Times that are a multiple of an interval away from `anchor`.
+    /// Times that differ from `anchor` by a multiple of the interval `every`.
     Every { every: Millis, anchor: Timestamp },
 }
 
@@ -124,19 +124,20 @@ fn to_timestamp(at: &Zoned) -> Option<Timestamp> {
     Some(Timestamp::from_micros(at.timestamp().as_microsecond()))
 }
 
-/// Firings that are due or missed at the time `now`, and the next firing after it.
+/// Due and missed firing times of a schedule at the time `now`, and the next firing time after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FiringPlan {
-    /// Times of the firings that start a run, oldest first.
+    /// Times of the firings that each start a run now, oldest first.
     pub(crate) times: Vec<Timestamp>,
-    /// Whether firings between the due time and the first of `times` are dropped.
+    /// Whether missed firings before the first of `times` start no run.
     pub(crate) is_truncated: bool,
-    /// Time of the next firing after now.
+    /// Time of the next firing after now. `None` means that there is none.
     pub(crate) next: Option<Timestamp>,
 }
 
 impl FiringPlan {
-    /// Returns the firings of a schedule that was due at `due`, which is not after `now`.
+    /// Returns which firings of a schedule start a run now. `due` is the time at which the schedule
+    /// was due, which is not after `now`.
     pub(crate) fn new(
         calendar: &Calendar,
         catch_up: CatchUp,

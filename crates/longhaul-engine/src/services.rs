@@ -76,14 +76,14 @@ pub trait ModelResolver: Send + Sync + fmt::Debug {
     fn resolve_model_name(&self, name: Option<&str>) -> Result<ResolvedModel, ResolveModelError>;
 
     /// Returns the name of a model that replaces the `idle_models` of every agent that sets them.
-    /// `None` means that the agent files decide.
+    /// `None` means that each agent's own `idle_models` are used.
     fn idle_tick_model_override(&self) -> Option<String> {
         None
     }
 
-    /// Returns the model for idle ticks of agents without `idle_models`: the idle model of the
-    /// provider of the model `name`, or of the project's default model if `name` is `None`. Returns
-    /// `None` if that provider has no idle model.
+    /// Returns the model for `idle_tick` events of agents without `idle_models`: the idle model of
+    /// the provider of the model `name`, or of the project's default model if `name` is `None`.
+    /// Returns `None` if that provider has no idle model.
     fn provider_idle_tick_model(&self, _name: Option<&str>) -> Option<String> {
         None
     }
@@ -101,7 +101,7 @@ pub struct ResolvedModel {
 /// Source of external tools, such as those of MCP servers, under names such as `mcp:github`.
 #[async_trait]
 pub trait ExternalToolSource: Send + Sync + fmt::Debug {
-    /// Returns the tools that a name in an agent file stands for. `None` means that this source
+    /// Returns the tools to which a name in an agent file refers. `None` means that this source
     /// does not handle names of this kind. The error is a message that says what to configure.
     async fn load_tools(
         &self,
@@ -109,7 +109,7 @@ pub trait ExternalToolSource: Send + Sync + fmt::Debug {
         claim: ClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>>;
 
-    /// Returns the tools that a name in an agent file stands for, which may depend on the agent.
+    /// Returns the tools to which a name in an agent file refers, which may depend on the agent.
     /// The default implementation ignores the agent and calls `load_tools`.
     async fn load_tools_for_agent(
         &self,
@@ -120,8 +120,8 @@ pub trait ExternalToolSource: Send + Sync + fmt::Debug {
         self.load_tools(name, claim).await
     }
 
-    /// Releases the tools that were opened only for this claim. Called when the driver of the
-    /// claimed run has stopped.
+    /// Releases the external tools that were opened only for this claim of a run. Called when the
+    /// driver of the claimed run has stopped.
     async fn release_tools(&self, claim: ClaimId);
 }
 
@@ -221,7 +221,7 @@ pub struct EngineServices {
     pub notifier: DriverNotifier,
     /// Cache of parsed agent definitions, by hash.
     pub definitions: AgentDefinitionCache,
-    /// Providers that accept no requests for now.
+    /// Cache of the model providers that accept no requests for now.
     pub provider_blocks: ProviderBlocks,
     /// Counters of this process.
     pub counters: EngineCounters,

@@ -43,7 +43,7 @@ impl SpendCaps {
         self.caps.is_empty()
     }
 
-    /// Returns all caps with their windows at this time.
+    /// Returns all spend caps, each with the window (such as a day) that contains this time.
     pub(crate) fn at(&self, now: Timestamp) -> Vec<CurrentCap> {
         let current = self.caps.iter().filter_map(|(cap, tz)| {
             Some(CurrentCap { cap: cap.clone(), period: cap_period(cap.window, tz, now)? })
@@ -52,8 +52,8 @@ impl SpendCaps {
     }
 }
 
-/// Returns the window that contains this time. `None` if the time is outside of the range of dates
-/// that can be represented.
+/// Returns the start and end of a spend cap's window (such as a day) that contains this time.
+/// `None` if the time is outside of the range of dates that can be represented.
 fn cap_period(window: CapWindow, tz: &TimeZone, now: Timestamp) -> Option<CapPeriod> {
     let now = jiff::Timestamp::from_microsecond(now.as_micros()).ok()?;
     let today = now.to_zoned(tz.clone()).date();

@@ -25,7 +25,8 @@ pub(crate) struct StalledRunDetector {
     seen: BTreeMap<RunId, SeenRun>,
 }
 
-/// Worker and last journal entry of a claimed run, as found by the last check.
+/// Worker and last journal entry of a claimed run, as the last check for stalled drivers found
+/// them.
 #[derive(Debug, Clone, Copy)]
 struct SeenRun {
     worker: WorkerId,
@@ -69,7 +70,7 @@ impl StalledRunDetector {
     }
 }
 
-/// Releases a run whose journal has not grown, unless a call is running.
+/// Releases a claimed run whose journal has not grown for too long, unless a call is running.
 async fn release_if_stalled(
     services: &EngineServices,
     run: RunId,

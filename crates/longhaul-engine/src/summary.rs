@@ -62,7 +62,7 @@ const BULLET: &str = "- ";
 /// A conversation, split into messages that are summarized and messages that are kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConversationSplit<'a> {
-    /// Message with the task of the run, if that message is known.
+    /// Message with the task of the run. `None` if that message is not known.
     pub(crate) task: Option<&'a Message>,
     /// Messages that are summarized.
     pub(crate) summarized: &'a [Arc<Message>],
@@ -102,13 +102,14 @@ fn truncate_tool_results(message: &Arc<Message>) -> Arc<Message> {
 }
 
 fn truncate_middle(text: &str) -> String {
-    let head = truncate_str(text, RESULT_BYTES_MAX * 3 / 4);
+    let beginning = truncate_str(text, RESULT_BYTES_MAX * 3 / 4);
     let from = text.ceil_char_boundary(text.len() - RESULT_BYTES_MAX / 4);
-    let left = from - head.len();
-    format!("{head}\n[... {left} bytes are left out here ...]\n{}", &text[from..])
+    let omitted = from - beginning.len();
+    format!("{beginning}\n[... {omitted} bytes are left out here ...]\n{}", &text[from..])
 }
 
-/// Returns the text that the model wrote in a summary message.
+/// Returns the text that the model wrote in a summary message. Empty if the first message is not a
+/// summary.
 pub(crate) fn summary_text(summary: &[Message]) -> String {
     let Some(Message::User(parts)) = summary.first() else {
         return String::new();
@@ -163,7 +164,8 @@ pub(crate) fn build_summary(
     Ok(summary)
 }
 
-/// Returns the parts of the task, if its message is among those that are summarized.
+/// Returns the parts of the task message, if that message is among those that are summarized.
+/// Otherwise returns an empty list.
 fn summarized_task_parts(split: ConversationSplit<'_>) -> Vec<Part> {
     let Some((index, first)) = find_task_message(split) else {
         return Vec::new();

@@ -20,7 +20,7 @@ use crate::stalled::StalledRunDetector;
 /// Maximum number of timers fired per batch.
 const PAGE_SIZE: usize = 500;
 
-/// Minimum interval between two reactions to changes of the store.
+/// Minimum time between two wakeups of the sweep by changes of the store.
 const MIN_WAKE_INTERVAL: Millis = Millis(20);
 
 /// Interval at which the store is polled when it reports no change.
@@ -32,7 +32,8 @@ const PRUNE_INTERVAL: Millis = Millis::from_secs(60 * 60);
 /// Maximum number of runs pruned per batch. Other writers get a turn between batches.
 const PRUNED_RUNS_MAX: usize = 1_000;
 
-/// Size of a full batch of pruned blobs or keys. After a full batch, more of them may remain.
+/// Number of pruned blobs or keys from which a batch counts as full. After a full batch, more of
+/// them may remain to be pruned.
 const FULL_BATCH: usize = 1_000;
 
 /// Minimum pause between two prune batches. The pause is at least as long as the last batch took,
@@ -43,7 +44,7 @@ const PRUNE_PAUSE_MIN: Millis = Millis(10);
 /// referenced.
 const UNREFERENCED_BLOB_TTL: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// A thousand years, in place of an unlimited retention.
+/// A thousand years, used as the retention time if runs are kept forever.
 const FOREVER: Millis = Millis::from_secs(1_000 * 366 * 24 * 60 * 60);
 
 /// Settings of how long ended runs are kept.
@@ -53,7 +54,8 @@ pub struct Retention {
     pub runs: Option<Millis>,
 }
 
-/// Fires timers, repairs and prunes in a loop, until the store fails.
+/// Fires due timers, repairs inconsistent rows of the store and prunes expired data in a loop,
+/// until the store fails.
 pub(crate) async fn run_sweep_until_error(
     services: &EngineServices,
     retention: Retention,
@@ -114,7 +116,7 @@ async fn wait_for_due_timer(
     Ok(())
 }
 
-/// Which of the due timers were fired.
+/// Outcome of firing a batch of due timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TimerBatchOutcome {
     /// All due timers were fired.
@@ -175,8 +177,9 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
 }
 
 /// Returns what is needed to append the events of a timer: a snapshot of the timer's run, and the
-/// author of the append. An automatic approval is refused if the run has changed meanwhile; other
-/// timers always fire. `None` means that the run does not exist.
+/// author of the append. For a timer that approves a gate automatically, the author is such that
+/// the append fails if the run's journal has grown meanwhile. `None` means that the run does not
+/// exist.
 async fn timer_author(
     services: &EngineServices,
     due: &DueTimer,
@@ -195,8 +198,8 @@ async fn timer_author(
     }))
 }
 
-/// Cancels the run of a timer if that is the purpose of the timer and no worker drives the run. The
-/// run then ends even if no worker serves its inbox. Returns `false` if nothing was changed.
+/// Cancels the run of a timer if the timer was set to cancel the run and no worker drives the run.
+/// The run then ends even if no worker serves its inbox. Returns `false` if nothing was changed.
 async fn cancel_undriven_run(services: &EngineServices, due: &DueTimer) -> Result<bool, Error> {
     let Some(request) = timer_cancel_request(due) else {
         return Ok(false);

@@ -83,7 +83,8 @@ pub struct TaskChain {
 }
 
 impl TaskChain {
-    /// Refers to all steps of this chain, with results approved as the chain says.
+    /// Creates the reference to a chain of which all steps run, with results approved as the chain
+    /// says.
     pub fn new(chain: impl Into<ChainChoice>) -> Self {
         Self { chain: chain.into(), step: None, auto_approve: false }
     }

@@ -31,7 +31,7 @@ fn quote_name(name: &str) -> String {
 }
 
 /// Describes the value in which the last name of the expression was looked up. `None` if the
-/// expression starts with a variable that the template defines.
+/// expression starts with a variable that the template itself defines.
 fn describe_available_values(values: &Value, expression: &str) -> Option<String> {
     let steps = expression.split(['.', '[', ']', '\'']);
     let steps: Vec<&str> = steps.filter(|step| !step.is_empty()).collect();
@@ -57,19 +57,20 @@ fn describe_parent_value(value: &Value, path: &str, missing_name: &str) -> Strin
 }
 
 fn list_field_names(fields: &Map<String, Value>, path: &str, missing_name: &str) -> String {
-    let intro = match path {
+    let sentence_start = match path {
         "" => "there is".to_owned(),
         path => format!("`{path}` has"),
     };
     if fields.is_empty() {
-        return format!("{intro} no fields").replace("there is no fields", "there are no values");
+        return format!("{sentence_start} no fields")
+            .replace("there is no fields", "there are no values");
     }
     let all = rank_by_similarity(missing_name, fields.keys().map(String::as_str));
     let names = all.iter().take(NAMES_MAX).map(|name| quote_name(name));
     let names: Vec<String> = names.collect();
-    let more = match all.len().saturating_sub(NAMES_MAX) {
+    let omitted_note = match all.len().saturating_sub(NAMES_MAX) {
         0 => String::new(),
-        more => format!(" and {more} more"),
+        omitted => format!(" and {omitted} more"),
     };
-    format!("{intro} {}{more}", names.join(", "))
+    format!("{sentence_start} {}{omitted_note}", names.join(", "))
 }

@@ -19,16 +19,16 @@ const CHARS_PER_TOKEN: u64 = 4;
 /// Number of characters for which an image counts, equivalent to about 1,500 tokens.
 const IMAGE_CHARS: u64 = 6_000;
 
-/// Minimum number of equal shares into which the character limit is divided. A message is truncated
-/// to one share if other messages need the rest, so that a long answer leaves space for its
-/// question.
+/// Number of equal shares into which the character limit is divided at first. A message is
+/// truncated to one share if other messages need the rest, so that a long answer leaves space for
+/// its question.
 const SHARES_MIN: u64 = 2;
 
 /// Maximum number of characters of the mark that says how much text was left out.
 const MARKER_CHARS_MAX: u64 = 100;
 
-/// Minimum number of characters of a truncated text. A shorter one would be little more than the
-/// mark.
+/// Minimum number of characters to which a text is truncated. A shorter text would be little more
+/// than the mark that says how much was left out.
 const TRUNCATED_CHARS_MIN: u64 = 2 * MARKER_CHARS_MAX;
 
 /// Returns the newest messages of a thread that fit into the token limit, oldest first and without
@@ -68,7 +68,7 @@ pub(crate) fn trim_thread(mut messages: Vec<Message>, max_tokens: u64) -> Vec<Me
     messages
 }
 
-/// Size of a message, and whether it can be truncated.
+/// Size of a message in characters, and whether the message can be truncated.
 struct MessageSize {
     chars: u64,
     can_truncate: bool,
@@ -82,8 +82,8 @@ impl MessageSize {
         }
     }
 
-    /// Returns the minimum number of characters that the message needs: its share if it can be
-    /// truncated, otherwise all of them.
+    /// Returns the minimum number of characters that the message needs: at most `share_chars` if it
+    /// can be truncated, otherwise all of its characters.
     fn min_chars_to_keep(&self, share_chars: u64) -> u64 {
         match self.can_truncate {
             true => self.chars.min(share_chars),
@@ -92,8 +92,8 @@ impl MessageSize {
     }
 }
 
-/// Returns the index of the oldest message that fits into `chars_max`, if each message takes at
-/// most its share.
+/// Returns the index of the oldest message that fits into `chars_max` together with all newer ones,
+/// if every message that can be truncated takes at most `share_chars` characters.
 fn oldest_fitting_message_index(sizes: &[MessageSize], chars_max: u64, share_chars: u64) -> usize {
     let mut total: u64 = 0;
     let fits = sizes.iter().rev().take_while(|size| {
@@ -103,8 +103,8 @@ fn oldest_fitting_message_index(sizes: &[MessageSize], chars_max: u64, share_cha
     sizes.len() - fits.count()
 }
 
-/// Returns the text of a message that consists of a single text. Other messages are shown in full
-/// or not at all: part of a tool call or of an image is useless.
+/// Returns the text of a message that consists of a single text. `None` for other messages, which
+/// are shown in full or not at all, because part of a tool call or of an image is useless.
 fn text_of_text_only_message(message: &Message) -> Option<&str> {
     match message {
         Message::User(parts) => match &parts[..] {
@@ -239,15 +239,15 @@ mod tests {
     /// Formats messages in the short notation; `*` marks truncated messages.
     fn messages_to_notation(messages: &[Message]) -> String {
         let labels = messages.iter().map(|message| {
-            let who = match message {
+            let role_mark = match message {
                 Message::User(_) => "u",
                 Message::Assistant(_) | Message::Results(_) => "m",
             };
             let text = text_of_text_only_message(message).unwrap();
             let mark = text.split_once(" characters are left out here.");
             match mark.and_then(|(before, _)| before.rsplit_once(" of ")) {
-                Some((_, whole)) => format!("{who}{whole}*"),
-                None => format!("{who}{}", char_count(text)),
+                Some((_, full_length)) => format!("{role_mark}{full_length}*"),
+                None => format!("{role_mark}{}", char_count(text)),
             }
         });
         labels.collect::<Vec<_>>().join(" ")

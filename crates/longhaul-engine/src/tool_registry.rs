@@ -76,7 +76,8 @@ impl RegisteredTool {
         self.tool.as_ref().is_some_and(|tool| tool.is_unsandboxed())
     }
 
-    /// Whether calls of this tool may have effects that must not be repeated.
+    /// Whether calls of this tool may have effects that must not be repeated, such as sending a
+    /// mail.
     pub fn may_have_unrepeatable_effects(&self) -> bool {
         let class = |tool: &Arc<dyn Tool>| tool.class(&Value::Object(serde_json::Map::new()));
         self.tool.as_ref().is_some_and(|tool| !class(tool).may_repeat())
@@ -112,8 +113,8 @@ impl ToolRegistry {
         Ok(toolbox)
     }
 
-    /// Returns the registry with this tool added. Fails if the schema is invalid or the name is
-    /// taken.
+    /// Returns the registry with this tool added. Fails if the tool's input schema is invalid or
+    /// another tool has the same name.
     pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Result<Self, ToolRegistrationError> {
         let spec = tool.spec().clone();
         self.insert_tool(spec, Some(tool))?;

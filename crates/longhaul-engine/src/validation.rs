@@ -136,7 +136,9 @@ fn validate_against_schema(
     if work > DETAIL_WORK_MAX {
         return match validator.is_valid(value) {
             true => Ok(()),
-            false => Err(format!("{name} is invalid (too large to report the position)")),
+            false => Err(format!(
+                "{name} is invalid (it is too large to report the position of the error)"
+            )),
         };
     }
     let faults: Vec<String> = validator
@@ -208,7 +210,10 @@ mod tests {
         assert_eq!(validator.validate_value(&large, "the answer", &SystemClock).await, Ok(()));
         large[7] = json!("seven");
         let why = validator.validate_value(&large, "the answer", &SystemClock).await;
-        assert_eq!(why.unwrap_err(), "the answer is invalid (too large to report the position)");
+        assert_eq!(
+            why.unwrap_err(),
+            "the answer is invalid (it is too large to report the position of the error)"
+        );
         // A check that cannot end in time takes no thread.
         let again = json!({ "$ref": "#" });
         let patterns = json!({ "a": again, "^a": again, "a$": again, "^a$": again });

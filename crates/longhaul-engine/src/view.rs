@@ -91,7 +91,8 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
     }
 }
 
-/// Describes what a queued run waits for, if that is recorded in its row and not in its journal.
+/// Describes what a queued run waits for, from the reason in its row in the store: its lane, its
+/// batch, its start time or further messages. `None` for any other reason.
 pub(crate) fn queue_reason(row: &RunRow) -> Option<String> {
     let lane = row.lane.as_ref().map(ToString::to_string);
     match row.reason.as_deref()? {
@@ -106,8 +107,8 @@ pub(crate) fn queue_reason(row: &RunRow) -> Option<String> {
     }
 }
 
-/// Describes the wait of a queued run for its start time, also if a message has queued the run for
-/// a worker before that time. `None` if the start time is not in the future.
+/// Describes that a queued run waits for its start time. This also holds if a message has made the
+/// run claimable before that time. `None` if the start time is not in the future.
 pub(crate) fn start_time_reason(row: &RunRow, run: &Run, now: Timestamp) -> Option<String> {
     let is_queued = matches!(row.reason.as_deref(), Some("start_at" | "worker"));
     match run.task().start {

@@ -32,7 +32,8 @@ use crate::worker::filtered_queue::FilteredQueue;
 use crate::worker::identity::HeartbeatSender;
 use crate::worker::pool::DriverPool;
 
-/// Minimum interval at which drivers are notified of changes of the store by other processes.
+/// Minimum interval between two notifications of drivers about changes that other processes made in
+/// the store.
 const MIN_WATCH_INTERVAL: Millis = Millis(10);
 
 /// Time that non-repeatable calls have to finish after the shutdown has reached its abort phase.
@@ -73,8 +74,8 @@ impl Worker {
         Self { filter: Some(filter), ..self }
     }
 
-    /// Makes the worker fire the schedules of the store. `longhaul` provides the agents and chains
-    /// that the schedules start.
+    /// Makes the worker fire the schedules of the store. `longhaul` knows the agents and chains
+    /// that the schedules run.
     #[must_use]
     pub fn with_schedules(self, longhaul: &Longhaul) -> Self {
         Self { scheduler: Some(longhaul.clone()), ..self }

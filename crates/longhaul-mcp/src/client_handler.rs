@@ -85,11 +85,11 @@ fn declined_elicitation_message(params: &ElicitRequestParams) -> String {
 /// Returns the text that is recorded about a declined question of the server.
 pub(super) fn declined_question_text(question: &str) -> String {
     let plain = question.chars().filter(|c| !c.is_control());
-    let mut short: String = plain.clone().take(QUESTION_CHARS_MAX).collect();
+    let mut shown_question: String = plain.clone().take(QUESTION_CHARS_MAX).collect();
     if plain.count() > QUESTION_CHARS_MAX {
-        short.push('…');
+        shown_question.push('…');
     }
-    format!("declined the server's question \"{short}\": a person can't be asked")
+    format!("declined the server's question \"{shown_question}\": a person can't be asked")
 }
 
 #[cfg(test)]

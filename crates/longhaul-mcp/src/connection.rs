@@ -94,7 +94,8 @@ pub(super) struct Connection {
     exit: Arc<ServerExitRecord>,
     observations: Arc<ObservedConnectionState>,
     server_info: ServerInfo,
-    /// The cached tool list, with the number of list changes at the time it was requested.
+    /// The cached tool list. The number says how often the server had reported a change of its tool
+    /// list when the list was requested.
     listing: tokio::sync::Mutex<Option<(u64, Arc<ToolListing>)>>,
     abandoned: mpsc::Sender<RequestId>,
     /// Number of consecutive calls that timed out.
@@ -180,7 +181,7 @@ impl Connection {
         &self.server_info
     }
 
-    /// Returns the handshake mode to use for the next connection.
+    /// Returns the handshake mode (newer or legacy protocol) to use for the next connection.
     pub(super) fn handshake_mode(&self) -> HandshakeMode {
         let info = self.peer.peer_info();
         match info.is_some_and(|info| info.protocol_version.has_initialize()) {
@@ -307,8 +308,9 @@ impl Connection {
         })
     }
 
-    /// Counts consecutive requests that the server rejected. Some servers reject every request of
-    /// an unknown session, and then only a new session helps.
+    /// Counts consecutive requests that the server rejected because it may not know the session any
+    /// more. After too many of them the connection counts as closed, because only a new session
+    /// helps.
     fn count_rejected_requests(&self, answer: &Result<ServerResult, ServiceError>) {
         match answer {
             Ok(_) | Err(ServiceError::McpError(_)) => {
@@ -464,7 +466,8 @@ fn needs_tool_list_subscription(peer: &Peer<RoleClient>) -> bool {
     peer.peer_info().is_some_and(|info| needs_subscription(&info))
 }
 
-/// Subscribes to changes of the tool list. The notifications are counted by the transport.
+/// Subscribes to changes of the server's tool list. The observed transport counts the
+/// notifications.
 async fn subscribe_to_tool_list_changes(peer: Peer<RoleClient>) {
     let mut filter = SubscriptionFilter::new();
     filter.tools_list_changed = Some(true);

@@ -121,7 +121,8 @@ impl McpError {
         }
     }
 
-    /// Returns whether the server may accept the other handshake mode after this error.
+    /// Returns whether a connection attempt with the other handshake mode (newer or legacy
+    /// protocol) may succeed after this error.
     pub(super) const fn may_need_other_handshake(&self) -> bool {
         matches!(self, Self::Start { .. })
     }

@@ -33,7 +33,8 @@ pub(super) struct ServerExitRecord {
 #[derive(Debug, Default)]
 struct StderrTail {
     bytes: Vec<u8>,
-    /// Whether earlier bytes were dropped, which may have split a secret.
+    /// Whether earlier bytes were dropped, so that the kept text may begin in the middle of a
+    /// secret.
     is_cut: bool,
 }
 

@@ -40,7 +40,8 @@ pub(super) enum HandshakeMode {
 pub(super) struct HandshakeModeCache(Arc<AtomicBool>);
 
 impl HandshakeModeCache {
-    /// Returns the handshake mode that the server needs. `None` if it is not known.
+    /// Returns the handshake mode (newer or legacy protocol) that the server needs. `None` if it is
+    /// not known.
     pub(super) fn get(&self) -> Option<HandshakeMode> {
         let is_older = self.0.load(Ordering::Acquire);
         is_older.then_some(HandshakeMode::Legacy)

@@ -35,7 +35,7 @@ pub(super) struct AuthorizedClient {
     /// How long a request waits for an access token after the handshake, when calls may be in
     /// flight.
     pub(super) login_timeout: Duration,
-    /// Whether a message other than the handshake was sent. Clones share this flag.
+    /// Whether a message was sent that is not part of the handshake. Clones share this flag.
     is_past_handshake: Arc<AtomicBool>,
 }
 

@@ -108,7 +108,8 @@ impl fmt::Debug for Servers {
 }
 
 impl ConfiguredServer {
-    /// Calls `action` with the locked map of the instances that were started for single claims.
+    /// Calls `action` with the locked map of the server instances that were started for one claim
+    /// of a run each.
     fn with_run_servers<T>(
         &self,
         action: impl FnOnce(&mut BTreeMap<ClaimId, Arc<ReconnectingServer>>) -> T,
@@ -238,8 +239,8 @@ impl Servers {
         })
     }
 
-    /// Returns whether a server rejects clients that are not logged in. The server's challenge is
-    /// stored for the next login.
+    /// Returns whether a server rejects clients that are not logged in. Stores the server's
+    /// `WWW-Authenticate` challenge for the next login.
     pub async fn requires_login(&self, server: &str) -> Result<bool, McpError> {
         let ConfiguredServer { spec, known_mode, .. } = self.find_server(server)?;
         let anonymous =
@@ -350,7 +351,7 @@ impl Servers {
 }
 
 /// Starts a server for a check. If that fails, the start is tried once more with the other
-/// handshake mode.
+/// handshake mode (newer or legacy protocol).
 async fn connect_with_handshake_retry(
     spec: &ServerSpec,
     known_mode: &HandshakeModeCache,

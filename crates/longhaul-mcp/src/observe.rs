@@ -19,17 +19,18 @@ use rmcp::transport::Transport;
 
 use crate::exit::ServerExitRecord;
 
-/// Maximum number of requests of a server that are not answered yet.
+/// Maximum number of requests from a server to this client that are not answered yet.
 const SERVER_REQUESTS_MAX: usize = 64;
 
 /// Maximum length of a progress message in characters.
 const PROGRESS_CHARS_MAX: usize = 500;
 
-/// Receiver of a call's progress, stored in the extensions of the call's request.
+/// Receiver of a tool call's progress, stored in the SDK's extensions of the request that makes the
+/// call.
 #[derive(Debug, Clone)]
 pub(super) struct ProgressSink(pub(super) Arc<dyn Progress>);
 
-/// State of a connection, as observed from its messages.
+/// State of a connection to a server, derived from the messages on it.
 #[derive(Debug, Default)]
 pub(super) struct ObservedConnectionState {
     calls: Mutex<HashMap<RequestId, (ProgressToken, ProgressSink)>>,
@@ -46,7 +47,7 @@ enum DiscoverRequestState {
     #[default]
     Unsent,
     Sent(RequestId),
-    /// The SDK no longer waits for the response.
+    /// The SDK no longer waits for the response to the `server/discover` request with this id.
     Abandoned(RequestId),
 }
 

@@ -24,7 +24,8 @@ use crate::spec::{ServerSpec, ServerTransport, redacted_url};
 const FAILURES_MAX: u32 = 5;
 
 /// Number of consecutive failures after which an HTTP server is reported as failing. Retrying does
-/// not start an HTTP server, so there is only a second attempt, in the other handshake mode.
+/// not start an HTTP server, so there is only a second attempt, in the other handshake mode (newer
+/// or legacy protocol).
 const REMOTE_FAILURES_MAX: u32 = 2;
 
 /// Delay before the first restart of a failed server; each further delay is twice as long.
@@ -73,7 +74,7 @@ struct ServerConnector {
 #[derive(Default)]
 struct ConnectorState {
     connection: Option<Arc<Connection>>,
-    /// Number of consecutive failed starts and lost connections.
+    /// Number of consecutive failed starts and lost connections of the server.
     failures: u32,
     /// Earliest time of the next connection attempt, on the monotonic clock.
     retry_at: Option<Millis>,

@@ -2,8 +2,8 @@
 //!
 //! Invariant: the error does not contain the URL.
 
-/// Credentials that a server requires before it accepts requests. They are a separate value because
-/// the text of an error may come from the server, so searching that text would not be safe.
+/// Kind of credentials that a failed request lacked: none, an OAuth login or a key. It is stored
+/// separately from the error text, because that text may come from the server and can't be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequiredCredentials {
     None,
@@ -25,7 +25,7 @@ pub(crate) struct RequestError {
 }
 
 impl RequestError {
-    /// Creates the error of a request that may have reached the server and that needs no
+    /// Creates the error of a request that may have reached the server and did not fail for lack of
     /// credentials.
     pub(crate) fn new(reason: impl Into<String>) -> Self {
         Self {

@@ -18,48 +18,50 @@ use serde_json::{Value, json};
 
 use crate::client_handler::{decline_elicitation_response, declined_question_text};
 
-/// Maximum number of times that a server may ask for input during one call. Several questions in one
-/// request count one by one.
+/// Maximum number of times that a server may ask for input during one call. Each question in a
+/// request counts.
 const ROUNDS_MAX: u32 = 8;
 
 /// Maximum length in bytes of `requestState`, which a server sends to get it back unchanged.
 const REQUEST_STATE_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum length of the id of a task, and of the key of an input request, in bytes.
+/// Maximum length in bytes of the id of a server's task, and of the key of an input request.
 const ID_BYTES_MAX: usize = 1_024;
 
-/// Maximum length of a question in bytes.
+/// Maximum length in bytes of a server's question to a person.
 const MESSAGE_BYTES_MAX: usize = 8 * 1024;
 
 /// Delay before the server is asked for the status of a task, if the server specifies no interval.
 const POLL_INTERVAL: Millis = Millis::from_secs(5);
 
-/// Delay after the first failed request about a task. Each further delay is twice as long.
+/// Delay after the first failed request about a server's task. Each further delay is twice as long.
 const RETRY_INTERVAL: Millis = Millis::from_secs(10);
 
-/// Maximum number of failed requests about a task in a row.
+/// Maximum number of consecutive failed requests about a server's task.
 const FAILURES_MAX: u32 = 10;
 
 /// State of a call that waits for its server or for a person.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CallState {
-    /// Id of the task that the server works on. `None` means that there is no task: to continue the
-    /// call, the call itself is sent again.
+    /// Id of the server's task that produces the result of the call. `None` means that there is no
+    /// task: to continue the call, the call itself is sent again.
     pub(super) task: Option<String>,
-    /// State that the server wants back with the next request, unchanged.
+    /// Value of `requestState` that the server has sent and expects back unchanged with the next
+    /// request.
     request_state: Option<String>,
-    /// Number of rounds in which the server has asked for input.
+    /// Number of times that the server has asked for input during this call. Each question to a
+    /// person counts.
     rounds: u32,
-    /// Responses to the server's input requests, by the key of the request.
+    /// Responses to the server's input requests that were not sent yet, by the key of the request.
     responses: InputResponses,
-    /// Questions that a person has not answered yet. The first one is being asked. The runtime
-    /// redacts them: the name of this field is `SuspendedToolCall::QUESTIONS_KEY`.
+    /// Questions of the server that a person has not answered yet. The first one is being asked.
+    /// The runtime redacts them: the name of this field is `SuspendedToolCall::QUESTIONS_KEY`.
     questions: Vec<OpenQuestion>,
     /// Keys of the task's input requests to which responses were sent. The server may still list
     /// these requests for a while.
     answered: BTreeSet<String>,
-    /// Number of failed requests about the task in a row.
+    /// Number of consecutive failed requests about the server's task.
     failures: u32,
 }
 
@@ -72,8 +74,8 @@ struct OpenQuestion {
 }
 
 impl CallState {
-    /// Returns the state of a call that is continued, with the person's answer as a response for the
-    /// server.
+    /// Restores the stored state of a suspended call, to continue the call. If a person has
+    /// answered the first question, the answer is added as a response for the server.
     pub(super) fn resume(resumption: ToolResumption) -> Result<Self, String> {
         let mut state: Self = serde_json::from_str(resumption.state.as_str())
             .map_err(|_| "the stored state of the call can't be read by this build".to_owned())?;
@@ -96,23 +98,25 @@ impl CallState {
         !self.questions.is_empty()
     }
 
-    /// Returns whether there are responses for the server.
+    /// Returns whether there are responses that were not sent to the server yet.
     pub(super) fn has_responses(&self) -> bool {
         !self.responses.is_empty()
     }
 
-    /// Adds the responses and the server's `requestState` to the parameters of a call.
+    /// Adds the responses to the server's input requests and the server's `requestState` to the
+    /// parameters of a call.
     pub(super) fn add_to_call(&self, params: &mut CallToolRequestParams) {
         params.request_state.clone_from(&self.request_state);
         params.input_responses = self.has_responses().then(|| self.responses.clone());
     }
 
-    /// Returns the responses to the input requests of the task, by the key of the request.
+    /// Returns the responses to the server's input requests that were not sent yet, by the key of
+    /// the request.
     pub(super) fn responses(&self) -> InputResponses {
         self.responses.clone()
     }
 
-    /// Records that the server has received the responses.
+    /// Records that the server has received the responses to its input requests.
     pub(super) fn record_sent_responses(&mut self) {
         let sent = std::mem::take(&mut self.responses);
         self.answered.extend(sent.into_keys());
@@ -142,8 +146,8 @@ impl CallState {
         self.count_round(1)
     }
 
-    /// Records the input requests of a task to which no response was sent yet. Returns whether
-    /// there are any.
+    /// Records the input requests of a server's task to which no response was sent yet. Returns
+    /// whether there are any.
     pub(super) fn record_task_requests(
         &mut self,
         task: &Value,
@@ -160,8 +164,8 @@ impl CallState {
         Ok(true)
     }
 
-    /// Counts a round in which the server asked for input: once per open question to a person, but
-    /// at least `min_count` times. Returns an error if the count exceeds `ROUNDS_MAX`.
+    /// Adds to the number of times that the server has asked for input: once per open question to a
+    /// person, but at least `min_count`. Returns an error if the number exceeds `ROUNDS_MAX`.
     fn count_round(&mut self, min_count: u32) -> Result<(), String> {
         let questions = u32::try_from(self.questions.len()).unwrap_or(u32::MAX);
         self.rounds = self.rounds.saturating_add(questions.max(min_count));
@@ -245,7 +249,7 @@ impl CallState {
     pub(super) fn wait_after_failure(mut self, reason: &str) -> Option<ToolReply> {
         let after = Millis(RETRY_INTERVAL.0 << self.failures.min(FAILURES_MAX));
         self.failures += 1;
-        let message = Some(format!("a request about the task failed: {reason}"));
+        let message = Some(format!("a request to the server about its task failed: {reason}"));
         let wait = ToolWait::Poll { after, ttl: None, message };
         (self.failures <= FAILURES_MAX).then(|| self.suspend(wait, true))
     }

@@ -33,8 +33,8 @@ use crate::suspended_call::CallState;
 /// Timeout of a request to the server about the task of a call, such as for the task's status.
 const TASK_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Delay before a call is sent again to a server that answered `input_required` without a request
-/// for input. Each further delay is twice as long.
+/// Delay before a call is sent again to a server that answered `input_required` but asked for no
+/// input. Each further delay is twice as long.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Maximum number of characters that are shown of a text of a server.
@@ -125,7 +125,8 @@ impl McpTool {
         self.listed.class.may_repeat()
     }
 
-    /// Returns the failure of a call whose server violates the protocol or exceeds a limit.
+    /// Returns the failure of a tool call that is given up because its server violates the protocol
+    /// or exceeds a limit.
     fn misbehaved(&self, why: &str) -> ToolFailure {
         let server = &self.server.spec().name;
         ToolFailure::after_effect(format!("the call to the server `{server}` was given up: {why}"))
@@ -165,7 +166,8 @@ impl McpTool {
         })?;
         let answer = timeout(TASK_REQUEST_TIMEOUT, connection.request_json(request)).await;
         let Ok(answer) = answer else {
-            let reason = format!("no answer within {} s", TASK_REQUEST_TIMEOUT.as_secs());
+            let reason =
+                format!("the server did not answer within {} s", TASK_REQUEST_TIMEOUT.as_secs());
             return Err(TaskRequestError { reason, is_unknown_task: false });
         };
         answer.map_err(|error| {
@@ -214,7 +216,7 @@ impl McpTool {
                     let cancelled = self.cancel_task(&id).await;
                     let why = match cancelled {
                         Ok(()) => why,
-                        Err(failure) => format!("{why}; {failure}"),
+                        Err(cancel_failure) => format!("{why}; {cancel_failure}"),
                     };
                     return Err(self.misbehaved(&why));
                 }
@@ -229,7 +231,8 @@ impl McpTool {
         ctx: &ToolContext,
     ) -> Result<ToolReply, ToolFailure> {
         let message = self.status_message(task);
-        let suffix = message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
+        let status_note =
+            message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
         match task["status"].as_str() {
             Some("working") => Ok(state.wait_for_task(task, message)),
             Some("completed") if !task["result"].is_object() => {
@@ -242,17 +245,18 @@ impl McpTool {
             Some("failed") => {
                 let error = &task["error"];
                 let reason = self.printable(error["message"].as_str().unwrap_or("no reason given"));
-                Err(ToolFailure::new(format!("the server's task failed: {reason}{suffix}")))
+                Err(ToolFailure::new(format!("the server's task failed: {reason}{status_note}")))
             }
             Some("cancelled") => {
-                Err(ToolFailure::new(format!("the server has cancelled its task{suffix}")))
+                Err(ToolFailure::new(format!("the server has cancelled its task{status_note}")))
             }
             _ => Err(self.unknown_outcome("the status of its task is invalid")),
         }
     }
 
-    /// Returns the reply to a call after a failed request about its task: the call stays suspended,
-    /// or it fails if the server does not know the task or too many requests have failed.
+    /// Returns the reply to a call after a failed request about the server's task for it: the call
+    /// stays suspended, or it fails if the server does not know the task or too many requests have
+    /// failed.
     fn wait_after_failure(
         &self,
         state: CallState,
@@ -268,7 +272,8 @@ impl McpTool {
         waiting.ok_or_else(|| self.unknown_outcome(&format!("the task can't be polled: {reason}")))
     }
 
-    /// Returns the failure of a call for which the result of the server's task is unknown.
+    /// Returns the failure "outcome unknown" of a call whose result the server's task did not
+    /// deliver.
     fn unknown_outcome(&self, why: &str) -> ToolFailure {
         let server = &self.server.spec().name;
         ToolFailure::outcome_unknown(format!(
@@ -300,14 +305,15 @@ impl McpTool {
     }
 }
 
-/// Why a request about a task has no result.
+/// Why a request about a server's task has no result.
 struct TaskRequestError {
     reason: String,
     /// Whether the server answered that it does not know the task.
     is_unknown_task: bool,
 }
 
-/// Tells the connection at the end of a call whether the server answered or the call timed out.
+/// Records on the connection, at the end of a call, whether the server answered or the call timed
+/// out.
 struct CallOutcomeRecorder<'a> {
     server: &'a ReconnectingServer,
     connection: &'a Connection,

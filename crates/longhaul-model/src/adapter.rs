@@ -36,7 +36,8 @@ use crate::tool_table::{self, ToolRow};
 /// Estimated size in bytes of a request without its conversation.
 const BODY_OVERHEAD: usize = 4 * 1024;
 
-/// A provider API: how requests are encoded and which decoder reads the responses.
+/// A provider's HTTP API for models: how requests are encoded and which decoder reads the
+/// responses.
 pub(crate) trait ProviderApi: MessageEncoder + fmt::Debug + Send + Sync + 'static {
     /// Decoder for the responses of this API.
     type Decoder: ResponseDecoder;
@@ -89,12 +90,13 @@ pub(crate) struct EncodedRequestParts<'a, K> {
     pub(crate) prompt: Option<&'a RawJson>,
     pub(crate) tools: Option<&'a RawJson>,
     pub(crate) messages: &'a [EncodedMessage<K>],
-    /// Placeholder results for tool calls without a result, sent after the last message.
+    /// Encoded placeholder results for tool calls that have no result, sent after the last message.
     pub(crate) placeholder_results: &'a [EncodedMessagePiece<K>],
 }
 
 impl<'a, K> EncodedRequestParts<'a, K> {
-    /// Iterates over all encoded pieces of the conversation, including the placeholder results.
+    /// Iterates over all encoded pieces (content blocks or messages) of the conversation, including
+    /// the placeholder results.
     pub(crate) fn conversation_pieces(
         &self,
     ) -> impl Iterator<Item = &'a EncodedMessagePiece<K>> + use<'a, K> {
@@ -169,7 +171,7 @@ impl<W: ProviderApi> fmt::Debug for ModelAdapter<W> {
     }
 }
 
-/// Encoded request of a run, cached so that the next turn only has to encode new messages.
+/// Encoded request of a run, cached so that at the next turn only new messages have to be encoded.
 #[derive(Debug)]
 struct CachedRequest<K> {
     head: PromptAndTools,

@@ -11,13 +11,14 @@ const ID_MAX: usize = 64;
 /// ID.
 const ORIGINAL_ID_MAX: usize = 2_048;
 
-/// Call IDs used in a conversation, each with the index of the message that contains the call.
+/// IDs of the tool calls in a conversation, each with the index of the message that contains the
+/// call.
 #[derive(Debug, Default)]
 pub(crate) struct ToolCallIds(HashMap<String, usize>);
 
 impl ToolCallIds {
-    /// Returns the ID of a tool call in requests: the original ID if possible, otherwise an ID made
-    /// from the position of the call, so that the call has the same ID in every request.
+    /// Assigns the ID with which a tool call is sent: the original ID if possible, otherwise an ID
+    /// made from the position of the call, so that the call has the same ID in every request.
     pub(crate) fn assign_id(
         &mut self,
         original_id: &str,
@@ -37,7 +38,7 @@ impl ToolCallIds {
         id
     }
 
-    /// Returns the ID of a tool call that is sent back to the server that created its ID. The
+    /// Assigns the ID of a tool call that is sent back to the server that created its ID. The
     /// original ID is kept, unless another call has it or it is empty, too long or not printable
     /// ASCII.
     pub(crate) fn keep_or_assign_id(

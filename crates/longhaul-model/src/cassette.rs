@@ -52,7 +52,7 @@ impl CassetteModel {
         Self { strict: false, ..self }
     }
 
-    /// Returns the recorded exchange for a request.
+    /// Returns the recorded exchange for a request, chosen by turn and attempt.
     ///
     /// An attempt whose response was lost during the recording has no exchange. If a fallback model
     /// replied in the end, the failures of the first model are skipped: attempts are counted among

@@ -19,7 +19,7 @@ use crate::tool_results::{MatchedToolResults, PendingToolCall, match_tool_result
 
 /// Encodes the messages of a conversation for a provider API.
 pub(crate) trait MessageEncoder {
-    /// Kind of an encoded piece, which decides how pieces are combined into messages.
+    /// Kind of an encoded piece, such as its role, by which pieces are combined into messages.
     type Kind: Copy + fmt::Debug + Send + Sync;
 
     /// Encodes the parts of a user message.
@@ -47,8 +47,8 @@ pub(crate) trait MessageEncoder {
     /// Encodes a reply of the model as an assistant message.
     fn encode_reply(&self, target: &mut MessagePieceCollector<'_, Self::Kind>, reply: &Reply);
 
-    /// Returns the parts of tool results that must be sent as user messages, after the results of
-    /// all calls.
+    /// Returns the parts of tool results, such as images, that must be sent as user messages after
+    /// the results of all calls. Each inner list is one message.
     fn trailing_user_messages(
         &self,
         _: &[(PendingToolCall, &ToolResult)],
@@ -58,7 +58,8 @@ pub(crate) trait MessageEncoder {
     }
 }
 
-/// An encoded piece of the conversation, such as a content block or a complete message.
+/// An encoded piece of the conversation: a content block or a complete message, depending on the
+/// API.
 #[derive(Debug)]
 pub(crate) struct EncodedMessagePiece<K> {
     pub(crate) kind: K,

@@ -44,12 +44,12 @@ impl ErrorMapper<'_> {
         body: &[u8],
     ) -> Failure {
         let error_body = self.parse_error_body(body);
-        let text = match redirect_hint(status, headers) {
+        let detail = match redirect_hint(status, headers) {
             Some(hint) => format!("{hint}. {}", error_body.message),
             None => error_body.message.clone(),
         };
-        let kind = error_body.error_name().map_or(String::new(), |name| format!(" ({name})"));
-        let message = format!("{} answered {status}{kind}: {text}", self.provider);
+        let error_name = error_body.error_name().map_or(String::new(), |name| format!(" ({name})"));
+        let message = format!("{} answered {status}{error_name}: {detail}", self.provider);
         let class = classify::failure_class(&error_body, status);
         self.build_failure(class, &message, Some((status, headers)))
     }
@@ -57,8 +57,9 @@ impl ErrorMapper<'_> {
     /// Maps an error that the provider sent inside a response with status 200 to a failure.
     pub(crate) fn map_stream_error(&self, headers: &HeaderMap, error_json: &str) -> Failure {
         let error_body = ErrorBody::parse(error_json);
-        let kind = error_body.error_name().map_or(String::new(), |name| format!(" ({name})"));
-        let message = format!("{} failed mid-stream{kind}: {}", self.provider, error_body.message);
+        let error_name = error_body.error_name().map_or(String::new(), |name| format!(" ({name})"));
+        let message =
+            format!("{} failed mid-stream{error_name}: {}", self.provider, error_body.message);
         let class = classify::failure_class(&error_body, error_body.status.unwrap_or(500));
         self.build_failure(class, &message, Some((200, headers)))
     }

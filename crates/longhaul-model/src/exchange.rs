@@ -35,8 +35,8 @@ pub(crate) trait StreamEventDecoder: Send {
     /// Decodes a complete reply from a server that does not stream.
     fn decode_body(&mut self, body: &str, sink: &dyn DeltaSink) -> Result<(), DecodeError>;
 
-    /// Whether the reply is complete if the stream ends now. True only for APIs whose servers may
-    /// omit the final event.
+    /// Whether the reply counts as complete if the stream ends now, without a final event. True
+    /// only for APIs whose servers may omit the final event.
     fn is_complete_at_stream_end(&self) -> bool {
         false
     }
@@ -152,7 +152,7 @@ impl UsageEstimator {
 enum ExchangeError {
     Http(HttpError),
     Decode(DecodeError),
-    /// A complete body that is not a reply. Contains the reason and the body.
+    /// The response body is complete, but it is not a reply. Contains the reason and the body.
     UnexpectedBody(String, Vec<u8>),
 }
 

@@ -61,20 +61,20 @@ impl HttpClient {
     /// includes the version.
     pub(crate) fn endpoint_url(&self, version: &str, path: &str) -> Url {
         let mut url = self.base.clone();
-        let base = self.base.path().trim_end_matches('/');
-        let version = match version.is_empty() || base.rsplit('/').next() == Some(version) {
+        let base_path = self.base.path().trim_end_matches('/');
+        let version = match version.is_empty() || base_path.rsplit('/').next() == Some(version) {
             true => String::new(),
             false => format!("/{version}"),
         };
-        url.set_path(&format!("{base}{version}/{path}"));
+        url.set_path(&format!("{base_path}{version}/{path}"));
         url
     }
 
     /// Returns the URL of the given path directly below the base URL.
     pub(crate) fn join_base_url(&self, path: &str) -> Url {
         let mut url = self.base.clone();
-        let base = self.base.path().trim_end_matches('/');
-        url.set_path(&format!("{base}/{path}"));
+        let base_path = self.base.path().trim_end_matches('/');
+        url.set_path(&format!("{base_path}/{path}"));
         url
     }
 

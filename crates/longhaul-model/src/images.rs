@@ -32,8 +32,8 @@ const TOTAL_BYTES_MAX: u64 = 20 * 1024 * 1024;
 pub(crate) struct EncodedImages(HashMap<Hash, String>);
 
 impl EncodedImages {
-    /// Loads and encodes the images of a message, except the given number of images at its start,
-    /// which are replaced by text.
+    /// Loads and encodes the images of a message. The given number of images at the start of the
+    /// message are not loaded, because they are replaced by text.
     pub(crate) async fn load_images(
         &mut self,
         message: &Message,

@@ -27,13 +27,14 @@ pub(crate) fn check_tool_call_count(call_count: usize) -> Result<(), DecodeError
 /// levels, and the JSON is itself nested a few levels deep in the request.
 const DEPTH_MAX: usize = 100;
 
-/// Returns the arguments of a call, byte for byte. They come as JSON text or, if the text is empty,
-/// as a JSON value.
+/// Returns the arguments of a tool call as JSON, with their bytes unchanged. Servers send them as
+/// JSON text or, if the text is empty, as a JSON value.
 ///
-/// A code fence and trailing commas are removed from an object that is no valid JSON otherwise. Other
-/// text that is not valid JSON, or is nested too deep, becomes a JSON string. A string does not match
-/// the tool's schema, so the call is not run and the model gets the error as the result of its call.
-/// Empty text without a value becomes `{}`, because some servers parse the arguments again.
+/// A code fence and trailing commas are removed from an object that is no valid JSON otherwise.
+/// Other text that is not valid JSON, or is nested too deep, becomes a JSON string. A string does
+/// not match the tool's schema, so the call is not run and the model gets the error as the result
+/// of its call. Empty text without a value becomes `{}`, because some servers parse the arguments
+/// again.
 pub(crate) fn parse_tool_arguments(json_value: Option<RawJson>, text: &str) -> RawJson {
     if text.trim().is_empty() {
         return match json_value {
@@ -79,8 +80,8 @@ fn remove_trailing_commas(json: &str) -> String {
     result
 }
 
-/// Object that wraps arguments which are not a JSON object. The name of its field lets the model
-/// recognise the mistake.
+/// Object that wraps the arguments of a tool call that are not a JSON object. The name of its field
+/// lets the model recognise the mistake.
 #[derive(Serialize)]
 struct InvalidArgumentsObject<'a> {
     #[serde(rename = "INVALID_JSON")]
@@ -117,8 +118,8 @@ pub(crate) fn is_nested_too_deep(json: &str) -> bool {
     false
 }
 
-/// Removes the extra fields of a block, which are kept as raw JSON, if they are nested too deep.
-/// `None` means that the whole block is raw JSON that is nested too deep.
+/// Removes the extra fields of a reply's block (fields that are kept as raw JSON) if they are
+/// nested too deep. `None` means that the whole block is raw JSON that is nested too deep.
 pub(crate) fn remove_too_deep_extra_fields(block: Block) -> Option<Block> {
     let fits = |raw: &RawJson| !is_nested_too_deep(raw.as_str());
     Some(match block {

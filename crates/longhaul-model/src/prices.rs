@@ -36,8 +36,8 @@ struct ProviderPrices {
     source: Option<String>,
     default: Option<String>,
     idle: Option<String>,
-    /// Entry for all models of the provider that are not in `models`. `None` means that those
-    /// models are unknown.
+    /// Entry for all models of the provider that have no entry of their own. `None` means that
+    /// those models are unknown.
     fallback: Option<ModelEntry>,
     models: BTreeMap<String, ModelEntry>,
 }
@@ -49,8 +49,8 @@ const DEFAULT_OUTPUT_MAX: u64 = 32_000;
 /// Entry of the price table: price and limits of one model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelEntry {
-    /// Full name, `provider/model`. A name without a date also stands for all dated versions of the
-    /// model.
+    /// Full name of the model, `provider/model`. An entry without a date in its name also applies
+    /// to all dated versions of the model.
     pub name: String,
     /// List price of the model. `None` means that the price is unknown.
     pub price: Option<Price>,

@@ -13,7 +13,7 @@ const RUNS_MAX: usize = 256;
 /// Maximum total size of the cached requests in bytes.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// A cached value whose size in bytes counts towards the size of the cache.
+/// A value that can be cached, with its size in bytes, which counts towards the size of the cache.
 pub(crate) trait ByteSize {
     fn byte_size(&self) -> usize;
 }

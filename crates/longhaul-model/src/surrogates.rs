@@ -16,7 +16,7 @@ const ESCAPE_BYTES: usize = 6;
 #[derive(Debug, Default)]
 pub(crate) struct SurrogateJoiner {
     /// High surrogate, as a JSON escape, that ended the last string and whose low surrogate has not
-    /// been received yet.
+    /// been received yet. `None` means that no string ended with a high surrogate.
     pending: Option<String>,
 }
 
@@ -43,6 +43,7 @@ impl SurrogateJoiner {
 }
 
 /// Returns the byte offset of the first low surrogate escape that begins a string in the JSON text.
+/// `None` if there is none.
 fn find_leading_low_surrogate(json: &str) -> Option<usize> {
     let quotes = json.match_indices("\"\\u").map(|(at, _)| at + 1);
     let mut starts = quotes.filter(|at| !is_backslash_escaped(json, at - 1));
@@ -50,6 +51,7 @@ fn find_leading_low_surrogate(json: &str) -> Option<usize> {
 }
 
 /// Returns the byte offset of the first high surrogate escape that ends a string in the JSON text.
+/// `None` if there is none.
 fn find_trailing_high_surrogate(json: &str) -> Option<usize> {
     let escapes = json.match_indices("\\u").map(|(at, _)| at);
     let mut escapes = escapes.filter(|at| !is_backslash_escaped(json, *at));
@@ -65,7 +67,8 @@ fn is_backslash_escaped(json: &str, position: usize) -> bool {
     before.take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// Returns the UTF-16 code unit of the JSON escape at the given position.
+/// Returns the UTF-16 code unit of the JSON escape at the given position. `None` if the escape is
+/// incomplete or has no hex digits.
 fn parse_utf16_code_unit(json: &str, position: usize) -> Option<u16> {
     u16::from_str_radix(json.get(position + 2..position + ESCAPE_BYTES)?, 16).ok()
 }

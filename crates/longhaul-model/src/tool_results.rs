@@ -1,4 +1,4 @@
-//! Matches tool results to the calls that need one.
+//! Matches tool results to the tool calls of a conversation that need a result.
 //!
 //! Invariant: each result belongs to at most one call, and each call has at most one result.
 
@@ -11,7 +11,8 @@ pub(crate) const NO_RESULT: &str = "the result of this call is unknown";
 /// A tool call that has no result yet.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingToolCall {
-    /// ID that identifies the call in the request.
+    /// ID that identifies the tool call in the request to the provider. It may differ from
+    /// `original_id`.
     pub(crate) id: String,
     /// ID that the provider gave the call in its reply.
     pub(crate) original_id: String,
@@ -19,7 +20,8 @@ pub(crate) struct PendingToolCall {
     pub(crate) index: usize,
 }
 
-/// Results matched to calls: calls with a result, calls without one, and results without a call.
+/// Tool results matched to tool calls: calls with a result, calls without one, and results without
+/// a call.
 #[derive(Debug)]
 pub(crate) struct MatchedToolResults<'a> {
     /// Calls with their results, in the order of the calls.

@@ -47,7 +47,7 @@ pub(crate) fn advance_run(decision: &mut DecisionBuilder<'_>) -> Result<(), Reje
         }
     }
     Err(Rejection::InvalidState {
-        what: "a decision that does not end",
+        input: "a decision that does not end",
         stage: decision.control.stage.description(),
     })
 }

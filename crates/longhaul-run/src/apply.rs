@@ -153,8 +153,9 @@ impl ControlState {
         }
     }
 
-    /// Returns all tool results of a turn as one message, in the order of the calls, once the last
-    /// result is recorded. So no request to the model contains a call without its result.
+    /// Returns all tool results of a turn as one message, in the order of the calls. `None` means
+    /// that a result is still missing. So no request to the model contains a call without its
+    /// result.
     fn take_finished_tool_results(&mut self) -> Option<Message> {
         let RunStage::ToolsRunning(tools) = &self.stage else {
             return None;

@@ -59,8 +59,9 @@ pub struct CheckpointWriter {
 }
 
 impl CheckpointWriter {
-    /// Creates the writer for a run whose journal is replayed from `start`, or from its first event.
-    /// `saved_seq` is the sequence number of the stored checkpoint.
+    /// Creates the writer for a run whose journal is replayed from the state `start`, or from the
+    /// first event if `start` is `None`. `saved_seq` is the sequence number of the stored
+    /// checkpoint.
     pub fn new(start: Option<&Run>, saved_seq: Seq) -> Self {
         Self {
             conversation_start: start.map(|start| Box::new(OutlineState::from_run(start))),
@@ -96,7 +97,8 @@ impl CheckpointWriter {
         }
     }
 
-    /// Returns the newest checkpoint of the run if it is not stored yet.
+    /// Returns the newest checkpoint of the run. `None` means that it is already stored, or that no
+    /// state was kept yet.
     pub fn unsaved_checkpoint(&self, run: &Run) -> Option<RunCheckpoint> {
         let latest = self.recent.back()?;
         let seq = latest.run.seq;

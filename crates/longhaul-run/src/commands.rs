@@ -96,7 +96,7 @@ pub enum RunCommand {
     ChildEnded {
         /// What is recorded about the end of the child run.
         ended: Box<ChildEnded>,
-        /// Full text of the child's result, if the event has only a part of it.
+        /// Full text of the child's result. `None` means that `ended` contains the whole result.
         full: Option<Blob>,
         /// Id of the timer that triggered this report.
         timer: TimerId,

@@ -27,7 +27,7 @@ pub struct DecideContext {
     pub caps: Vec<CurrentCap>,
     /// Spend caps because of which the store refused earlier decisions about the same input.
     pub cap_refusals: Vec<CapRefusal>,
-    /// Effect keys that other calls were found to have claimed.
+    /// Effect keys that other tool calls have claimed, as found in the store.
     pub taken_keys: Vec<TakenKeyInfo>,
     /// Whether the store refused to let this decision wait for another call's effect key, because
     /// that call no longer holds the key.
@@ -41,8 +41,8 @@ pub struct DecideContext {
 pub struct TakenKeyInfo {
     /// The key, the call that has claimed it, and its state.
     pub key: TakenKey,
-    /// Output for a second call with this key, if the first one has completed, and the blob that the
-    /// output refers to. `None` if the result of the first call is not stored.
+    /// Output for a second call with this key, if the first call has completed, and the blob that
+    /// the output refers to. `None` if the first call has no stored result.
     pub result: Option<(ToolOutput, Option<Blob>)>,
 }
 

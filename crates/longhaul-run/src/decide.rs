@@ -219,7 +219,7 @@ fn block_unrunnable_run(
 /// person can do.
 fn crash_loop_message(control: &ControlState) -> String {
     let calls = control.calls().iter();
-    let under_way: Vec<&str> = calls
+    let running_tools: Vec<&str> = calls
         .filter(|call| call.starts > 0 && !call.is_done())
         .map(|call| call.classification.tool.as_str())
         .collect();
@@ -228,8 +228,8 @@ fn crash_loop_message(control: &ControlState) -> String {
         RunStage::ModelRunning(running) => {
             format!("during the model call of turn {}", running.turn)
         }
-        RunStage::ToolsRunning(_) if !under_way.is_empty() => {
-            format!("during a call of `{}`", under_way.join("`, `"))
+        RunStage::ToolsRunning(_) if !running_tools.is_empty() => {
+            format!("during a call of `{}`", running_tools.join("`, `"))
         }
         RunStage::ModelPending(_)
         | RunStage::ToolsRunning(_)

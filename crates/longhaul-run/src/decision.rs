@@ -54,7 +54,7 @@ impl<'a> DecisionBuilder<'a> {
         let settled_keys = key_settlements(&self.control, &event);
         self.control
             .apply_event(&event)
-            .map_err(|_| Rejection::InvalidState { what: event.kind(), stage })?;
+            .map_err(|_| Rejection::InvalidState { input: event.kind(), stage })?;
         if let Event::MemoryCompacted(compacted) = &event {
             let kept_bytes = self.run.transcript.messages().iter().skip(compacted.replaced);
             let kept_bytes: u64 = kept_bytes.map(|message| message.estimated_bytes()).sum();
@@ -72,7 +72,8 @@ impl<'a> DecisionBuilder<'a> {
         self.batch.changes.push(change);
     }
 
-    /// Adds the row changes that settle the budget and the spend caps held for a model call.
+    /// Adds the row changes that release the amounts held for a model call in the budget and in the
+    /// spend caps, and charge what was spent or lost.
     pub(crate) fn settle_hold(&mut self, settlement: BudgetHoldSettlement, caps: &[CapHold]) {
         self.add_row_change(Change::Settle(settlement));
         if !caps.is_empty() {

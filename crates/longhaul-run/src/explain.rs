@@ -38,7 +38,8 @@ pub fn explain_run_state(run: &Run) -> StateExplanation {
     explanation
 }
 
-/// Explains the state of a run. The sentence may end with two punctuation marks, such as `?.`.
+/// Explains the state of a run in one sentence and suggests a command. The sentence may end with
+/// two punctuation marks, such as `?.`, which the caller corrects.
 fn explain_state_untrimmed(run: &Run) -> StateExplanation {
     let id = run.id();
     let explanation = |message: String, command: String| StateExplanation { message, command };
@@ -99,9 +100,9 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
     };
     let (message, command) = match wait {
         WaitReason::Approval(gates) => {
-            let first_ask = gates.first().map_or_else(String::new, |gate| gate_text(*gate));
+            let question = gates.first().map_or_else(String::new, |gate| gate_text(*gate));
             let approvals = approval_count_text(gates.len());
-            (format!("The run waits for {approvals}{first_ask}."), format!("longhaul approve {id}"))
+            (format!("The run waits for {approvals}{question}."), format!("longhaul approve {id}"))
         }
         WaitReason::Question(gate) => (
             format!("The run waits for an answer{}.", gate_text(*gate)),
@@ -162,8 +163,8 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
     StateExplanation { message, command }
 }
 
-/// Returns the sentence and the command for a run that waits for another call with the same effect
-/// key.
+/// Returns the sentence and the suggested command for a run that waits for another call with the
+/// same effect key.
 fn explain_key_wait(KeyHolder { run, call }: KeyHolder) -> (String, String) {
     let message = format!(
         "The run waits for the call {call} of {run}, or of the run that retries {run}, which has the \
@@ -176,12 +177,12 @@ fn explain_key_wait(KeyHolder { run, call }: KeyHolder) -> (String, String) {
 /// Returns the sentence about a run whose budget is used up, and the command that raises the cap.
 fn explain_budget_wait(run: &Run, cap: BudgetCap) -> (String, String) {
     let (cap_name, new_cap) = budget_raise_argument(run, cap);
-    let (of_tree, run_id) = match run.control.exhausted_tree_cap {
+    let (tree_suffix, run_id) = match run.control.exhausted_tree_cap {
         Some(_) => (" of its whole tree", run.task().root),
         None => ("", run.id()),
     };
     (
-        format!("The run's budget of {cap_name}{of_tree} is used up."),
+        format!("The run's budget of {cap_name}{tree_suffix} is used up."),
         format!("longhaul resume {run_id} --budget {new_cap}"),
     )
 }

@@ -124,9 +124,11 @@ pub struct InterruptedReply {
 /// are `None` if nothing has changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PerceptionRefresh {
-    /// Message that tells the model what has changed in the perception.
+    /// Message that tells the model what has changed in the perception. `None` means that nothing
+    /// has changed.
     pub message: Option<Arc<str>>,
-    /// New hash of the world (the perception's text) and new context values for tools.
+    /// New hash of the world (the perception's text) and new context values for tools. `None` means
+    /// that nothing has changed.
     pub update: Option<PerceptionUpdate>,
     /// Time that the context provider needed.
     pub active: Millis,

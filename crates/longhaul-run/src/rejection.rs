@@ -14,10 +14,10 @@ pub enum Rejection {
     #[error("the run has already ended: its status is {}", .0.as_str())]
     Ended(Status),
     /// The input is not valid in the run's current stage.
-    #[error("{what} is not valid while the run is {stage}")]
+    #[error("{input} is not valid while the run is {stage}")]
     InvalidState {
         /// Description of the rejected input.
-        what: &'static str,
+        input: &'static str,
         /// Description of the run's current stage.
         stage: &'static str,
     },
@@ -94,10 +94,10 @@ pub enum Rejection {
     #[error("too many messages: {0} are already queued for this run")]
     SteersFull(usize),
     /// A text in the input exceeds its maximum length.
-    #[error("{what} is longer than {max} bytes")]
+    #[error("{text_name} is longer than {max} bytes")]
     TooLong {
         /// Name of the text that is too long.
-        what: &'static str,
+        text_name: &'static str,
         /// Maximum length of the text in bytes.
         max: usize,
     },

@@ -83,8 +83,8 @@ impl RetryPoint {
     }
 
     /// Returns which events of the failed run `from` the retry copies to its journal. `None` means
-    /// none: the retry starts from the beginning, because there is no completed turn to keep, or
-    /// because a handler is called again as a whole.
+    /// that the retry starts from the beginning: no turn was completed, or the agent is a handler
+    /// (a function that replaces the model), which is always called again as a whole.
     fn copied_journal(&self, from: RunId) -> Option<CopiedJournal> {
         let keeps_work = self.has_completed_turn && !self.is_handler;
         keeps_work.then_some(CopiedJournal { from, through: self.last_before_end })

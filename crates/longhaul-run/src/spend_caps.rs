@@ -1,4 +1,5 @@
-//! Finds the spend caps that apply to a task or to a model call, and how much counts in each.
+//! Finds the spend caps that apply to a task or to a model call, and the amount that the task or
+//! call reserves in each cap.
 
 use longhaul_core::policy::spend_cap::{
     AtCap, CapHold, CapKey, CapReservation, CapScope, CapUnit, CurrentCap, SpendCap,
@@ -22,7 +23,7 @@ pub(crate) struct CappedCall<'a> {
     /// Whether the call is the first one of its run. Caps that limit the number of runs count the
     /// run with this call.
     pub(crate) starts_run: bool,
-    /// Whether the run was submitted, and not started by another run.
+    /// Whether the run of this call is a root run: it was submitted, not started by another run.
     pub(crate) is_root: bool,
 }
 

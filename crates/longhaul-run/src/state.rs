@@ -285,8 +285,8 @@ impl Run {
         calls.find(|tracked| Some(tracked.id) == call)?.classification.key.as_ref()
     }
 
-    /// Returns the references to outputs in the input of a tool call of the model's last reply, with
-    /// the values that rules and people have seen.
+    /// Returns the references to earlier tool outputs in the input of a tool call of the model's
+    /// last reply, with the values that approval rules and approvers have seen.
     pub fn call_outputs(&self, call: CallId) -> &[OutputReference] {
         let mut calls = self.control.calls().iter();
         let tracked = calls.find(|tracked| tracked.id == call);
@@ -298,8 +298,9 @@ impl Run {
         &self.tools_called
     }
 
-    /// Returns whether the worker that has claimed the run should be appending events: no call is
-    /// running, and no recovery from a crash is pending. A run without a claim returns false.
+    /// Returns whether the worker that has claimed the run is expected to append events soon,
+    /// because no call is running and no recovery from a crash is pending. False for a run without
+    /// a claim.
     pub fn expects_driver_progress(&self) -> bool {
         let control = &self.control;
         control.driven && control.crashed_epoch.is_none() && !control.has_running_call()

@@ -21,7 +21,7 @@ pub const TAGS_MAX: usize = 32;
 /// Validates a task and creates its run with this id.
 pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Rejection> {
     if input_bytes(&task.input) > INPUT_BYTES_MAX {
-        return Err(Rejection::TooLong { what: "a task's input", max: INPUT_BYTES_MAX });
+        return Err(Rejection::TooLong { text_name: "a task's input", max: INPUT_BYTES_MAX });
     }
     if task.tags.len() > TAGS_MAX {
         return Err(Rejection::InvalidTask(format!("a task can have at most {TAGS_MAX} tags")));

@@ -123,7 +123,8 @@ fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     parse_object(text, "")
 }
 
-/// Parses a field of a body that is an object and was read as raw JSON.
+/// Parses the JSON of one field of a request body. The value must be an object, or the result is an
+/// error that names `field`.
 pub(crate) fn parse_object_field<T: DeserializeOwned>(
     field: &str,
     value: &RawJson,
@@ -135,7 +136,8 @@ pub(crate) fn parse_object_field<T: DeserializeOwned>(
     parse_object(value.as_str(), field)
 }
 
-/// Parses an object. `field` is the path of the object in the body, and is empty for the whole body.
+/// Parses a JSON object of a request body. `field` is the path of the object within the body, for
+/// error messages. It is empty for the whole body.
 fn parse_object<T: DeserializeOwned>(text: &str, field: &str) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
@@ -181,14 +183,14 @@ fn without_type_names(error_text: &str) -> String {
     if error_text.starts_with("data did not match any variant of untagged enum") {
         return "the value has none of the expected forms".to_owned();
     }
-    let Some((found, rest)) = error_text.rsplit_once(", expected ") else {
+    let Some((problem, rest)) = error_text.rsplit_once(", expected ") else {
         return error_text.to_owned();
     };
-    let found = found
+    let problem = problem
         .replace("invalid type: map", "invalid type: object")
         .replace("invalid type: sequence", "invalid type: array");
-    let (expected, place) = match rest.split_once(" at line ") {
-        Some((expected, place)) => (expected, format!(" at line {place}")),
+    let (expected, line_note) = match rest.split_once(" at line ") {
+        Some((expected, line_note)) => (expected, format!(" at line {line_note}")),
         None => (rest, String::new()),
     };
     let parts: Vec<&str> = expected.split(' ').collect();
@@ -202,10 +204,11 @@ fn without_type_names(error_text: &str) -> String {
         ["string", "or", "map"] => "a string or an object",
         _ => expected,
     };
-    format!("{found}, expected {expected}{place}")
+    format!("{problem}, expected {expected}{line_note}")
 }
 
-/// Suggests the closest known name for an unknown field or variant in a parse error.
+/// Suggests the closest known name for an unknown field or variant in a parse error. `None` means
+/// that the error is another one, or that no known name is similar.
 fn suggest_known_name(error_text: &str) -> Option<String> {
     let rest = error_text
         .strip_prefix("unknown field `")

@@ -74,8 +74,11 @@ pub(crate) fn require_role(identity: &CallerIdentity, required: Role) -> Result<
     if identity.principal.role >= required {
         return Ok(());
     }
-    let (has, needs) = (identity.principal.role.as_str(), required.as_str());
-    let message = format!("this request needs the role {needs}, but your key has the role {has}");
-    Err(Problem::forbidden(message)
-        .with_hint(format!("ask an admin for a key: longhaul keys new NAME --role {needs}")))
+    let (actual_role, required_role) = (identity.principal.role.as_str(), required.as_str());
+    let message = format!(
+        "this request needs the role {required_role}, but your key has the role {actual_role}"
+    );
+    Err(Problem::forbidden(message).with_hint(format!(
+        "ask an admin for a key: longhaul keys new NAME --role {required_role}"
+    )))
 }

@@ -37,6 +37,7 @@ pub(crate) struct RequestEngineHandle {
     pub(crate) app: App,
     pub(crate) longhaul: Longhaul,
     /// Change that an earlier attempt of this request committed without storing its response.
+    /// `None` means that there is no such change.
     pub(crate) effect: Option<IdempotentRequestEffect>,
 }
 
@@ -110,6 +111,7 @@ pub(crate) fn caller_scoped_idempotency_key(
 }
 
 /// Returns the value of the request's `Idempotency-Key` header, or an error if it is invalid.
+/// `None` means that the request has no such header.
 pub(crate) fn idempotency_key_header(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(key) = values.next() else {

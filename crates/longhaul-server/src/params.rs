@@ -60,8 +60,8 @@ impl Query {
         fits.map(|(_, value)| value.as_str())
     }
 
-    /// Returns the value of a query parameter that may be given at most once. An empty value is an
-    /// error, because an empty filter does not mean "all".
+    /// Returns the value of a query parameter that may be given at most once. `None` means that it
+    /// is not given. An empty value is an error, because an empty filter does not mean "all".
     pub(crate) fn param_value<'a>(&'a self, name: &'a str) -> Result<Option<&'a str>, Problem> {
         let mut values = self.param_values(name);
         match (values.next(), values.next()) {

@@ -13,9 +13,11 @@ pub(crate) struct Problem {
     pub(crate) code: &'static str,
     pub(crate) detail: String,
     pub(crate) hint: String,
-    /// Known name that is closest to an unknown name in the request.
+    /// Known name that is closest to an unknown name in the request. `None` means that there is no
+    /// suggestion.
     pub(crate) suggestion: Option<String>,
-    /// Number of seconds after which the client may retry.
+    /// Number of seconds after which the client may retry. `None` means that the response has no
+    /// such number.
     pub(crate) retry_after: Option<u32>,
 }
 

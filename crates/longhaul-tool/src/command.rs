@@ -167,7 +167,7 @@ impl Command {
     }
 }
 
-/// Awaits `work` for at most the grace period for reading pipes.
+/// Awaits `work` for at most `PIPE_GRACE`, the time for reading the pipes after the program's exit.
 async fn wait_up_to_pipe_grace<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
     let over = clock.sleep(PIPE_GRACE);
     tokio::select! {

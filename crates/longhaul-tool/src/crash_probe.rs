@@ -116,8 +116,8 @@ impl Tool for CrashProbe {
     }
 }
 
-/// Writes the whole line in one call, so that lines of other processes don't mix with it. A killed
-/// process may leave a partial line that ends at a page boundary.
+/// Appends a line to the file with one write call, so that lines of other processes don't mix with
+/// it. A killed process may leave a partial line that ends at a page boundary.
 fn append_line(file: &Path, line: &str) -> std::io::Result<()> {
     let mut file = File::options().create(true).append(true).open(file)?;
     file.write_all(line.as_bytes())

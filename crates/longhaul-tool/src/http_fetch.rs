@@ -271,23 +271,24 @@ fn render_body(response: &OutboundResponse, url: &Url) -> String {
         return "[The body is empty.]".into();
     }
     let mut headers = response.headers.iter();
-    let kind = headers.find(|(name, _)| name == "content-type");
-    let kind = kind.map_or("", |(_, kind)| kind);
-    match body::body_to_text(kind, &response.body, url) {
+    let content_type = headers.find(|(name, _)| name == "content-type");
+    let content_type = content_type.map_or("", |(_, content_type)| content_type);
+    match body::body_to_text(content_type, &response.body, url) {
         Some(text) if text.trim().is_empty() => "[The body has no text.]".into(),
         Some(text) => text,
         None => {
-            let kind: String = match kind {
+            let content_type: String = match content_type {
                 "" => "unknown type".into(),
-                kind => kind.chars().take(SHOWN_LENGTH_MAX).collect(),
+                content_type => content_type.chars().take(SHOWN_LENGTH_MAX).collect(),
             };
             let size = response.body.len();
-            format!("[The body is not text and is not shown: {kind}, {size} bytes.]")
+            format!("[The body is not text and is not shown: {content_type}, {size} bytes.]")
         }
     }
 }
 
-/// Returns the standard reason phrase of an HTTP status.
+/// Returns the standard reason phrase of an HTTP status. `None` means that the status is not a
+/// standard one.
 fn reason_phrase(status: u16) -> Option<&'static str> {
     let status = reqwest::StatusCode::from_u16(status).ok()?;
     status.canonical_reason()

@@ -242,8 +242,8 @@ impl LockedJsonLines {
             self.file.read_exact_at(&mut last, length - 1)?;
         }
         // An incomplete line after a crash stays on a line of its own and is skipped.
-        let start = if last == *b"\n" { "" } else { "\n" };
-        let added = self.write_line(&format!("{start}{value}\n"));
+        let separator = if last == *b"\n" { "" } else { "\n" };
+        let added = self.write_line(&format!("{separator}{value}\n"));
         if added.is_err() {
             // For example on a full disk: no line is better than half a line.
             _ = self.file.set_len(length);
@@ -258,7 +258,8 @@ impl LockedJsonLines {
     }
 }
 
-/// Parses a line if it has this key.
+/// Parses a line of the file if its `key` field has this value. `None` means that it has not, or
+/// that the line is not JSON.
 fn parse_line_with_key(line: &[u8], key: &str) -> Option<Value> {
     // Most lines have another key and need not be parsed.
     let text = std::str::from_utf8(line).ok().filter(|text| text.contains(key))?;

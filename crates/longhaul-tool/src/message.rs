@@ -245,8 +245,9 @@ impl Tool for SendMessage {
     }
 }
 
-/// Determines from the delivery log and the outbox whether a message was delivered. Also returns
-/// whether the outbox, and not the log, proves it.
+/// Determines whether a message was delivered, from the delivery log or else from the outbox (the
+/// JSON lines file of messages). The returned `true` means that the outbox decided, `false` the
+/// log.
 fn verify_delivery(
     record: &DeliveryLog,
     deliver: &DeliveryTarget,

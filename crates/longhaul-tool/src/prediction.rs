@@ -1,4 +1,5 @@
-//! Helpers for predictions of what a call would change. A prediction only reads.
+//! Helpers that predict what a tool call would change. A prediction reads files but changes
+//! nothing.
 
 use longhaul_core::policy::effect_facts::{
     COMPARED_BYTES_MAX, FileContent, PredictedEffects, PredictedFileChange,
@@ -23,7 +24,7 @@ pub(crate) fn read_content(opened: Result<OpenFile, FsError>) -> Option<FileCont
     Some(text.and_then(Result::ok).map_or(FileContent::Unknown, FileContent::Text))
 }
 
-/// Returns the effects of a call that writes one file and contacts no host.
+/// Returns the predicted effects of a tool call that writes one file and contacts no host.
 pub(crate) fn one_file_change(
     path: String,
     before: FileContent,
@@ -37,7 +38,7 @@ pub(crate) fn one_file_change(
     }
 }
 
-/// Returns the effects of a call that changes no file and contacts no host.
+/// Returns the predicted effects of a tool call that changes no file and contacts no host.
 pub(crate) fn no_effects() -> PredictedEffects {
     PredictedEffects {
         files: Some(Vec::new()),

@@ -37,7 +37,8 @@ const TIMEOUT_SECS_MAX: u64 = 30 * 60;
 const COMMAND_BYTES_MAX: usize = 64 * 1024;
 /// `PATH` of a command if this process itself has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Environment variables that a command inherits, and their defaults.
+/// Environment variables that a command inherits from this process, each with the value that is
+/// used if the variable is not set. `None` means that the command then does not have it either.
 const INHERITED_ENV: [(&str, Option<&str>); 3] =
     [("PATH", Some(DEFAULT_PATH)), ("HOME", None), ("LANG", Some("C.UTF-8"))];
 
@@ -50,7 +51,8 @@ pub struct Shell {
     clock: Arc<dyn Clock>,
 }
 
-/// Input of the tool without `timeout`, which the caller reads before the call and enforces.
+/// Input of the tool `shell`. The field `timeout` is missing here, because the caller of the tool
+/// reads and enforces it.
 #[derive(Debug, Deserialize)]
 struct ShellInput {
     command: String,
@@ -96,15 +98,16 @@ impl Shell {
         })
     }
 
-    /// Returns the working directory of a command.
+    /// Returns the working directory of a command. `cwd` is relative to the workspace; `None` means
+    /// the workspace itself.
     fn working_dir(&self, cwd: Option<&str>) -> Result<PathBuf, ToolFailure> {
         let text = cwd.unwrap_or_default();
         let parts = self.workspace.parse_accessible_path(text, PathAccess::Read);
         let parts = parts.map_err(|bad| shell_failure(bad.to_string()))?;
         // Each component is opened, so that no symbolic link in the path leads out.
         self.workspace.open_folder(&parts).map_err(|error| {
-            let display = join_path_parts(&parts);
-            shell_failure(format!("`{display}`: {error}{}", file_error_hint(&error)))
+            let display_path = join_path_parts(&parts);
+            shell_failure(format!("`{display_path}`: {error}{}", file_error_hint(&error)))
         })?;
         let mut folder = self.root.clone();
         folder.extend(parts);

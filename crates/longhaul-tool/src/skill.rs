@@ -193,8 +193,8 @@ fn render_skill(folder: &DirHandle, skill: &str) -> Result<String, String> {
 fn read_skill_file(folder: DirHandle, skill: &str, path: &str) -> Result<String, String> {
     let mut parts =
         path::parse_path_parts_below_roots(&SKILL, &[], path).map_err(|bad| bad.to_string())?;
-    if let Some(why) = protected::protected_path_reason(&parts, PathAccess::Read) {
-        return Err(format!("`{path}` {why}"));
+    if let Some(problem) = protected::protected_path_reason(&parts, PathAccess::Read) {
+        return Err(format!("`{path}` {problem}"));
     }
     let Some(file) = parts.pop() else {
         return Err(format!("`{path}` is the skill's folder and not a file"));
@@ -236,7 +236,7 @@ fn strip_front_matter(text: &str) -> &str {
     text
 }
 
-/// Lists the regular files below a folder. Returns whether some were left out.
+/// Adds the regular files below a folder to `files`. Returns whether some files were left out.
 fn list_skill_files(
     folder: &DirHandle,
     path_prefix: &str,

@@ -90,8 +90,8 @@ impl Agent {
         }
     }
 
-    /// Changes fields of the definition that have no method here, such as the budget or the result
-    /// gate (approval of the result by a person).
+    /// Changes fields of the agent's definition for which this builder has no method, such as the
+    /// budget or the result gate (approval of the result by a person).
     ///
     /// ```
     /// let agent = longhaul::Agent::new("npc").define(|agent| agent.lane = Some("npc-7".into()));
@@ -152,8 +152,8 @@ impl Agent {
         self.define(|agent| agent.rules.push(rule))
     }
 
-    /// Calls the context provider with this name before the first turn of a run. The prompt
-    /// template can use the result as `perception`.
+    /// Calls this context provider, a source of data about the outside world, before the first turn
+    /// of a run. The prompt template can use the result as `perception`.
     #[must_use]
     pub fn context_provider(self, name: impl Into<String>) -> Self {
         let perception = PerceptionConfig {
@@ -186,7 +186,8 @@ impl Agent {
         self.define(|agent| agent.max_turns = Some(turns))
     }
 
-    /// Checks the values and returns the definition with the tools that the program implements.
+    /// Returns the agent's definition and the tools that the program implements, or the error of an
+    /// invalid value.
     pub(crate) fn build_definition(self) -> Result<(AgentDefinition, Vec<Arc<dyn Tool>>), Error> {
         let mut definition = self.definition?;
         if let Some(bad) = self.serialize_error {

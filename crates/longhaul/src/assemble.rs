@@ -131,7 +131,7 @@ pub struct ProjectRuntime {
     pub loaded: LoadedAgents,
     /// The effective settings of the project.
     pub config: Config,
-    /// The store, for callers that count its commits.
+    /// The store of the project, for callers that check, acquire or release its driver lock.
     pub store: Arc<SqliteStore>,
     /// The tools of the project's MCP servers. Must be closed at shutdown.
     pub mcp_tools: Arc<McpTools>,
@@ -151,7 +151,7 @@ impl ProjectRuntime {
 /// Options for opening the runtime of a project.
 #[derive(Clone)]
 pub struct ProjectOpenOptions {
-    /// Whether this process drives runs or only reads and submits.
+    /// Whether this process drives runs, or only reads the store and submits tasks.
     pub mode: OpenMode,
     /// Description of this process, shown to another process that wants to drive the same store.
     pub holder: String,

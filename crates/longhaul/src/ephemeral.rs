@@ -88,7 +88,8 @@ pub enum EphemeralError {
     /// do.
     #[error("{0} An ephemeral run can't wait for a person or an event")]
     WouldWait(String),
-    /// The agent has an effect key, but an ephemeral run does not see the calls of other runs.
+    /// The agent has an effect key (an effect with such a key happens at most once over all runs).
+    /// An ephemeral run can't check that, since it does not see the calls of other runs.
     #[error(
         "the agent `{agent}` has an effect key for `{tool}`, which can't be checked in an ephemeral \
          run: the calls of other runs are in the store"
@@ -96,7 +97,7 @@ pub enum EphemeralError {
     EffectKey {
         /// Name of the agent.
         agent: String,
-        /// Pattern of the tools whose calls have a key.
+        /// Pattern of the names of the tools whose calls have an effect key.
         tool: String,
     },
     /// The store in memory can't be opened.
@@ -130,13 +131,14 @@ impl Ephemeral {
         })
     }
 
-    /// Sets the context providers, for agents that use `perception`.
+    /// Sets the context providers: sources of data about the outside world, for agents that use
+    /// `perception`.
     #[must_use]
     pub fn context_providers(self, context_providers: Arc<dyn ContextProviders>) -> Self {
         Self { context_providers, ..self }
     }
 
-    /// Sets the limits and retries for agents that do not define them.
+    /// Sets the default limits and numbers of retries for agents that do not define them.
     #[must_use]
     pub fn defaults(self, defaults: RunPolicyDefaults) -> Self {
         Self { defaults, ..self }
@@ -199,7 +201,8 @@ impl Ephemeral {
     }
 }
 
-/// Checks that the agent has no effect keys.
+/// Checks that the agent has no effect keys (names of effects that happen at most once over all
+/// runs).
 ///
 /// # Errors
 /// The agent has an effect key. An ephemeral run does not see the calls of other runs.

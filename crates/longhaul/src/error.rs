@@ -45,10 +45,10 @@ pub enum Error {
     #[error(transparent)]
     InvalidName(#[from] IdError),
     /// A value can't be serialized as JSON, such as a map whose keys are not strings.
-    #[error("{what} can't be serialized as JSON: {why}")]
+    #[error("{value_name} can't be serialized as JSON: {why}")]
     Serialize {
         /// Description of the value that can't be serialized.
-        what: String,
+        value_name: String,
         /// Reason from the serializer.
         why: String,
     },
@@ -132,7 +132,7 @@ pub enum Error {
         /// Reason from the operating system.
         why: std::io::Error,
     },
-    /// The listener of the server has no local address.
+    /// The local address of the server's TCP listener can't be determined.
     #[cfg(feature = "server")]
     #[error("the listener has no local address: {0}")]
     Listener(std::io::Error),
@@ -253,14 +253,15 @@ impl From<AgentError> for Error {
 /// Converts a value to JSON. If the value can't be serialized, stores the reason in `error` and
 /// returns null.
 pub(crate) fn json_or_record_error(
-    what: &str,
+    value_name: &str,
     value: &impl Serialize,
     error: &mut Option<SerializeError>,
 ) -> RawJson {
     match serde_json::to_string(value).and_then(RawJson::parse) {
         Ok(json) => json,
         Err(why) => {
-            *error = Some(SerializeError { what: what.to_owned(), why: why.to_string() });
+            *error =
+                Some(SerializeError { value_name: value_name.to_owned(), why: why.to_string() });
             RawJson::null()
         }
     }
@@ -269,12 +270,12 @@ pub(crate) fn json_or_record_error(
 /// Reason why a value of the program can't be serialized as JSON.
 #[derive(Debug, Clone)]
 pub(crate) struct SerializeError {
-    what: String,
+    value_name: String,
     why: String,
 }
 
 impl From<SerializeError> for Error {
-    fn from(SerializeError { what, why }: SerializeError) -> Self {
-        Self::Serialize { what, why }
+    fn from(SerializeError { value_name, why }: SerializeError) -> Self {
+        Self::Serialize { value_name, why }
     }
 }

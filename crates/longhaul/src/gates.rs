@@ -158,7 +158,8 @@ impl Answer {
         answer
     }
 
-    /// Creates an answer which reports that the awaited event has happened.
+    /// Creates an answer to a gate that waits for an external event: reports that the event has
+    /// happened.
     pub fn complete() -> Self {
         Self::new(GateDecision::Complete)
     }
@@ -198,14 +199,16 @@ impl Answer {
         self
     }
 
-    /// Extends the approval to all later calls of this run that match the gate's pattern.
+    /// Extends the approval to all later calls of this run that match the pattern of the gate, such
+    /// as all calls of the same tool.
     #[must_use]
     pub fn for_this_run(self) -> Self {
         self.scope(AnswerScope::Run)
     }
 
-    /// Sets which of the calls that match the gate's pattern the approval covers. The gate lists
-    /// the scopes that it offers. [`Rules`] lists and revokes approvals of later calls.
+    /// Sets whether the approval covers only this call, or all calls of the run, the agent or the
+    /// project that match the gate's pattern. The gate lists the scopes that it offers. [`Rules`]
+    /// lists and revokes approvals of later calls.
     #[must_use]
     pub fn scope(mut self, scope: AnswerScope) -> Self {
         self.answer.scope = scope;

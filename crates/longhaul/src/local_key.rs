@@ -50,8 +50,8 @@ fn parse_local_key(file: &Path, text: &str) -> Result<Secret, PrivateFileError> 
         return Ok(Secret::from_text(text));
     }
     let path = file.to_owned();
-    let what = "does not contain a valid key";
-    Err(PrivateFileError::Content { path, what })
+    let problem = "does not contain a valid key";
+    Err(PrivateFileError::Content { path, problem })
 }
 
 #[cfg(test)]

@@ -48,14 +48,14 @@ pub enum PrivateFileError {
         owner: u32,
     },
     /// The content of the private file is invalid.
-    #[error("`{path}` {what}")]
+    #[error("`{path}` {problem}")]
     Content {
         /// Path of the file with invalid content.
         path: PathBuf,
         /// What is wrong with the content. It follows the path in the message, such as `is empty`.
-        what: &'static str,
+        problem: &'static str,
     },
-    /// There is no folder for the file, because the home folder is unknown.
+    /// The folder for the file can't be determined, because the home folder is unknown.
     #[error("no folder to store trust decisions in: set HOME or XDG_STATE_HOME")]
     NoHome,
 }
@@ -182,8 +182,8 @@ mod tests {
         let check = |guard: AccessCheck, owner, mode, expected: Option<&str>| {
             let message = guard.check_owner_and_mode(Path::new("/b"), (owner, mode), 7).err();
             let message = message.map(|error| error.to_string());
-            let right = expected.map(|expected| format!("`/b` {expected}"));
-            assert_eq!(message, right, "{guard:?} {owner} {mode:o}");
+            let expected_message = expected.map(|expected| format!("`/b` {expected}"));
+            assert_eq!(message, expected_message, "{guard:?} {owner} {mode:o}");
         };
         check(AccessCheck::Owned, 7, 0o600, None);
         check(AccessCheck::Owned, 7, 0o644, None);

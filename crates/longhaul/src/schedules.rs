@@ -67,7 +67,7 @@ impl Schedule {
         self
     }
 
-    /// Makes each firing an event of this kind for the agent, such as `idle_tick`.
+    /// Makes each firing send an event of this kind, such as `idle_tick`, to the agent.
     #[must_use]
     pub fn event(mut self, kind: impl Into<String>) -> Self {
         self.body.event = Some(kind.into());
@@ -148,7 +148,7 @@ impl Schedules<'_> {
         Ok(self.state.runtime.longhaul.create_schedule(schedule.body).await?)
     }
 
-    /// Returns all schedules by name, with the next firing and the last run.
+    /// Returns all schedules, ordered by name, with the next firing and the last run.
     ///
     /// # Errors
     /// The store failed.

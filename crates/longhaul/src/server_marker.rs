@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::private_file::{self, AccessCheck, PrivateFileError};
 
-/// Name of the marker file, in the folder of the store.
+/// Name of the marker file, which contains the URL of a running server, in the folder of the store.
 const FILE_NAME: &str = "server.json";
 
-/// Maximum size of a marker file in bytes.
+/// Maximum size of the marker file with a server's URL in bytes.
 const BYTES_MAX: u64 = 4 * 1024;
 
 /// Content of the marker file: URL, process and store of a running server.
@@ -27,13 +27,13 @@ pub struct ServerMarker {
     pub store: PathBuf,
 }
 
-/// Returns the path of the marker file for this store.
+/// Returns the path of the marker file for the server that uses this store.
 pub fn server_marker_path(store: &Path) -> PathBuf {
     store.with_file_name(FILE_NAME)
 }
 
-/// Loads the marker file of this store. `None` means that it is missing, invalid or of another
-/// store.
+/// Loads the marker file of the server that uses this store. `None` means that the file is missing,
+/// invalid or of another store.
 pub fn load_server_marker(store: &Path) -> Option<ServerMarker> {
     let text = private_file::read_private_file(
         &server_marker_path(store),
@@ -46,7 +46,7 @@ pub fn load_server_marker(store: &Path) -> Option<ServerMarker> {
     (same(&marker.store)? == same(store)?).then_some(marker)
 }
 
-/// Guard of a marker file: removes the file when it is dropped.
+/// Guard that removes the marker file of a server when it is dropped.
 #[derive(Debug)]
 pub struct ServerMarkerGuard {
     path: PathBuf,
@@ -54,7 +54,8 @@ pub struct ServerMarkerGuard {
 }
 
 impl ServerMarkerGuard {
-    /// Writes the marker file. The caller must hold the store's lock.
+    /// Writes the marker file with the URL of a running server. The caller must hold the store's
+    /// lock.
     ///
     /// # Errors
     /// The file can't be written.

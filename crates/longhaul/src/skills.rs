@@ -52,8 +52,8 @@ pub fn load_skills(root: &Path, display_root: &Path) -> LoadedSkills {
         for name in skill_folder_names(&root.join(folder)) {
             let file = Path::new(folder).join(&name).join(SKILL_FILE);
             let display_path = display_root.join(&file);
-            if let Some(by) = taken.get(&name) {
-                let note = format!("the skill is hidden by {}", by.display());
+            if let Some(hiding_file) = taken.get(&name) {
+                let note = format!("the skill is hidden by {}", hiding_file.display());
                 skills.notes.push((display_path, note));
                 continue;
             }

@@ -249,8 +249,8 @@ mod tests {
         assert_eq!(index.position_of_slice(&text[2..4]), Position { line: 2, column: 1 });
     }
 
-    /// Ensures linear time: computing each position by a scan from the start of the text would take
-    /// an hour.
+    /// Ensures that a TOML file is parsed in linear time: computing each position by a scan from
+    /// the start of the text would take an hour.
     #[test]
     fn long_toml_files_are_parsed_in_linear_time() {
         let mut lines: String = (0..90_000).map(|n| format!("k{n} = {n}\n")).collect();

@@ -89,13 +89,13 @@ impl Task {
         self
     }
 
-    /// Adds a context value that tools receive. The model can neither see nor set it. The agent
-    /// must list its name.
+    /// Adds a context value that tools receive. The model can neither see nor set it. The agent's
+    /// definition must list the name of the value.
     #[must_use]
     pub fn context(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         let name = name.into();
-        let what = format!("the context value `{name}` of the task");
-        let value = json_or_record_error(&what, &value, &mut self.serialize_error);
+        let value_name = format!("the context value `{name}` of the task");
+        let value = json_or_record_error(&value_name, &value, &mut self.serialize_error);
         self.task.context.insert(name, value);
         self
     }
@@ -139,8 +139,9 @@ impl Task {
     /// Sets arbitrary data that is returned with the run.
     #[must_use]
     pub fn metadata(mut self, metadata: impl Serialize) -> Self {
-        let what = "the metadata of the task";
-        self.task.metadata = Some(json_or_record_error(what, &metadata, &mut self.serialize_error));
+        let value_name = "the metadata of the task";
+        self.task.metadata =
+            Some(json_or_record_error(value_name, &metadata, &mut self.serialize_error));
         self
     }
 

@@ -56,7 +56,7 @@ pub struct Worker {
     filter: Option<TaskFilter>,
     callbacks: Callbacks,
     stops_on_signals: bool,
-    /// Token that stops the running loop. `None` if the worker does not run.
+    /// Token that stops the worker. `None` means that the worker does not run.
     running: Arc<Mutex<Option<CancellationToken>>>,
 }
 

@@ -107,7 +107,7 @@ impl ApiConnection {
         &self.base
     }
 
-    /// Returns the problem for an event of the server that this build can't read.
+    /// Returns the error for an event from the server that this build can't read.
     pub(super) fn unreadable_event_problem(&self, reason: &impl fmt::Display) -> Problem {
         let base = &self.base;
         let detail = format!("{base} sent an event that this build can't read: {reason}");
@@ -127,7 +127,8 @@ impl ApiConnection {
             .map_err(|bad| self.unexpected_response_problem(&bad.to_string()))
     }
 
-    /// Opens a stream of events after a sequence number. The stream may stay open for any time.
+    /// Opens a stream of the events that follow the sequence number `after`. The stream may stay
+    /// open for any time.
     pub(super) async fn open_event_stream(
         &self,
         request: &ApiRequest,
@@ -234,8 +235,8 @@ impl ApiConnection {
         }
     }
 
-    /// Parses the body of an error response. The body may come from a proxy and not describe a
-    /// problem.
+    /// Parses the body of an error response. If the body, for example from a proxy, does not
+    /// describe a problem, returns a problem with a code for the HTTP status.
     fn parse_problem(&self, status: StatusCode, body: &[u8]) -> Problem {
         if let Ok(problem) = serde_json::from_slice(body) {
             return problem;
@@ -252,7 +253,7 @@ impl ApiConnection {
         Problem::new(code, format!("{base} returned {status} without an explanation"))
     }
 
-    /// Returns the problem for a response that does not come from a compatible Longhaul server.
+    /// Returns the error for a response that does not come from a compatible Longhaul server.
     fn unexpected_response_problem(&self, reason: &str) -> Problem {
         let base = &self.base;
         let detail = format!("{base} returned an unexpected response: {reason}");

@@ -89,7 +89,7 @@ impl fmt::Debug for EventStream {
 }
 
 impl EventStream {
-    /// Opens the stream of a run's events after a sequence number.
+    /// Opens the stream of the run's events that follow a sequence number.
     pub(super) async fn new(
         connection: Arc<ApiConnection>,
         run: RunId,

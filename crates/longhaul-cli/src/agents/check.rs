@@ -118,8 +118,8 @@ fn print_findings(problems: &[Problem], notes: &[(PathBuf, String)]) -> anyhow::
 struct AgentChecker<'a> {
     project: &'a AgentsProject,
     models: Arc<dyn ModelResolver>,
-    /// Models that become usable with the keys in the project's `.env`. `None` if `.env` adds no
-    /// variables.
+    /// Resolver for models that become usable with the keys in the project's `.env`. `None` if
+    /// `.env` adds no variables.
     dotenv_models: Option<Arc<dyn ModelResolver>>,
     selector: ModelSelector,
     defaults: RunPolicyDefaults,
@@ -166,8 +166,8 @@ impl<'a> AgentChecker<'a> {
             models => models.iter().map(|model| Some(model.as_str())).collect(),
         };
         let (mut notes, mut model_names) = (Vec::new(), Vec::new());
-        for named in named {
-            let why = match self.models.resolve_model_name(named) {
+        for model_name in named {
+            let why = match self.models.resolve_model_name(model_name) {
                 Ok(found) => {
                     model_names.push(found.name);
                     continue;
@@ -176,10 +176,12 @@ impl<'a> AgentChecker<'a> {
             };
             let dotenv_models = self.dotenv_models.as_ref();
             let dotenv_models = dotenv_models
-                .and_then(|dotenv_models| dotenv_models.resolve_model_name(named).ok());
-            notes.push(match (&dotenv_models, named) {
+                .and_then(|dotenv_models| dotenv_models.resolve_model_name(model_name).ok());
+            notes.push(match (&dotenv_models, model_name) {
                 (Some(found), _) => dotenv_key_note(&found.name),
-                (None, Some(named)) => format!("the agent's model `{named}` can't be used. {why}"),
+                (None, Some(model_name)) => {
+                    format!("the agent's model `{model_name}` can't be used. {why}")
+                }
                 (None, None) => format!("no model is available for the agent. {why}"),
             });
             model_names.extend(dotenv_models.map(|found| found.name));

@@ -32,8 +32,8 @@ impl ListAgentsCommand {
         let widths: Vec<usize> = (0..5).map(|column| wide(column).unwrap_or(0)).collect();
         for row in &rows {
             let mut line = String::new();
-            for (text, width) in row.iter().zip(&widths) {
-                line.push_str(&format!("{text:width$}  "));
+            for (cell, width) in row.iter().zip(&widths) {
+                line.push_str(&format!("{cell:width$}  "));
             }
             line.push_str(&row[5]);
             output::print_line(&sanitize::sanitize_line(line.trim_end()))?;
@@ -72,15 +72,15 @@ fn agent_rows(loaded: &LoadedAgents) -> Vec<AgentRow> {
         let [model, tools, version] = none();
         rows.push([name.clone(), source.to_owned(), model, tools, version, problem]);
     };
-    for one in &loaded.broken {
-        let count = loaded.problems_of_file(&one.path).count();
+    for broken in &loaded.broken {
+        let count = loaded.problems_of_file(&broken.path).count();
         let problem =
-            format!("broken, problems found: {count}; see: longhaul agents check {}", one.name);
-        unusable(&one.name, one.source.as_str(), problem);
+            format!("broken, problems found: {count}; see: longhaul agents check {}", broken.name);
+        unusable(&broken.name, broken.source.as_str(), problem);
     }
-    for one in &loaded.hidden {
-        let problem = format!("hidden by {}", one.hidden_by.display());
-        unusable(&one.name, one.source.as_str(), problem);
+    for hidden in &loaded.hidden {
+        let problem = format!("hidden by {}", hidden.hidden_by.display());
+        unusable(&hidden.name, hidden.source.as_str(), problem);
     }
     // The project's own agents come first.
     rows.sort_by(|a, b| (a[1] == BUILT_IN, a).cmp(&(b[1] == BUILT_IN, b)));

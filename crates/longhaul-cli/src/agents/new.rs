@@ -118,8 +118,8 @@ impl NewAgentCommand {
         {
             let opened = folder.open_folder();
             opened.with_context(|| {
-                let why = folder_open_error_text(&folder.path());
-                format!("`{AGENTS_FOLDER}` {why}, so `{display_path}` is not written")
+                let problem = folder_open_error_text(&folder.path());
+                format!("`{AGENTS_FOLDER}` {problem}, so `{display_path}` is not written")
             })?;
         }
         let opened = fs::OpenOptions::new().write(true).create_new(true).open(&file);

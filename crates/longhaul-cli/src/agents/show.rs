@@ -142,25 +142,28 @@ fn format_tools(agent: &Agent) -> String {
 /// starting MCP servers.
 fn format_tool_tokens(agent: &Agent, tools: &ToolRegistry) -> String {
     let mut bytes = 0;
-    let mut unknown = Vec::new();
+    let mut unmeasured_tools = Vec::new();
     for name in agent.tools.iter().filter(|name| !agent.deferred_tools.contains(name)) {
         match tools.find_tool(name).map(RegisteredTool::spec) {
             Some(spec) => {
                 bytes += name.len() + spec.description.len() + spec.schema.to_string().len();
             }
-            None => unknown.push(name.as_str()),
+            None => unmeasured_tools.push(name.as_str()),
         }
     }
     let tokens = bytes.div_ceil(BYTES_PER_TOKEN);
-    let note = match agent.deferred_tools.is_empty() {
+    let deferred_note = match agent.deferred_tools.is_empty() {
         true => "",
         false => " (without the list of deferred tools that find_tools has)",
     };
-    match (agent.tools.is_empty(), unknown.as_slice()) {
+    match (agent.tools.is_empty(), unmeasured_tools.as_slice()) {
         (true, _) => String::new(),
-        (false, []) => format!("about {tokens} tokens{note}"),
-        (false, unknown) => {
-            format!("about {tokens} tokens, and those of {}{note}", unknown.join(", "))
+        (false, []) => format!("about {tokens} tokens{deferred_note}"),
+        (false, unmeasured_tools) => {
+            format!(
+                "about {tokens} tokens, and those of {}{deferred_note}",
+                unmeasured_tools.join(", ")
+            )
         }
     }
 }
@@ -241,9 +244,10 @@ fn format_loop_guards(guards: LoopGuardConfig) -> String {
 }
 
 fn format_compaction(compaction: &CompactionPolicy) -> String {
-    let at = compaction.at_percent.map(|percent| format!("at {percent} % of the window"));
+    let threshold =
+        compaction.at_percent.map(|percent| format!("at {percent} % of the context window"));
     let keep = compaction.keep.as_ref().map(|keep| format!("keeps {keep}"));
-    at.into_iter().chain(keep).collect::<Vec<_>>().join(", ")
+    threshold.into_iter().chain(keep).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats what happens about a call whose outcome is unknown after a crash.
@@ -262,8 +266,10 @@ fn format_children(children: &ChildrenConfig) -> String {
     match (children.is_default(), children.on_cancel) {
         (true, _) => String::new(),
         (false, ChildCancelPolicy::Cancel) => agents,
-        (false, ChildCancelPolicy::Keep) if agents.is_empty() => "kept after a cancel".to_owned(),
-        (false, ChildCancelPolicy::Keep) => format!("{agents}, kept after a cancel"),
+        (false, ChildCancelPolicy::Keep) if agents.is_empty() => {
+            "continue after a cancel of the run".to_owned()
+        }
+        (false, ChildCancelPolicy::Keep) => format!("{agents}, continue after a cancel of the run"),
     }
 }
 
@@ -333,7 +339,8 @@ fn format_gate_timeout(timeout: GateTimeout, on_timeout: GateTimeoutAction) -> S
     format!("waits {}, {action}", duration::format_duration(timeout))
 }
 
-/// Formats the approvers, tags and reminder of a gate, with a leading comma if there are any.
+/// Formats the required approvers, the tags and the reminder interval of a gate, with a leading
+/// comma if there are any.
 fn format_gate_conditions(who: ApprovalRequirement, tags: &[String], remind: &str) -> String {
     let count = (who.count != 1).then_some(who.count);
     let other = who.not_submitter.then_some("not by the submitter");

@@ -1,5 +1,6 @@
-//! `longhaul bench journal`: measures the cost of a durable event on this disk. A bare SQLite loop
-//! and the store are measured one after another in one run; their ratio is the result that counts.
+//! `longhaul bench journal`: measures the cost of a durable event on this disk. Plain SQLite
+//! inserts without Longhaul (the bare loop) and the store are measured one after another; the ratio
+//! of their rates is the result that counts.
 
 use std::path::PathBuf;
 
@@ -18,7 +19,8 @@ use crate::runtime;
 /// Numbers of concurrent runs to measure. Each gives one row of the table.
 const CONCURRENCY_LEVELS: [u64; 4] = [1, 16, 64, 256];
 
-/// Minimum ratio of the store's event rate to that of the bare SQLite loop, at 64 runs.
+/// Minimum ratio of the store's event rate to that of plain SQLite inserts (the bare loop), at 64
+/// runs.
 const RATIO_TARGET: f64 = 0.5;
 
 /// Arguments of `longhaul bench journal`.
@@ -38,7 +40,8 @@ pub(crate) struct BenchJournalCommand {
     json: bool,
 }
 
-/// Event rates of the store and of the bare SQLite loop at one number of concurrent runs.
+/// Event rates of the store and of plain SQLite inserts (the bare loop) at one number of concurrent
+/// runs.
 #[derive(Debug, Serialize)]
 struct EventRateRow {
     runs: u64,
@@ -53,7 +56,8 @@ impl BenchJournalCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let folder = report::create_temp_folder(Some(&self.dir))?;
         let (events, body) = (self.events, self.body);
-        let conditions = format!("{events} events of {body} bytes per row, WAL, synchronous=FULL");
+        let conditions =
+            format!("{events} events of {body} bytes per table row, WAL, synchronous=FULL");
         let mut report = BenchReport::new("journal", &conditions, self.json);
         DiskSpeed::measure_disk(folder.path(), &mut report)?;
         let (mut lines, mut rows) = (Vec::new(), Vec::new());

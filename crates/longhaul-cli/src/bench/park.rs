@@ -22,13 +22,13 @@ const SMALL_MEMORY_MB_TARGET: f64 = 20.0;
 /// Target memory that up to a million parked runs add to the process, in MB.
 const LARGE_MEMORY_MB_TARGET: f64 = 100.0;
 
-/// Target CPU time while nothing happens, in percent of one core.
+/// Target CPU time while all runs are parked and nothing happens, in percent of one core.
 const IDLE_CPU_PERCENT_TARGET: f64 = 1.0;
 
-/// Target number of commits from an answer to the next model request.
+/// Target number of commits from the answer to a parked run until its next model request.
 const RESUME_COMMITS_TARGET: u64 = 4;
 
-/// Target CPU time from an answer to the next model request, in microseconds.
+/// Target CPU time from the answer to a parked run until its next model request, in microseconds.
 const RESUME_CPU_US_TARGET: f64 = 2_000.0;
 
 /// Arguments of `longhaul bench park`.

@@ -1,5 +1,6 @@
 //! `longhaul bench queue`: measures how fast no-op tasks go from the queue to their end, compared
-//! with a bare SQLite loop, and whether long queues and busy lanes slow that down.
+//! with plain SQLite inserts (the bare loop), and whether long queues and busy lanes slow that
+//! down.
 
 mod load;
 
@@ -17,7 +18,7 @@ use crate::bench::queue::load::{CONCURRENCY, QueueBench, QueueCost};
 use crate::bench::report::{self, BenchReport, met_or_missed};
 use crate::runtime;
 
-/// Minimum ratio of the task rate to that of the bare SQLite loop.
+/// Minimum ratio of the task rate to that of the bare loop: plain SQLite inserts of as many rows.
 const RATIO_TARGET: f64 = 0.4;
 
 /// Minimum ratio of the task rate with a long queue, or with many tasks behind busy lanes, to the
@@ -27,10 +28,11 @@ const FLAT_TARGET: f64 = 0.8;
 /// Number of queued tasks in the short queue.
 const SHORT_QUEUE: u32 = 1_000;
 
-/// Maximum time of a claim when idle, without its commits, in microseconds.
+/// Target time from a submit until an idle worker has claimed the run, less the time of two
+/// commits, in microseconds.
 const CLAIM_TARGET_US: f64 = 1_000.0;
 
-/// Maximum number of events that the bare loop writes.
+/// Maximum number of events that the bare loop (plain SQLite inserts) writes.
 const BARE_EVENTS_MAX: u64 = 50_000;
 
 /// Arguments of `longhaul bench queue`.
@@ -93,8 +95,8 @@ impl BenchQueueCommand {
         report.print()
     }
 
-    /// Measures the bare SQLite loop with the same number of rows per task and per commit as the
-    /// measured tasks, and adds both task rates to the report.
+    /// Measures plain SQLite inserts (the bare loop) with the same number of rows per task and per
+    /// commit as the measured tasks, and adds both task rates to the report.
     fn add_cost_rows(
         &self,
         report: &mut BenchReport,
@@ -143,27 +145,31 @@ impl BenchQueueCommand {
             runtime.block_on(bench.measure_rate(self.tasks, in_queue, behind_lanes))
         };
         report.print_progress(&format!("driving tasks with {SHORT_QUEUE} queued"));
-        let short = measure("short", SHORT_QUEUE, 0)?;
+        let short_queue_rate = measure("short", SHORT_QUEUE, 0)?;
         report.print_progress(&format!("driving tasks with {queued} queued"));
-        let long = measure("long", queued, 0)?;
+        let long_queue_rate = measure("long", queued, 0)?;
         report.print_progress(&format!(
             "driving tasks while {queued} other tasks wait in two busy lanes"
         ));
-        let lanes = measure("lanes", SHORT_QUEUE, queued)?;
+        let behind_lanes_rate = measure("lanes", SHORT_QUEUE, queued)?;
         let rates = QueueRates {
-            short_queue_tasks_per_second: short,
-            long_queue_tasks_per_second: long,
-            long_queue_ratio: long / short.max(f64::MIN_POSITIVE),
-            behind_lanes_tasks_per_second: lanes,
-            behind_lanes_ratio: lanes / short.max(f64::MIN_POSITIVE),
+            short_queue_tasks_per_second: short_queue_rate,
+            long_queue_tasks_per_second: long_queue_rate,
+            long_queue_ratio: long_queue_rate / short_queue_rate.max(f64::MIN_POSITIVE),
+            behind_lanes_tasks_per_second: behind_lanes_rate,
+            behind_lanes_ratio: behind_lanes_rate / short_queue_rate.max(f64::MIN_POSITIVE),
         };
         let row = |what: String, rate: f64| {
-            vec![what, format!("{rate:.0}"), format!("{:.2}", rate / short.max(f64::MIN_POSITIVE))]
+            vec![
+                what,
+                format!("{rate:.0}"),
+                format!("{:.2}", rate / short_queue_rate.max(f64::MIN_POSITIVE)),
+            ]
         };
         let rows = [
-            row(format!("{SHORT_QUEUE} queued"), short),
-            row(format!("{queued} queued"), long),
-            row(format!("{SHORT_QUEUE} queued, {queued} behind two busy lanes"), lanes),
+            row(format!("{SHORT_QUEUE} queued"), short_queue_rate),
+            row(format!("{queued} queued"), long_queue_rate),
+            row(format!("{SHORT_QUEUE} queued, {queued} behind two busy lanes"), behind_lanes_rate),
         ];
         report.add_table(&["other tasks", "tasks/s", "ratio"], &rows);
         let is_flat =

@@ -1,6 +1,6 @@
 //! `longhaul bench serve`: measures the server: start, idle memory, and response times while runs
-//! are in flight. The group commit that a submit request waits for is measured in the same run,
-//! under the same load.
+//! are in flight. The group commit (one commit for concurrent writes) that a submit request waits
+//! for is measured in the same run, under the same load.
 
 mod server_process;
 
@@ -29,7 +29,8 @@ const IDLE_MB_TARGET: f64 = 25.0;
 /// milliseconds.
 const READY_MS_TARGET: f64 = 100.0;
 
-/// Maximum ratio of the p99 duration of a submit request to that of a group commit.
+/// Maximum ratio of the p99 duration of a submit request to that of a group commit (one commit for
+/// concurrent writes).
 const SUBMIT_RATIO_TARGET: f64 = 4.0;
 
 /// Target memory that 1,000 idle event streams use, in MB.
@@ -80,7 +81,8 @@ struct ServeMeasurements {
     group_commit: RequestTiming,
     submit: RequestTiming,
     show: RequestTiming,
-    /// Ratio of the p99 duration of a submit request to that of a group commit.
+    /// Ratio of the p99 duration of a submit request to that of a group commit (one commit for
+    /// concurrent writes).
     submit_ratio: f64,
 }
 

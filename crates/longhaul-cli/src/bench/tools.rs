@@ -117,7 +117,7 @@ impl BenchToolsCommand {
         report.add_text_line(format!(
             "an append to the store alone  {append_us:.0} us CPU, its commit included"
         ));
-        report.add_text_line(format!("a check against the schema    {check_ns:.0} ns CPU"));
+        report.add_text_line(format!("input checked against schema  {check_ns:.0} ns CPU"));
         let head =
             ["", "calls per turn", "commits per turn", "CPU us per turn", "wall us per turn"];
         let rows = [beside.table_rows("parallel"), row.table_rows("sequential")].concat();

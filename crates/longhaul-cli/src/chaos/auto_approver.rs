@@ -1,4 +1,4 @@
-//! Answers the gates of a chaos run, which otherwise wait for a person. For a call in doubt
+//! Answers the gates of a chaos test, which otherwise wait for a person. For a call in doubt
 //! (started, outcome unknown after a kill), the records in the probe file decide the answer.
 //!
 //! Invariant: a call counts as done only if it has a record, and a call that must not be repeated
@@ -25,7 +25,7 @@ const GATES_MAX: usize = 1_000;
 /// never end.
 const ANSWERS_PER_RUN_MAX: u32 = 200;
 
-/// Answers the gates of chaos runs in place of a person.
+/// Answers the gates of the runs of a chaos test in place of a person.
 #[derive(Debug)]
 pub(crate) struct AutoApprover {
     /// The file in which probe tools record their effects. `None` if no file is set.
@@ -89,8 +89,8 @@ impl AutoApprover {
         })
     }
 
-    /// Returns whether the probe file has a record of the gate's call. The process that made the
-    /// call is dead and reaped, so no further record can appear.
+    /// Returns whether the probe file, in which the probe tools record their effects, has a record
+    /// of the gate's call. The process that made the call is dead, so no further record can appear.
     fn has_probe_record(&self, gate: &GateRow) -> anyhow::Result<bool> {
         let (Some(file), Some(call)) = (&self.probe_file, gate.spec.call) else {
             return Ok(false);

@@ -1,7 +1,7 @@
-//! The built-in project for chaos runs: twelve turns, one tool of each effect class, and delays in
+//! The built-in project for chaos tests: twelve turns, one tool of each effect class, and delays in
 //! which a kill can happen. The project needs no key, no network and no file outside its folder.
 
-/// Name of the built-in agent for chaos runs.
+/// Name of the built-in agent for chaos tests.
 pub(crate) const AGENT_NAME: &str = "chaos";
 
 /// Files of the built-in project, as path and content.

@@ -1,4 +1,4 @@
-//! Asks for confirmation before a chaos run that would have real effects.
+//! Asks for confirmation before a chaos test whose agent would have real effects.
 //!
 //! Invariant: neither silence nor a missing terminal counts as a yes.
 
@@ -11,10 +11,10 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output;
 
-/// Tools whose effects stay in the temporary folder of the chaos run.
+/// Tools whose effects stay in the temporary folder of the chaos test.
 const LOCAL_TOOLS: &[&str] = &["vault_read", "vault_write", "vault_list", "read_output"];
 
-/// Fails if the agent has real effects and the user does not confirm the chaos run.
+/// Fails if the agent has real effects and the user does not confirm the chaos test.
 pub(crate) fn confirm_chaos_run(
     runtime: &ProjectRuntime,
     agent: &Agent,
@@ -41,7 +41,7 @@ pub(crate) fn confirm_chaos_run(
 }
 
 /// Describes each real model and each tool of the agent that may have effects outside the chaos
-/// run.
+/// test.
 fn find_real_effects(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> {
     let models = runtime.config.model_aliases();
     let named: Vec<String> = match agent.models.as_slice() {
@@ -56,7 +56,7 @@ fn find_real_effects(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> {
         .iter()
         .map(|name| models.aliases.get(name).unwrap_or(name))
         .filter(|name| !name.starts_with("scripted/"))
-        .map(|name| format!("{name} is a real model, and kills cause repeated calls"));
+        .map(|name| format!("{name} is a real model; after a kill its calls may be repeated"));
     let external_effects = agent
         .tools
         .iter()

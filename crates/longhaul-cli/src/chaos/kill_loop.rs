@@ -1,4 +1,4 @@
-//! The kill loop of a chaos run: submits runs, starts workers and kills them until all kills are
+//! The kill loop of a chaos test: submits runs, starts workers and kills them until all kills are
 //! done, then lets the last worker finish the runs. The loop gives up if no worker writes anything
 //! for a long time.
 
@@ -47,7 +47,7 @@ const STALL_TIMEOUT: Millis = Millis::from_secs(180);
 /// Maximum number of events read from a journal. No journal is that long.
 const EVENTS_MAX: usize = 10_000_000;
 
-/// What a chaos run does: the agent, its task, and the numbers of runs and kills.
+/// What a chaos test does: the task of its runs, and the numbers of runs and kills.
 #[derive(Debug)]
 pub(crate) struct ChaosPlan {
     pub(crate) task: Task,
@@ -58,7 +58,7 @@ pub(crate) struct ChaosPlan {
     pub(crate) quiet: bool,
 }
 
-/// What happened in the kill loop of a chaos run.
+/// What happened in the kill loop of a chaos test.
 #[derive(Debug, Default)]
 pub(crate) struct KillLog {
     /// Ids of the runs whose submission was acknowledged.
@@ -72,7 +72,7 @@ pub(crate) struct KillLog {
     pub(crate) stalled: bool,
 }
 
-/// Progress of all runs of a chaos run.
+/// Progress of all runs of a chaos test.
 #[derive(Debug, Clone, Copy)]
 struct ChaosProgress {
     /// Number of events in all journals.
@@ -83,7 +83,7 @@ struct ChaosProgress {
     done_permille: u64,
 }
 
-/// State of a kill loop: submits runs, and starts and kills workers.
+/// State of the kill loop of a chaos test, which submits runs, and starts and kills workers.
 pub(crate) struct KillLoop<'a> {
     scratch: &'a ScratchProject,
     runtime: &'a ProjectRuntime,

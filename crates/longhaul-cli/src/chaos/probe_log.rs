@@ -33,7 +33,8 @@ pub(crate) fn read_probe_file(file: &Path) -> anyhow::Result<Vec<ProbeRecord>> {
     parse_probe_records(&text).with_context(|| file.display().to_string())
 }
 
-/// Start of every record. This text can't occur inside a record, where its quotes would be escaped.
+/// Start of every record in the probe file. This text can't occur inside a record, where its quotes
+/// would be escaped.
 const RECORD_PREFIX: &str = "{\"tool\":";
 
 /// Parses the text of a probe file. A process that is killed while it writes may leave part of a
@@ -67,13 +68,13 @@ mod tests {
                  \"epoch\":1,\"note\":{note}}}"
             )
         };
-        let whole = record(r#""says {\"tool\":1""#);
+        let record_line = record(r#""says {\"tool\":1""#);
         for (text, count) in [
             (String::new(), Some(0)),
-            (format!("{whole}\n{whole}\n"), Some(2)),
-            (format!("{whole}\n{}", &whole[..40]), Some(1)),
-            (format!("{}{whole}\n", &whole[..40]), Some(1)),
-            (format!("{}{whole}\n{whole}\n", &whole[..4]), Some(2)),
+            (format!("{record_line}\n{record_line}\n"), Some(2)),
+            (format!("{record_line}\n{}", &record_line[..40]), Some(1)),
+            (format!("{}{record_line}\n", &record_line[..40]), Some(1)),
+            (format!("{}{record_line}\n{record_line}\n", &record_line[..4]), Some(2)),
             ("nothing of ours\n".to_owned(), None),
         ] {
             assert_eq!(

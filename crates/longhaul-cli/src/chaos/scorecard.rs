@@ -1,4 +1,4 @@
-//! The scorecard of a chaos run, as a table for people and as one JSON object.
+//! The scorecard of a chaos test, as a table for people and as one JSON object.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use crate::chaos::kill_loop::{ChaosPlan, KillLog};
 use crate::chaos::verify::counts::{ChaosCounts, InDoubtCall, Invariant};
 
-/// Maximum number of violations, and of incomplete runs, that are printed.
+/// Maximum number of violated guarantees, and of incomplete runs, that are printed.
 const SHOWN_MAX: usize = 10;
 
-/// The results of a chaos run, to be printed.
+/// The results of a chaos test, to be printed.
 #[derive(Debug)]
 pub(crate) struct Scorecard<'a> {
     pub(crate) agent: &'a str,
@@ -20,7 +20,7 @@ pub(crate) struct Scorecard<'a> {
     pub(crate) log: &'a KillLog,
     pub(crate) counts: &'a ChaosCounts,
     pub(crate) duration_ms: u64,
-    /// Path of the chaos run's temporary folder, if the folder was kept.
+    /// Path of the chaos test's temporary folder, if the folder was kept.
     pub(crate) folder: Option<PathBuf>,
 }
 
@@ -67,16 +67,17 @@ impl Scorecard<'_> {
             // Writing to a string never fails.
             _ = writeln!(text, "  {name:<44} {value}");
         };
-        let other = match counts.other.len() {
+        let other_runs = match counts.other.len() {
             0 => String::new(),
-            other => format!(", {other} cancelled or not ended"),
+            other_runs => format!(", {other_runs} cancelled or not ended"),
         };
         let (submitted, completed, failed) =
             (log.runs.len(), counts.completed, counts.failed.len());
         let (median, worst) = self.median_and_max_recovery_ms();
         let (calls, repeated) = (counts.model_calls, counts.model_calls_repeated);
-        let (pure, keyed) = (counts.pure_repeats, counts.keyed_repeats);
-        let runs = format!("{submitted} submitted, {completed} completed, {failed} failed{other}");
+        let (pure_calls, keyed_calls) = (counts.pure_repeats, counts.keyed_repeats);
+        let runs =
+            format!("{submitted} submitted, {completed} completed, {failed} failed{other_runs}");
         line("runs", runs);
         line("kills with SIGKILL", self.kills_text());
         line("worker restarts", log.restarts.to_string());
@@ -85,7 +86,7 @@ impl Scorecard<'_> {
         let recovery = format!("median {median} ms, worst {worst} ms");
         line("recovery, start to first event", recovery);
         line("model calls", format!("{calls} made, {repeated} repeated"));
-        let repeats = format!("{pure} pure, {keyed} keyed with the same key");
+        let repeats = format!("{pure_calls} pure, {keyed_calls} keyed with the same key");
         line("allowed repeats", repeats);
         line("once calls", counts.once_calls.to_string());
         line("in doubt, and reported as such", in_doubt_text(&counts.in_doubt));
@@ -105,11 +106,11 @@ impl Scorecard<'_> {
     }
 
     fn kills_text(&self) -> String {
-        let (wanted, happened) = (self.plan.kills, self.log.kills);
-        if happened == wanted {
-            return happened.to_string();
+        let (planned, kills) = (self.plan.kills, self.log.kills);
+        if kills == planned {
+            return kills.to_string();
         }
-        format!("{happened} of {wanted}: all runs ended before the last kill; increase --runs")
+        format!("{kills} of {planned}: all runs ended before the last kill; increase --runs")
     }
 
     fn verdict_text(&self) -> String {
@@ -131,9 +132,9 @@ impl Scorecard<'_> {
             let call = call.unwrap_or_default();
             text.push_str(&format!("\n  {}{call}: {}", violation.run, violation.message));
         }
-        let rest = counts.violations.len().saturating_sub(SHOWN_MAX);
-        if rest > 0 {
-            text.push_str(&format!("\n  and {rest} more violations"));
+        let omitted = counts.violations.len().saturating_sub(SHOWN_MAX);
+        if omitted > 0 {
+            text.push_str(&format!("\n  and {omitted} more violations"));
         }
         for (runs, outcome) in [(&counts.failed, "failed"), (&counts.other, "did not complete")] {
             for run in runs.iter().take(SHOWN_MAX) {

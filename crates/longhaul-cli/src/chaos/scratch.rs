@@ -1,5 +1,5 @@
-//! The temporary project of a chaos run: a copy of the user's project or the built-in project, with
-//! a store of its own.
+//! The temporary project of a chaos test: a copy of the user's project or the built-in project,
+//! with a store of its own.
 //!
 //! Invariants: the user's store is never used, and nothing is copied from outside the project.
 
@@ -36,11 +36,11 @@ const FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Name of the file in the temporary project that receives the stderr output of the workers.
 const WORKER_LOG_FILE: &str = "worker.log";
 
-/// Folders of the user's project that are copied for a chaos run.
+/// Folders of the user's project that are copied for a chaos test.
 const COPIED_FOLDERS: &[&str] =
     &["agents", ".claude/agents", "skills", ".claude/skills", "scripts"];
 
-/// The temporary project of a chaos run. The project's folder is removed when this value is
+/// The temporary project of a chaos test. The project's folder is removed when this value is
 /// dropped.
 #[derive(Debug)]
 pub(crate) struct ScratchProject {
@@ -62,7 +62,7 @@ impl ScratchProject {
         Self::prepare_folder(folder, process_env)
     }
 
-    /// Copies the project of the current folder, for a chaos run of this agent. What the user
+    /// Copies the project of the current folder, for a chaos test of this agent. What the user
     /// trusts in the project is trusted in the copy too, because the content is the same.
     pub(crate) fn copy_project(agent: &str) -> anyhow::Result<Self> {
         let mut process_env = environment::current_process_env()?;
@@ -141,7 +141,7 @@ impl ScratchProject {
     }
 }
 
-/// Returns the error for items of the project that are not trusted. A chaos run can't wait for a
+/// Returns the error for items of the project that are not trusted. A chaos test can't wait for a
 /// person to decide.
 fn untrusted_items_error(agent: &str, untrusted: &[String]) -> anyhow::Error {
     let message = format!(
@@ -178,7 +178,7 @@ fn utf8_path_text(path: &Path) -> anyhow::Result<String> {
     text.with_context(|| format!("{} is not UTF-8; set another folder with TMPDIR", path.display()))
 }
 
-/// Copies a user's project to the temporary folder of a chaos run.
+/// Copies a user's project to the temporary folder of a chaos test.
 struct ProjectCopier<'a> {
     from: &'a Path,
     to: &'a Path,

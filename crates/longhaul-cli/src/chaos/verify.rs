@@ -1,4 +1,4 @@
-//! Verifies the result of a chaos run from the journals and the probe records only. The
+//! Verifies the result of a chaos test from the journals and the probe records only. The
 //! verification uses neither the store nor the runtime's own replay of journals, so every finding
 //! can be checked by hand from the same data.
 
@@ -33,9 +33,9 @@ pub(crate) fn verify_runs(journals: &[RunJournal], records: &[ProbeRecord]) -> C
         let mut verifier = RunVerifier { run: *run, entries, effects: done, counts: &mut counts };
         verifier.verify_run();
     }
-    for line in effects.into_values().flatten() {
-        let message = format!("{} had an effect for a run without a journal", line.tool);
-        counts.add_violation(Invariant::UnaccountedEffect, line.run, Some(line.call), message);
+    for record in effects.into_values().flatten() {
+        let message = format!("{} had an effect for a run without a journal", record.tool);
+        counts.add_violation(Invariant::UnaccountedEffect, record.run, Some(record.call), message);
     }
     counts
 }
@@ -82,7 +82,7 @@ impl RunVerifier<'_> {
     /// Checks that sequence numbers have no gap, epochs never decrease, and no event follows the
     /// one that ends the run.
     fn check_event_order(&mut self) {
-        let mut highest = Epoch::default();
+        let mut highest_epoch = Epoch::default();
         let mut ended = false;
         for (position, entry) in (1..).zip(self.entries) {
             let (seq, epoch) = (entry.seq, entry.epoch);
@@ -90,12 +90,12 @@ impl RunVerifier<'_> {
                 format!(
                     "event {seq} is at journal position {position}, but the numbers must be equal"
                 )
-            } else if epoch < highest {
-                format!("event {seq} has epoch {epoch}, but an earlier event has {highest}")
+            } else if epoch < highest_epoch {
+                format!("event {seq} has epoch {epoch}, but an earlier event has {highest_epoch}")
             } else if ended {
                 format!("event {seq} follows the end of the run")
             } else {
-                highest = epoch;
+                highest_epoch = epoch;
                 ended = entry.event.is_terminal();
                 if matches!(entry.event, Event::RunRecovered(_)) {
                     self.counts.recoveries += 1;
@@ -142,14 +142,17 @@ impl RunVerifier<'_> {
 
     /// Checks for recorded effects that belong to no call in the journal.
     fn check_unaccounted_effects(&mut self, histories: &BTreeMap<CallId, CallHistory>) {
-        let strange = |line: &&&ProbeRecord| {
-            !histories.contains_key(&line.call) || line.key != line.call.idempotency_key(self.run)
+        let strange = |record: &&&ProbeRecord| {
+            !histories.contains_key(&record.call)
+                || record.key != record.call.idempotency_key(self.run)
         };
         let unaccounted: Vec<(CallId, String)> = self
             .effects
             .iter()
             .filter(strange)
-            .map(|line| (line.call, format!("{} with idempotency key {}", line.tool, line.key)))
+            .map(|record| {
+                (record.call, format!("{} with idempotency key {}", record.tool, record.key))
+            })
             .collect();
         for (call, tool_and_key) in unaccounted {
             let message = format!("{tool_and_key} had an effect without a call in the journal");

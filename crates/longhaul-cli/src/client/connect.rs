@@ -48,7 +48,8 @@ pub(crate) fn connect_or_open_store(server: Option<ServerConnection>) -> anyhow:
     try_connect_or_open_store(server)?.ok_or_else(|| store_access::no_runs_error().into())
 }
 
-/// Like [`connect_run_client`], but returns `None` if there is neither a server nor a store.
+/// Connects to the server named in `LONGHAUL_URL` or to the one that drives this folder's store, or
+/// else opens the existing store. `None` means that there is neither a server nor a store.
 pub(crate) fn try_connect_run_client() -> anyhow::Result<Option<RunClient>> {
     try_connect_or_open_store(find_named_or_local_server()?)
 }

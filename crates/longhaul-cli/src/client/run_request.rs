@@ -10,7 +10,8 @@ use longhaul_server::task_from_body;
 
 use crate::caller_name::caller_name;
 
-/// Converts the body of a request into a task of a batch. The error says why it can't be submitted.
+/// Converts the body of a request into a task of a batch. The error says why the task can't be
+/// submitted.
 pub(super) fn batch_task(longhaul: &Longhaul, body: NewRunBody) -> Result<Task, String> {
     let task = task_from_body(body, &caller_name())?;
     // The agents of a chain are checked when the chain is submitted.

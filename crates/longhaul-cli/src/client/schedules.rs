@@ -26,7 +26,7 @@ impl RunClient {
         }
     }
 
-    /// Returns all schedules by name.
+    /// Returns all schedules, ordered by name.
     pub(crate) async fn list_schedules(&self) -> anyhow::Result<Vec<ScheduleView>> {
         Ok(match self {
             Self::Local(longhaul) => longhaul.schedules().await?,

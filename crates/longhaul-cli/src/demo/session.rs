@@ -112,14 +112,17 @@ impl<'a> DemoSession<'a> {
     }
 
     async fn print_and_record_entry(&mut self, entry: Entry) -> anyhow::Result<()> {
-        if let Some((killed, last)) = self.kill
+        if let Some((killed, last_event)) = self.kill
             && let Event::RunRecovered(_) = &entry.event
         {
-            let took = entry.at.duration_since(killed);
+            let recovery_time = entry.at.duration_since(killed);
             self.print_event_line(
                 &entry,
                 "resumed",
-                &format!("from event {last} on a new worker, {} ms after the kill", took.0),
+                &format!(
+                    "from event {last_event} on a new worker, {} ms after the kill",
+                    recovery_time.0
+                ),
             )?;
         } else if let Some(line) = self.printer.format_event_line(&entry) {
             output::print_line(&format!("  {line}"))?;
@@ -166,8 +169,8 @@ impl<'a> DemoSession<'a> {
         output::print_line(
             "            waiting   nothing runs and nothing is spent while a person decides",
         )?;
-        for line in short_gate_card(&gate) {
-            output::print_line(&format!("            {line}"))?;
+        for card_line in short_gate_card(&gate) {
+            output::print_line(&format!("            {card_line}"))?;
         }
         if self.prompt.is_interactive() {
             self.prompt.set_shown_gate(gate.id);

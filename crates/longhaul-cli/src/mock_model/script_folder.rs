@@ -19,7 +19,8 @@ const CHECK_INTERVAL: Millis = Millis::from_secs(1);
 /// File name extension of scripts.
 const EXTENSION: &str = ".yaml";
 
-/// Modification time and size of a script file, to detect changes.
+/// Modification time and size of a script file, to detect changes. The time is `None` if it is
+/// unknown.
 type FileStamp = (Option<SystemTime>, u64);
 
 /// A folder of scripts for the mock, with a cache of the scripts that were read.

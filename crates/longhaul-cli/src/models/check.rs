@@ -289,16 +289,16 @@ impl ProviderCheckResult<'_> {
     }
 
     fn success_message(&self, selector: &ModelSelector, names: &[String]) -> String {
-        let models = match names.len() {
+        let model_count = match names.len() {
             1 => "1 model".to_owned(),
             count => format!("{count} models"),
         };
-        let mut message = format!("ok, {} ms, {models}", self.duration.0);
+        let mut message = format!("ok, {} ms, {model_count}", self.duration.0);
         if self.provider.name == "openrouter" {
             message.push_str("; the list is public, so the key was not checked");
         }
-        if let Some(missing) = self.unlisted_default_model(selector, names) {
-            message.push_str(&format!("; the default model `{missing}` is not in the list"));
+        if let Some(default_model) = self.unlisted_default_model(selector, names) {
+            message.push_str(&format!("; the default model `{default_model}` is not in the list"));
         }
         message
     }

@@ -45,8 +45,8 @@ impl ListModelsCommand {
     }
 }
 
-/// Returns the state of a provider's API key (`set`, `not_set` or `not_needed`), and the
-/// environment variable that holds the key.
+/// Returns the state of a provider's API key (`set`, `not_set` or `not_needed`), and the name of
+/// the environment variable with the key if it is set.
 fn api_key_state(selector: &ModelSelector, provider: &Provider) -> (&'static str, Option<String>) {
     match provider.api_key(&selector.env) {
         Some((variable, _)) => ("set", Some(variable.to_owned())),

@@ -23,8 +23,8 @@ impl WorkerHooks for RunLifecycleLogger {
     async fn on_run_failed(&self, row: &RunRow) {
         let (run, agent, turns) = (row.id, &row.agent, row.turns);
         let code = row.code.as_deref().unwrap_or(row.status.as_str());
-        let ended = row.status.as_str();
-        tracing::info!(%run, %agent, turns, code, "run {ended}");
+        let status = row.status.as_str();
+        tracing::info!(%run, %agent, turns, code, "run {status}");
     }
 
     async fn on_run_idle(&self, row: &RunRow) {

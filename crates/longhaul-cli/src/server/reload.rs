@@ -29,7 +29,7 @@ const RECENT_MICROS: i64 = 3_000_000;
 /// Folder of the project with the scripts for scripted models.
 const SCRIPTS_FOLDER: &str = "scripts";
 
-/// Modification times and sizes of files, by path.
+/// Modification times and sizes of files, by path. A time is `None` if it is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileSnapshot(BTreeMap<PathBuf, (Option<SystemTime>, u64)>);
 
@@ -70,8 +70,8 @@ fn list_folder_entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     files.flatten().map(|file| file.path())
 }
 
-/// Describes each agent file that was removed and is replaced by another file of the same agent, or
-/// that was invalid. Removed agents without a replacement are reported elsewhere.
+/// Describes each removed agent file whose agent is now defined by another file, or that was
+/// invalid. Removed agents that no other file defines are reported elsewhere.
 fn removed_file_messages(old_agents: &LoadedAgents, new_agents: &LoadedAgents) -> Vec<String> {
     let old = old_agents.agents.iter();
     let old = old.map(|one| (one.agent.name.as_str(), &one.path, true));
@@ -100,7 +100,8 @@ fn removed_file_messages(old_agents: &LoadedAgents, new_agents: &LoadedAgents) -
     messages
 }
 
-/// Describes which chains are new, changed or gone, and the new problems of chain files.
+/// Describes which chains were added, changed or removed between two loads, and the problems of
+/// chain files that are new.
 fn compare_chains(old: &LoadedChains, new: &LoadedChains) -> Vec<String> {
     let find = |chains: &LoadedChains, name: &str| {
         let found = chains.chains.iter().find(|one: &&LoadedChain| one.name == name);
@@ -148,7 +149,7 @@ pub(crate) struct ProjectReloader<'a> {
     rejection_reason: Option<String>,
     /// Errors in scripts that were logged already.
     reported_script_errors: Vec<String>,
-    /// Content of the settings file when the file was last read.
+    /// Content of the settings file when the file was last read. `None` if there was no such file.
     settings: Option<Vec<u8>>,
 }
 

@@ -1,4 +1,5 @@
-//! The items of this project that need the user's trust, and the decisions about them.
+//! What this project would do on its own (start programs, send data, open network access), as items
+//! that need the user's trust, and the user's decisions about them.
 
 use longhaul::agents::loaded_agents::LoadedAgents;
 use longhaul::config::settings::Config;
@@ -11,7 +12,8 @@ use longhaul::trust::items::discover_trust_items;
 
 use crate::error::CliError;
 
-/// The items of a project that need trust, and the user's decisions about them.
+/// The actions of a project that need the user's trust, as items, and the user's decisions about
+/// them.
 #[derive(Debug)]
 pub(crate) struct ProjectTrust {
     pub(crate) decisions: TrustDecisions,
@@ -19,7 +21,7 @@ pub(crate) struct ProjectTrust {
 }
 
 impl ProjectTrust {
-    /// Finds the items that need trust in these settings and agents.
+    /// Finds the actions in these settings and agents that need the user's trust.
     pub(crate) fn new(config: &Config, agents: &LoadedAgents) -> Self {
         Self {
             decisions: TrustDecisions::new(config),

@@ -88,7 +88,10 @@ fn invalid_flags_are_refused_before_anything_is_created() {
     for (args, expected) in [
         (&["run", "plain", "x", "--budget", "turns=0"][..], "--budget"),
         (&["run", "plain", "x", "--budget", "usd=0.0000001"], "--budget"),
-        (&["run", "plain", "x", "--context", "recipient=bob"], "does not declare this name"),
+        (
+            &["run", "plain", "x", "--context", "recipient=bob"],
+            "does not declare this context value",
+        ),
     ] {
         let output = project.run(args, 2);
         assert!(output.err.contains(expected), "{output:?}");

@@ -144,12 +144,12 @@ fn is_run_scope(scope: &AnswerScope) -> bool {
     *scope == run_scope()
 }
 
-/// A call went ahead because of a remembered approval.
+/// A tool call needed no new approval, because a remembered approval covers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleUsed {
     /// Id of the remembered approval.
     pub rule: RuleId,
-    /// Call that went ahead.
+    /// Tool call that the remembered approval covers.
     pub call: CallId,
     /// Principal that gave the approval.
     pub by: String,

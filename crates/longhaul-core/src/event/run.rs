@@ -77,7 +77,8 @@ pub struct RunPrepared {
     /// ends. The model is warned after half that number. `None` means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compactions: Option<u32>,
-    /// When the conversation is compacted, and what its summary keeps. `None` means the defaults.
+    /// When the conversation is compacted (its older part replaced by a summary), and what the
+    /// summary keeps. `None` means the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compaction: Option<CompactionPolicy>,
     /// Time that the context provider needed, which counts as active time of the run.
@@ -93,7 +94,8 @@ pub struct CompactionPolicy {
     /// default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_percent: Option<u8>,
-    /// What the summary has to keep, in addition to the runtime's own rules.
+    /// What the summary has to keep, in addition to what the runtime's own rules keep. `None` means
+    /// nothing else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<String>,
 }

@@ -82,18 +82,20 @@ impl ToolOutput {
     }
 }
 
-/// A tool call was not started, because another call has claimed its effect key.
+/// A tool call was not started, because another call has claimed its effect key (the key of an
+/// effect that happens at most once over all runs).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolKeyTaken {
     /// Id of the tool call that was not started.
     pub call: CallId,
-    /// Call that has claimed the effect key.
+    /// Tool call that has claimed the effect key.
     pub holder: KeyHolder,
-    /// State of the key: if `Held`, the tool call waits; if `Done`, it gets the other call's
-    /// result; if `Unknown`, it is in doubt like the other call.
+    /// State of the effect key. `Held`: the tool call waits. `Done`: it gets the result of the call
+    /// that claimed the key. `Unknown`: its outcome is in doubt, like that of the call that claimed
+    /// the key.
     pub state: KeyState,
-    /// What happens with the tool call if the outcome of the other call is unknown. `None` in all
-    /// other states.
+    /// What happens with the tool call if the outcome of the call that claimed its effect key is
+    /// unknown. `None` if that outcome is known or pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubtPolicy>,
 }
@@ -162,7 +164,8 @@ pub struct ToolPending {
     pub since: Timestamp,
     /// Time at which the tool is asked again.
     pub until: Timestamp,
-    /// State of the work, as described by the tool.
+    /// Status of the work on the tool call, as described by the tool. `None` if the tool gave no
+    /// description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Whether the run gives up the call, for the reason in `message`. The tool is told so instead of

@@ -33,7 +33,7 @@ pub struct TurnStarted {
     pub purpose: ModelCallPurpose,
     /// Worst-case cost of the request, which is held (reserved) in the budget account.
     pub hold: BudgetAmount,
-    /// Amounts that are held (reserved) within spend caps.
+    /// Amounts that are held (reserved) within spend caps for the model request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub caps: Vec<CapHold>,
     /// Maximum length of the reply in tokens. The held (reserved) cost covers this length.
@@ -130,7 +130,7 @@ pub struct TurnCompleted {
     pub model: String,
     /// Duration of the request, measured by the clock of the worker that drives the run.
     pub active: Millis,
-    /// Classification of each tool call in the reply, in the model's order.
+    /// Properties of each tool call in the reply, such as its effect class, in the model's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCallClassification>,
     /// Result of checking the final answer (the text, or the input of `finish`) against the output
@@ -175,7 +175,8 @@ pub struct ToolCallClassification {
     /// runs. Every rule that asks for approval then applies to the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub opaque: bool,
-    /// Reason why the call can't be made, such as an unknown tool or an invalid input.
+    /// Reason why the tool call can't be made, such as an unknown tool or an invalid input. `None`
+    /// means that it can be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// Whether the tool can verify if the call has taken effect.
@@ -195,7 +196,8 @@ pub struct ToolCallClassification {
     /// References in the input to outputs of earlier calls, with their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputReference>,
-    /// Effect key of the call. `None` means that the call has none.
+    /// Effect key of the tool call: calls with the same key take effect at most once over all runs.
+    /// `None` means that the call has no key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<EffectKey>,
     /// Approvals remembered for the agent or the project that apply to the call and were active

@@ -6,11 +6,11 @@ use serde_json::{Map, Number, Value};
 
 use crate::time::Timestamp;
 
-/// Maximum length of a text in an answer in bytes.
+/// Maximum length in bytes of a text that is the value of a form field.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
-/// Maximum number of texts that a person can choose from.
+/// Maximum number of choices that a form field or a question can offer.
 const CHOICES_MAX: usize = 100;
-/// Maximum length of one text to choose from, in bytes.
+/// Maximum length in bytes of the text of one choice that a form field or a question offers.
 const CHOICE_BYTES_MAX: usize = 1024;
 /// Largest number up to which an `f64` represents every integer exactly.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
@@ -26,7 +26,7 @@ pub struct FormField {
     pub description: String,
     /// Type of the field's value, with its limits.
     pub kind: FormFieldKind,
-    /// Value of the field if the person gives none.
+    /// Value of the field if the person enters nothing. `None` means that there is no default.
     pub default: Option<Value>,
     /// Whether the answer must contain the field.
     pub required: bool,
@@ -35,34 +35,34 @@ pub struct FormField {
 /// Type of a form field's value, with its limits.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FormFieldKind {
-    /// A text.
+    /// The field's value is a text.
     Text {
-        /// Minimum number of characters.
+        /// Minimum number of characters of the text. `None` means no minimum.
         min_length: Option<u64>,
-        /// Maximum number of characters.
+        /// Maximum number of characters of the text. `None` means no maximum.
         max_length: Option<u64>,
-        /// Format that the text must have.
+        /// Format that the text must have, such as an email address. `None` means any text.
         format: Option<TextFormat>,
     },
-    /// A number.
+    /// The field's value is a number.
     Number {
         /// Whether the number must be an integer.
         integer: bool,
-        /// Lowest valid number.
+        /// Lowest valid number. `None` means no minimum.
         minimum: Option<f64>,
-        /// Highest valid number.
+        /// Highest valid number. `None` means no maximum.
         maximum: Option<f64>,
     },
-    /// Yes or no.
+    /// The field's value is yes or no.
     Boolean,
-    /// One of these values.
+    /// The field's value is one of these choices.
     Choice(Vec<FormChoice>),
 }
 
-/// One of the values that a field can have.
+/// One of the choices that a form field offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormChoice {
-    /// Value in the answer.
+    /// Value of the field in the answer if the person selects this choice.
     pub value: String,
     /// Title of the value for people. It is the value itself if the schema has no title.
     pub title: String,
@@ -91,7 +91,7 @@ impl FormField {
         let kind = FormFieldKind::from_schema(object)?;
         let title = optional_text(object, "title")?;
         if title.is_some_and(|title| title.trim().is_empty()) {
-            return Err("its `title` must not be blank".to_owned());
+            return Err("the field's `title` must not be blank".to_owned());
         }
         let field = Self {
             name: name.to_owned(),
@@ -102,7 +102,7 @@ impl FormField {
             required,
         };
         if let Some(default) = &field.default {
-            field.check_value(default).map_err(|why| format!("its default {why}"))?;
+            field.check_value(default).map_err(|why| format!("the field's default {why}"))?;
         }
         Ok(field)
     }
@@ -190,9 +190,11 @@ impl FormFieldKind {
                 Ok(Self::Number { integer, minimum, maximum })
             }
             Some("boolean") => allow(&[]).map(|()| Self::Boolean),
-            Some(_) | None => Err("its `type` must be string, number, integer or boolean; nested \
-                                   values are not supported"
-                .to_owned()),
+            Some(_) | None => {
+                Err("the field's `type` must be string, number, integer or boolean; \
+                                   nested values are not supported"
+                    .to_owned())
+            }
         }
     }
 
@@ -219,7 +221,9 @@ impl TextFormat {
             Some("uri") => Ok(Self::Uri),
             Some("date") => Ok(Self::Date),
             Some("date-time") => Ok(Self::DateTime),
-            Some(_) | None => Err("its `format` must be email, uri, date or date-time".to_owned()),
+            Some(_) | None => {
+                Err("the field's `format` must be email, uri, date or date-time".to_owned())
+            }
         }
     }
 
@@ -256,15 +260,15 @@ impl TextFormat {
     }
 }
 
-/// Returns an error if a schema has a key that is not in `valid`. `what` describes the schema in
-/// the error.
+/// Returns an error if a schema has a key that is not in `valid`. `schema_name` describes the
+/// schema in the error.
 pub(super) fn check_schema_keys(
     object: &Map<String, Value>,
     valid: &[&str],
-    what: &str,
+    schema_name: &str,
 ) -> Result<(), String> {
     match object.keys().find(|key| !valid.contains(&key.as_str())) {
-        Some(key) => Err(format!("`{key}` is not supported in {what}")),
+        Some(key) => Err(format!("`{key}` is not supported in {schema_name}")),
         None => Ok(()),
     }
 }
@@ -274,7 +278,7 @@ fn optional_text<'a>(schema: &'a Map<String, Value>, key: &str) -> Result<Option
     match schema.get(key) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(format!("its `{key}` must be a text")),
+        Some(_) => Err(format!("the field's `{key}` must be a text")),
     }
 }
 
@@ -284,7 +288,7 @@ fn parse_lengths(schema: &Map<String, Value>) -> Result<(Option<u64>, Option<u64
         None => Ok(None),
         Some(value) => match value.as_u64() {
             Some(length) => Ok(Some(length)),
-            None => Err(format!("its `{key}` must be a whole number from 0 on")),
+            None => Err(format!("the field's `{key}` must be a whole number from 0 on")),
         },
     };
     let (min, max) = (length("minLength")?, length("maxLength")?);
@@ -305,7 +309,7 @@ fn parse_number_limits(
         None => Ok(None),
         Some(value) => match value.as_f64().filter(|limit| limit.is_finite()) {
             Some(limit) => Ok(Some(limit)),
-            None => Err(format!("its `{key}` must be a number")),
+            None => Err(format!("the field's `{key}` must be a number")),
         },
     };
     let (minimum, maximum) = (limit("minimum")?, limit("maximum")?);
@@ -327,25 +331,25 @@ fn whole_number(number: &Number) -> Option<Number> {
     is_exact.then(|| Number::from(value as i64))
 }
 
-/// Checks the number, length and uniqueness of the texts that a person chooses from. `what` is the
+/// Checks the number, length and uniqueness of the texts that a person chooses from. `noun` is the
 /// noun for one of them in errors, such as `option`.
 pub(super) fn check_choice_texts<'a>(
     texts: impl ExactSizeIterator<Item = &'a str>,
-    what: &str,
+    noun: &str,
 ) -> Result<(), String> {
     if texts.len() > CHOICES_MAX {
-        return Err(format!("there can be at most {CHOICES_MAX} {what}s"));
+        return Err(format!("there can be at most {CHOICES_MAX} {noun}s"));
     }
     let mut seen = BTreeSet::new();
     for text in texts {
         if text.trim().is_empty() {
-            return Err(format!("each {what} must not be blank"));
+            return Err(format!("each {noun} must not be blank"));
         }
         if text.len() > CHOICE_BYTES_MAX {
-            return Err(format!("each {what} must have at most {CHOICE_BYTES_MAX} bytes"));
+            return Err(format!("each {noun} must have at most {CHOICE_BYTES_MAX} bytes"));
         }
         if !seen.insert(text.trim().to_lowercase()) {
-            return Err(format!("the {what} `{text}` occurs twice"));
+            return Err(format!("the {noun} `{text}` occurs twice"));
         }
     }
     Ok(())
@@ -368,7 +372,7 @@ fn parse_choice_list(schema: &Map<String, Value>) -> Result<Vec<FormChoice>, Str
         Some(titles.len()) == list("enum").map(Vec::len) && titles.iter().all(Value::is_string)
     });
     if schema.contains_key("enumNames") && !has_all_titles {
-        return Err("its `enumNames` must have one text for each text of `enum`".to_owned());
+        return Err("the field's `enumNames` must have one text for each text of `enum`".to_owned());
     }
     let choices: Option<Vec<FormChoice>> = match (list("enum"), list("oneOf")) {
         (Some(values), None) => values

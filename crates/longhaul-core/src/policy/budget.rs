@@ -12,16 +12,17 @@ use crate::usage::{BudgetAmount, MicroUsd, RemainingBudget};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Budget {
-    /// Maximum amount of money for the whole tree of runs.
+    /// Maximum amount of money for the whole tree of runs. `None` means no cap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_usd: Option<MicroUsd>,
-    /// Maximum number of input and output tokens for the whole tree of runs.
+    /// Maximum number of input and output tokens for the whole tree of runs. `None` means no cap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Maximum number of completed turns of the run.
+    /// Maximum number of completed turns of the run. `None` means no cap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
-    /// Maximum active time of the run, i.e. total time from claiming to parking it.
+    /// Maximum active time of the run, i.e. total time from claiming to parking it. `None` means no
+    /// cap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<Millis>,
     /// Used percentage of a cap from which the agent is asked to finish.
@@ -60,16 +61,16 @@ impl Budget {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BudgetRaise {
-    /// New cap on the money that the whole tree of runs may spend.
+    /// New cap on the money that the whole tree of runs may spend. `None` leaves the cap unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_usd: Option<MicroUsd>,
-    /// New cap on the tokens that the whole tree of runs may use.
+    /// New cap on the tokens that the whole tree of runs may use. `None` leaves the cap unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// New cap on the number of completed turns of the run.
+    /// New cap on the number of completed turns of the run. `None` leaves the cap unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
-    /// New cap on the active time of the run.
+    /// New cap on the active time of the run. `None` leaves the cap unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<Millis>,
 }
@@ -109,8 +110,8 @@ impl BudgetAccount {
         self.remaining_caps_after(self.used().plus(self.held))
     }
 
-    /// Returns the part of the caps that is not used. Amounts held (reserved) for model requests in
-    /// progress count as not used.
+    /// Returns the part of the caps that is not used. Amounts that are only held (reserved) for
+    /// model requests in progress count as not used.
     pub fn unspent(&self) -> RemainingBudget {
         self.remaining_caps_after(self.used())
     }
@@ -145,14 +146,15 @@ impl BudgetAccount {
 pub struct BudgetHold {
     /// Money and tokens that the request uses at most.
     pub amount: BudgetAmount,
-    /// Money and tokens that have to be left after the request, so that the model can still be told
-    /// to wrap up. They don't have to be left of caps about which the model was warned.
+    /// Money and tokens that must be left after the request, so that the model can still be asked
+    /// to finish. Ignored for a cap about which the model was warned already.
     pub reserve: BudgetAmount,
-    /// Percentage of the tree's cap on money from which the hold is refused, so that the model is
-    /// warned first. `None` means that the model was warned.
+    /// Used percentage of the tree's cap on money from which the hold is refused, so that the model
+    /// is warned first. `None` means that the model needs no warning, such as after an earlier one.
     pub warn_money_at: Option<u8>,
     /// Used percentage of the tree's cap on tokens from which the hold is refused, so that the
-    /// model is warned first. `None` means that no warning is due.
+    /// model is warned first. `None` means that the model needs no warning, such as after an
+    /// earlier one.
     pub warn_tokens_at: Option<u8>,
 }
 
@@ -162,9 +164,9 @@ impl BudgetHold {
         account.free().covers(self.amount) && self.cap_to_warn_about(account).is_none()
     }
 
-    /// Returns a cap of the account about which the model has to be warned first: a high percentage
-    /// is used, or the request may not leave the reserve. What other requests hold counts as left. A
-    /// first request needs no reserve.
+    /// Returns a cap about which the model must be warned before the request: its warning
+    /// percentage is used, or some of it is used and the request might not leave the reserve. What
+    /// other requests hold (reserve) counts as left. `None` means that no warning is needed.
     pub fn cap_to_warn_about(&self, account: &BudgetAccount) -> Option<BudgetCap> {
         let BudgetAmount { micro_usd, tokens } = self.amount.plus(self.reserve);
         let RemainingBudget { micro_usd: money_left, tokens: tokens_left } = account.unspent();

@@ -7,35 +7,39 @@ use crate::id::RunId;
 use crate::policy::budget::BudgetAccount;
 use crate::usage::BudgetAmount;
 
-/// A budget account, and the runs that wait for it or were woken and have not held their amount yet.
+/// A budget account with the queue of the runs that wait for it, including runs that were woken but
+/// have not yet held (reserved) the amount that they need.
 #[derive(Debug, Clone, Default)]
 pub struct BudgetQueue {
-    /// The account that the runs share.
+    /// Budget account that the runs in the queue share.
     pub account: BudgetAccount,
-    /// The runs in the order in which they began to wait.
+    /// Runs in the queue, in the order in which they began to wait.
     pub entries: Vec<BudgetQueueEntry>,
 }
 
 /// A run in the queue of a budget account.
 #[derive(Debug, Clone, Copy)]
 pub struct BudgetQueueEntry {
-    /// The run.
+    /// Run that waits for budget.
     pub run: RunId,
-    /// Amount that the run needs.
+    /// Money and tokens that the run needs for its next model request.
     pub needed: BudgetAmount,
-    /// Whether the run is still parked. If not, it was woken and can hold its amount.
+    /// Whether the run is still parked. If not, it was woken and can hold (reserve) the amount it
+    /// needs.
     pub is_parked: bool,
 }
 
 impl BudgetQueue {
-    /// Returns the account as it is for this run: what the runs before it need counts as held.
+    /// Returns the budget account as this run sees it: the amounts that the runs before it in the
+    /// queue need count as held (reserved).
     pub fn account_for(&self, run: RunId) -> BudgetAccount {
         let before = self.entries.iter().take_while(|entry| entry.run != run);
         before.fold(self.account, BudgetQueueEntry::count_as_held)
     }
 
-    /// Returns the next run to wake: the first parked one, if its amount fits, or can no longer fit
-    /// because too much was spent.
+    /// Returns the next run to wake: the first parked run, if the account covers the amount it
+    /// needs, or if the account can never cover it because too much was spent. `None` means that no
+    /// run is woken.
     pub fn next_to_wake(&self) -> Option<RunId> {
         let next = self.entries.iter().find(|entry| entry.is_parked)?;
         let account = self.account_for(next.run);
@@ -44,7 +48,7 @@ impl BudgetQueue {
         (!must_wait).then_some(next.run)
     }
 
-    /// Returns whether the run has an entry.
+    /// Returns whether the run is in the queue.
     pub fn contains(&self, run: RunId) -> bool {
         self.entries.iter().any(|entry| entry.run == run)
     }

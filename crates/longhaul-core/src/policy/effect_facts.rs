@@ -18,7 +18,7 @@ const DIFF_BYTES_MAX: usize = 16 * 1024;
 /// Entry in the list of hosts of a call that may contact any host.
 pub const ANY_HOST: &str = "*";
 
-/// Text of a fact that can't be known before the call.
+/// Text that is shown in place of an effect that can't be known before the tool call.
 pub const NOT_KNOWN: &str = "not known before the call";
 
 /// What a call would change, as far as its tool knows before the call. The default means that
@@ -59,8 +59,8 @@ pub enum FileContent {
     Unknown,
 }
 
-/// What a call would change, as a gate shows it. The runtime has computed it when the model made
-/// the call. All texts are redacted and bounded.
+/// What a call would change, as a gate shows it to a person. The runtime computes it when the model
+/// makes the call. All texts are limited in length, and secrets in them are redacted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectFacts {
     /// Files that the call would create, change or delete. `None` means not known, an empty list
@@ -80,7 +80,7 @@ pub struct EffectFacts {
     /// How to undo the call, or why that is impossible. `None` means not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<String>,
-    /// Changes of the files as a unified diff.
+    /// Changes of the files as a unified diff. `None` if there is no diff.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
 }
@@ -118,8 +118,9 @@ pub enum FileChangeKind {
 }
 
 impl EffectFacts {
-    /// Returns the facts shortened to what a gate shows: a few entries of each kind, short texts,
-    /// and the start of a long diff. The last line of a shortened diff says what is left out.
+    /// Returns these effects shortened to what a gate shows: a few entries of each kind, short
+    /// texts, and the start of a long diff. The last line of a shortened diff says what is left
+    /// out.
     #[must_use]
     pub fn into_bounded(mut self) -> Self {
         if let Some(files) = &mut self.files {
@@ -139,8 +140,8 @@ impl EffectFacts {
         self.diff.as_ref().is_some_and(|diff| diff.len() <= DIFF_BYTES_MAX)
     }
 
-    /// Returns the facts as rows for people, each with a label and a text. The texts may contain
-    /// any character.
+    /// Returns the effects as rows for people, each with a label and a text. The texts are not
+    /// sanitized: they may contain any character.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
         let hosts = |hosts: &[String]| match hosts {
             [] => "none".to_owned(),
@@ -172,7 +173,7 @@ impl EffectFacts {
 }
 
 impl FileEffect {
-    /// Returns the change in words, such as `change notes.md (+3 -1 lines)`.
+    /// Returns a text for the file change, such as `change notes.md (+3 -1 lines)`.
     fn text(&self) -> String {
         let verb = match self.change {
             FileChangeKind::Create => "create",
@@ -191,9 +192,9 @@ impl FileEffect {
 fn truncate_list(list: &mut Vec<String>) {
     list.iter_mut().for_each(truncate_text);
     if list.len() > ENTRIES_MAX {
-        let left = list.len() - ENTRIES_MAX;
+        let omitted = list.len() - ENTRIES_MAX;
         list.truncate(ENTRIES_MAX);
-        list.push(format!("and {left} more"));
+        list.push(format!("and {omitted} more"));
     }
 }
 
@@ -211,8 +212,8 @@ fn truncate_diff(diff: &mut String) {
     let whole_lines = diff.lines().count();
     diff.truncate(diff.floor_char_boundary(DIFF_BYTES_MAX));
     diff.truncate(diff.rfind('\n').map_or(0, |end| end + 1));
-    let left = whole_lines - diff.lines().count();
-    diff.push_str(&format!("… and {left} more lines\n"));
+    let omitted_lines = whole_lines - diff.lines().count();
+    diff.push_str(&format!("… and {omitted_lines} more lines\n"));
 }
 
 #[cfg(test)]
@@ -256,12 +257,13 @@ mod tests {
 
     #[test]
     fn shortened_facts_say_what_is_left_out() {
-        let many = |count: usize| (0..count).map(|at| format!("{at}.example")).collect();
-        let diff: String = (0..4_000).map(|at| format!("+ü line {at}\n")).collect();
+        let example_names =
+            |count: usize| (0..count).map(|index| format!("{index}.example")).collect();
+        let diff: String = (0..4_000).map(|index| format!("+ü line {index}\n")).collect();
         let facts = EffectFacts {
             files: Some(vec![file(&"ü".repeat(4_000), None, None); 25]),
-            network: Some(many(21)),
-            protected_paths: many(100),
+            network: Some(example_names(21)),
+            protected_paths: example_names(100),
             undo: Some("x".repeat(5_000)),
             diff: Some(diff),
             ..EffectFacts::default()

@@ -14,12 +14,12 @@ use crate::raw::Hash;
 /// Maximum length of the text of an effect key in bytes.
 pub const EFFECT_KEY_BYTES_MAX: usize = 1024;
 
-/// The effect key of a tool call.
+/// Effect key of a tool call. Calls with the same key take effect at most once over all runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectKey {
-    /// Text of the key, without secrets.
+    /// Text of the effect key, with secrets redacted.
     pub text: String,
-    /// Hash of the key, by which the store finds it.
+    /// Hash of the effect key, by which the store finds the row of the key.
     pub hash: Hash,
 }
 
@@ -29,7 +29,7 @@ pub struct KeyHolder {
     /// Run of the call: the run whose model made the call or, once the call has completed, the run
     /// whose journal has its result.
     pub run: RunId,
-    /// Id of the call.
+    /// Id of the tool call that has claimed the effect key.
     pub call: CallId,
 }
 
@@ -48,34 +48,35 @@ pub enum KeyState {
 /// An effect key that is claimed, with the call that has claimed it and the state of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TakenKey {
-    /// Hash of the key.
+    /// Hash of the claimed effect key.
     pub key: Hash,
-    /// Call that has claimed the key.
+    /// Tool call that has claimed the effect key.
     pub holder: KeyHolder,
-    /// State of the key.
+    /// State of the claimed effect key.
     pub state: KeyState,
 }
 
 /// Change of the row of an effect key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyChange {
-    /// Claims the key for a call that is about to start. Refused if another call has claimed the
-    /// key, unless that call is `replaces` and its outcome is unknown.
+    /// Claims the effect key for a tool call that is about to start. Refused if another call has
+    /// claimed the key, unless the claim replaces that call and its outcome is unknown.
     Claim(KeyClaim),
-    /// Queues the run until the outcome of the call `holder` is known. Refused if `holder` does not
-    /// hold the key any more.
+    /// Queues the run until the outcome of the tool call `holder` is known. Refused if `holder`
+    /// does not hold the effect key any more.
     Wait {
-        /// Hash of the key.
+        /// Hash of the effect key that the run waits for.
         key: Hash,
-        /// Call that holds the key.
+        /// Tool call that holds the effect key.
         holder: KeyHolder,
     },
-    /// Records the outcome of a call that is over under its key, or frees the key, and wakes the
-    /// runs that wait for the key. Does nothing if another call has claimed the key.
+    /// Records the outcome of an ended tool call under its effect key, or frees the key, and wakes
+    /// the runs that wait for the key. Does nothing if another call has claimed the key.
     Settle {
-        /// The key, and the call that has claimed it.
+        /// The effect key, and the tool call that has claimed it.
         claim: KeyClaim,
-        /// New state of the key. `None` frees it, because the call has certainly had no effect.
+        /// New state of the effect key. `None` frees the key, because the tool call certainly had
+        /// no effect.
         state: Option<KeyState>,
     },
 }
@@ -83,9 +84,9 @@ pub enum KeyChange {
 /// Claim of an effect key by a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyClaim {
-    /// Hash of the key.
+    /// Hash of the effect key to claim.
     pub key: Hash,
-    /// Call that claims the key.
+    /// Tool call that claims the effect key.
     pub holder: KeyHolder,
     /// Call with an unknown outcome whose claim a person has decided to replace. `None` means that
     /// no claim is replaced.
@@ -93,8 +94,8 @@ pub struct KeyClaim {
 }
 
 impl KeyClaim {
-    /// Returns whether this call may change the key, given the current claim of the key: the claim
-    /// is its own and not completed, or it is the claim that this call replaces.
+    /// Returns whether this tool call may change the effect key that is claimed as in `taken`: the
+    /// call itself has claimed the key and has not completed, or it replaces the call that has.
     pub fn may_change(&self, taken: &TakenKey) -> bool {
         let is_own = taken.holder == self.holder && taken.state != KeyState::Done;
         is_own || taken.state == KeyState::Unknown && self.replaces == Some(taken.holder)

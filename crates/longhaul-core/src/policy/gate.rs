@@ -71,7 +71,8 @@ pub struct GateRule {
     /// Action if nobody answers within the timeout.
     #[serde(default)]
     pub on_timeout: GateTimeoutAction,
-    /// What happens with matching calls in doubt, i.e. calls without a recorded outcome.
+    /// What happens with matching calls in doubt, i.e. calls without a recorded outcome. `None`
+    /// means the run's setting for calls that no rule covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubtPolicy>,
     /// Required number of approvals, and whether the submitter may approve.
@@ -242,22 +243,24 @@ pub struct GateSpec {
     /// Name of the tool of the waiting call. `None` if no call waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Input of the waiting call, or result to approve. It does not change while the gate is open.
+    /// Input of the waiting call, or result to approve; fixed while the gate is open. `None` if
+    /// neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<RawJson>,
-    /// Subjects of the waiting call that are injected by the runtime and not part of its input,
-    /// such as the recipient of a message. The digest covers them too.
+    /// Texts that approval rules match and that the runtime injects into the waiting call, such as
+    /// the recipient of a message. They are not part of its input. The gate's digest covers them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub injected_subjects: Vec<String>,
-    /// References in the input to outputs of earlier calls. The digest covers the hashes of their
-    /// values.
+    /// References in the call's input to outputs of earlier calls. The gate's digest covers the
+    /// hashes of the referenced values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputReference>,
-    /// Text of the effect key of the waiting call. `None` means that the call has none.
+    /// Effect key of the waiting tool call. Calls with the same key take effect at most once over
+    /// all runs. `None` means no key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What the waiting call would change, from when the model made the call. The digest covers it
-    /// too. `None` means not known.
+    /// What the waiting tool call would change, predicted when the model made the call. The gate's
+    /// digest covers it. `None` means not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Box<EffectFacts>>,
     /// Answers that the person can choose from. Empty means that any answer is valid.
@@ -266,7 +269,8 @@ pub struct GateSpec {
     /// Schema of the form that the person fills in. `None` means that the answer is a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<RawJson>,
-    /// Digest of the content to approve. An approval repeats it to prove what was shown.
+    /// Digest (hash) of the content to approve. An approval contains the same digest, to prove
+    /// which content was shown. `None` if the gate has no digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Hash>,
     /// Pattern of the similar calls that are approved too if the approval holds for the run, the
@@ -296,7 +300,7 @@ pub struct GateSpec {
     /// Other people who are notified if nobody answers, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub escalation: Vec<EscalationStep>,
-    /// Key that identifies the gate within its run, so that it is raised only once.
+    /// Idempotency key of the request that raised the gate. `None` if the request had no key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// Tags of the gate, for searching.
@@ -371,17 +375,18 @@ pub struct Answer {
     pub decision: GateDecision,
     /// Principal that answered, such as `cli:anna`.
     pub by: String,
-    /// Calls that an approval covers: only this call, or all similar calls of the run, of the agent
-    /// or of the project.
+    /// Tool calls that an approval covers: only this call, or all similar calls of the run, of the
+    /// agent or of the project.
     #[serde(default)]
     pub scope: AnswerScope,
-    /// Note from the person to the model.
+    /// Note from the person to the model. `None` if there is no note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Structured data of the answer, for the model and for templates.
+    /// Structured data of the answer, for the model and for templates. `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<RawJson>,
-    /// Digest of the content that was shown to the person.
+    /// Digest (hash) of the content that was shown to the person. `None` if the answer has no
+    /// digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Hash>,
 }
@@ -458,7 +463,7 @@ pub struct GateRow {
     pub raised_at: Timestamp,
     /// Deadline for the answer. `None` means no deadline.
     pub deadline: Option<Timestamp>,
-    /// Principal that submitted the run.
+    /// Principal that submitted the run. `None` if it is not recorded.
     pub submitter: Option<String>,
     /// Answers that the gate has received so far, in order.
     pub answers: Vec<RecordedAnswer>,
@@ -473,7 +478,7 @@ impl GateRow {
     }
 
     /// Returns whether the gate is still open although its deadline has passed. Such a gate accepts
-    /// no answer; it is closed as soon as a worker is running.
+    /// no answer; a worker closes it as soon as one is running.
     pub fn is_overdue(&self, now: Timestamp) -> bool {
         let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
         is_late && self.status == GateStatus::Open

@@ -17,7 +17,7 @@ pub const DEFAULT_SOFT_TIMEOUT: Millis = Millis::from_secs(2 * 60);
 /// started.
 pub const DEFAULT_HARD_TIMEOUT: Millis = Millis::from_secs(5 * 60);
 
-/// Default time for which a run waits for a provider that is unavailable.
+/// Default maximum time for which a run waits for a model provider that is unavailable.
 pub const DEFAULT_OUTAGE: Millis = Millis::from_secs(6 * 60 * 60);
 
 const fn is_default_outage(outage: &Millis) -> bool {
@@ -96,7 +96,7 @@ const OUTAGE_DELAY_MIN: Millis = Millis::from_secs(16);
 /// Maximum delay between two requests to a provider that is unavailable: 10 minutes with the jitter.
 const OUTAGE_DELAY_MAX: Millis = Millis::from_secs(10 * 60).minus(JITTER_MAX);
 
-/// Maximum jitter of a delay.
+/// Maximum jitter, i.e. pseudo-random time that is added to a delay.
 const JITTER_MAX: Millis = Millis::from_secs(30);
 
 /// Returns the delay before a model request is retried: 2, 4 or 8 seconds, or the longer delay that
@@ -121,8 +121,8 @@ pub fn outage_delay(run: RunId, waits: u32, failure: &Failure) -> Millis {
     with_jitter(base.max(failure.retry_after.unwrap_or_default()), run, waits)
 }
 
-/// Returns a delay that is longer by up to a quarter, and by at most 30 seconds, so that runs that
-/// failed together don't send their next requests together.
+/// Returns a delay that is longer by a pseudo-random part of up to a quarter, at most 30 seconds,
+/// so that runs that failed together don't send their next requests together.
 pub fn with_jitter(delay: Millis, run: RunId, round: u32) -> Millis {
     // The low bits of a run id are practically random and never change.
     let random = (run.bits() >> (round % 8 * 8)) as u64;

@@ -26,7 +26,8 @@ pub enum RuleScope {
 }
 
 impl RuleScope {
-    /// Returns the scope (run, agent or project) that an answer to a gate has if it adds this rule.
+    /// Returns the scope (run, agent or project) that a person's answer to a gate must have to add
+    /// a remembered approval with this scope.
     pub const fn answer_scope(&self) -> AnswerScope {
         match self {
             Self::Run(_) => AnswerScope::Run,
@@ -70,9 +71,9 @@ pub struct ApprovalRuleRow {
     pub run: RunId,
     /// Gate that the approval answered. It may have been deleted since.
     pub gate: GateId,
-    /// Number of calls that went ahead because of the approval.
+    /// Number of tool calls that needed no new approval because of this one.
     pub used: u64,
-    /// Time at which the last of these calls started. `None` means that there was none.
+    /// Time at which the approval last covered a tool call. `None` means that it has covered none.
     pub last_used: Option<Timestamp>,
     /// Who revoked the approval, and when. `None` means that it is active.
     pub revoked: Option<RuleRevocation>,
@@ -110,11 +111,12 @@ impl From<ApprovalRuleRow> for RememberedApproval {
 /// Filter for the list of remembered approvals.
 #[derive(Debug, Clone, Default)]
 pub struct RuleFilter {
-    /// Selects only the rule with this id, active or not.
+    /// Lists only the remembered approval with this id, active or not. `None` means all.
     pub rule: Option<RuleId>,
-    /// Whether revoked rules and rules of ended runs are listed too.
+    /// Whether revoked approvals and approvals of ended runs are listed too.
     pub include_inactive: bool,
-    /// Lists only rules that are older than this one, because the list is newest first.
+    /// Lists only approvals that are older than this one, because the list is newest first. `None`
+    /// means from the newest.
     pub after: Option<RuleId>,
     /// Maximum number of rules in the list.
     pub limit: usize,

@@ -13,13 +13,13 @@ use crate::time::{Millis, Timestamp};
 use crate::usage::BudgetAmount;
 
 string_enum! {
-    /// Length of the window in which a spend cap counts.
+    /// Length of the window (day, week or month) in which a spend cap counts usage.
     pub enum CapWindow {
-        /// From midnight to midnight.
+        /// The window lasts from midnight to midnight.
         Day = "day",
-        /// From Monday to Monday.
+        /// The window lasts from Monday to Monday.
         Week = "week",
-        /// From the first day of a month to that of the next one.
+        /// The window lasts from the first day of a month to that of the next one.
         Month = "month",
     }
 }
@@ -55,8 +55,8 @@ string_enum! {
 }
 
 impl CapUnit {
-    /// Returns the money or the tokens of an amount, depending on what a cap with this unit counts.
-    /// 0 for a cap on runs.
+    /// Returns the part of an amount that a spend cap with this unit counts: the money or the
+    /// tokens. 0 for a cap on runs.
     pub const fn part_of(self, amount: BudgetAmount) -> u64 {
         match self {
             Self::Usd => amount.micro_usd.0,
@@ -79,9 +79,9 @@ string_enum! {
 /// A spend cap of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpendCap {
-    /// Length of the window.
+    /// Length of the window in which the cap counts usage: a day, a week or a month.
     pub window: CapWindow,
-    /// IANA name of the time zone in which windows begin.
+    /// IANA name of the time zone in which the cap's windows begin.
     pub tz: String,
     /// Whether all usage is counted together, or that of each key, actor, agent or model on its
     /// own.
@@ -112,25 +112,26 @@ impl SpendCap {
     }
 }
 
-/// Window of a spend cap: the times from `start` to before `end`.
+/// Window of a spend cap (a day, week or month): the times from `start` to before `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CapPeriod {
-    /// Time at which the window begins.
+    /// Time at which the spend cap's window begins.
     pub start: Timestamp,
-    /// Time at which the next window begins.
+    /// Time at which the spend cap's window ends and the next one begins.
     pub end: Timestamp,
 }
 
 /// A spend cap with its current window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CurrentCap {
-    /// Spend cap of the configuration.
+    /// Spend cap as it is configured.
     pub cap: SpendCap,
-    /// Current window of the cap.
+    /// Window (day, week or month) in which the spend cap currently counts usage.
     pub period: CapPeriod,
 }
 
-/// Identifies one counter of a spend cap: the cap, whose usage is counted, and the window.
+/// Identifies one counter of a spend cap by the cap, by whose usage is counted (such as an agent),
+/// and by the window.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CapKey {
     /// Id of the spend cap.
@@ -139,26 +140,27 @@ pub struct CapKey {
     /// counted together.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub subject: String,
-    /// Time at which the window begins.
+    /// Time at which the counter's window (day, week or month) begins.
     pub window_start: Timestamp,
 }
 
 /// Amount that is held (reserved) within a spend cap before a model request is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapHold {
-    /// Counter in which the amount is held, even if its window has ended since.
+    /// Counter of the spend cap in which the amount is held (reserved), even if its window has
+    /// ended since.
     #[serde(flatten)]
     pub key: CapKey,
     /// Whether the cap counts money, tokens or runs.
     pub unit: CapUnit,
-    /// Amount that is held.
+    /// Amount that is held (reserved), in the unit of the spend cap.
     pub amount: u64,
 }
 
 impl CapHold {
-    /// Returns the settlement that replaces the held amount by `spent`, which the request used, and
-    /// `lost`, which counts as used because the usage is unknown. A cap on runs counts the run in
-    /// any case.
+    /// Returns the settlement that replaces the held (reserved) amount by `spent`, which the
+    /// request used, and `lost`, which counts as used because the usage is unknown. A cap on runs
+    /// counts the run in any case.
     pub fn settlement(&self, spent: BudgetAmount, lost: BudgetAmount) -> CapSettlement {
         let spent = match self.unit {
             CapUnit::Runs => self.amount,
@@ -172,22 +174,22 @@ impl CapHold {
 /// Request to reserve an amount within a spend cap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapReservation {
-    /// Amount to be reserved, and the counter for it.
+    /// Amount to reserve, and the counter of the spend cap in which it is reserved.
     pub hold: CapHold,
-    /// Time at which the window ends.
+    /// Time at which the counter's window (day, week or month) ends.
     pub window_end: Timestamp,
-    /// Limit of the configuration. The limit of the counter is higher if a person has raised it.
+    /// Configured limit of the spend cap. The counter has a higher limit if a person has raised it.
     pub limit: u64,
 }
 
 /// Release of an amount held (reserved) within a spend cap, with the amounts to count instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapSettlement {
-    /// Counter in which the amount was held.
+    /// Counter of the spend cap in which the amount was held (reserved).
     pub key: CapKey,
-    /// Amount that was held.
+    /// Amount that was held (reserved), in the unit of the spend cap.
     pub held: u64,
-    /// Amount that the request used.
+    /// Amount that the model request used, in the unit of the spend cap.
     pub spent: u64,
     /// Amount that is counted as used because the real usage is unknown.
     pub lost: u64,
@@ -196,27 +198,27 @@ pub struct CapSettlement {
 /// Refusal of an amount that does not fit within a spend cap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapRefusal {
-    /// Counter whose limit the amount would exceed.
+    /// Counter of the spend cap whose limit the refused amount would exceed.
     pub key: CapKey,
-    /// Time at which the window ends.
+    /// Time at which the counter's window (day, week or month) ends.
     pub window_end: Timestamp,
-    /// Limit of the counter.
+    /// Limit of the counter, including a raise by a person.
     pub limit: u64,
-    /// Amount that is left of the limit.
+    /// Amount that is left of the counter's limit.
     pub left: u64,
 }
 
-/// Stored wait of a run at a spend cap. As soon as the needed amount fits within the cap, the store
-/// makes the timer due.
+/// Stored wait of a run at a spend cap. The store makes the timer of the wait due as soon as the
+/// cap covers the amount that the run needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapWaitRow {
-    /// Amount that the run needs for its next model request and that did not fit.
+    /// Amount that the run needs for its next model request and that the spend cap did not cover.
     pub reservation: CapReservation,
-    /// Timer that wakes the run after the end of the window.
+    /// Timer that wakes the run when the window of the spend cap has ended.
     pub timer: TimerId,
 }
 
-/// New limit of a spend cap in one window.
+/// New limit of a spend cap that applies in one window (day, week or month).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapLimitChange {
     /// Id of the spend cap.
@@ -233,42 +235,45 @@ pub struct CapLimitChange {
 /// Counter of a spend cap in one window, for all usage or for one key, actor, agent or model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpendRow {
-    /// Cap, subject and window of the counter.
+    /// Spend cap, subject (such as an agent) and window of the counter.
     pub key: CapKey,
-    /// Time at which the window ends.
+    /// Time at which the counter's window (day, week or month) ends.
     pub window_end: Timestamp,
-    /// Limit of the configuration when the counter last changed.
+    /// Configured limit of the spend cap when the counter last changed.
     pub limit: u64,
-    /// Limit that a person has set for this counter. `None` means the limit of the configuration.
+    /// Limit that a person has set for this counter. `None` means that the configured limit
+    /// applies.
     pub raised_limit: Option<u64>,
-    /// Amount that was used.
+    /// Amount that was used in the window, in the unit of the spend cap.
     pub spent: u64,
     /// Amount that is counted as used because the real usage is unknown.
     pub lost: u64,
-    /// Amount held (reserved) for requests in progress.
+    /// Amount held (reserved) for model requests in progress, in the unit of the spend cap.
     pub held: u64,
-    /// Number of runs that wait at the cap. Computed only when counters are listed, otherwise 0.
+    /// Number of runs that wait until the spend cap covers what they need. Computed only when
+    /// counters are listed, otherwise 0.
     pub waiting: u64,
 }
 
 impl SpendRow {
-    /// Creates a counter with the value 0.
+    /// Creates a counter of a spend cap in which nothing is used yet.
     pub const fn new(key: CapKey, window_end: Timestamp, limit: u64) -> Self {
         Self { key, window_end, limit, raised_limit: None, spent: 0, lost: 0, held: 0, waiting: 0 }
     }
 
-    /// Returns the limit of the configuration, or a higher one that a person has set.
+    /// Returns the limit that applies: the configured limit, or a higher limit that a person has
+    /// set.
     pub fn effective_limit(&self) -> u64 {
         self.limit.max(self.raised_limit.unwrap_or_default())
     }
 
-    /// Returns the amount that is left of the limit.
+    /// Returns the amount that is left of the limit in this window.
     pub fn left(&self) -> u64 {
         let used = self.spent.saturating_add(self.lost).saturating_add(self.held);
         self.effective_limit().saturating_sub(used)
     }
 
-    /// Creates the refusal of an amount that exceeds what is left of the limit.
+    /// Returns the refusal of an amount that exceeds what is left of the counter's limit.
     pub fn refusal(&self) -> CapRefusal {
         CapRefusal {
             key: self.key.clone(),
@@ -279,15 +284,17 @@ impl SpendRow {
     }
 }
 
-/// Maximum number of runs that a store wakes at once when an amount becomes available.
+/// Maximum number of waiting runs that a store wakes at once when a part of a spend cap becomes
+/// free.
 pub const CAP_WAKES_MAX: usize = 64;
 
-/// Maximum number of runs per counter that one call of `RecordStore::wake_runs_at_caps` wakes.
+/// Maximum number of waiting runs per spend cap counter that one call of
+/// `RecordStore::wake_runs_at_caps` wakes.
 pub const CAP_SWEEP_WAKES_MAX: usize = 1_000;
 
-/// Maximum number of counters that a store lists.
+/// Maximum number of spend cap counters that a store lists.
 pub const SPEND_ROWS_MAX: usize = 1_000;
 
-/// Minimum time for which a counter is kept after its window has ended, so that it still exists if
-/// the clock is set back.
+/// Minimum time for which a spend cap counter is kept after its window has ended, so that it still
+/// exists if the clock is set back.
 pub const SPEND_TTL: Millis = Millis::from_secs(31 * 24 * 60 * 60);

@@ -17,9 +17,10 @@ pub enum AppendRefusalReason {
     OverCap(Box<CapRefusal>),
     /// The window of a spend cap does not contain the current time of the store's clock.
     CapWindowPassed,
-    /// Another call has claimed the effect key.
+    /// Another tool call has claimed the effect key (the key of an effect that happens at most
+    /// once).
     KeyTaken(TakenKey),
-    /// The call that the run wants to wait for does not hold the effect key any more.
+    /// The tool call whose outcome the run wants to wait for does not hold its effect key any more.
     KeyNotHeld,
     /// The maximum number of sandboxes of the provider is already running.
     NoSlot,
@@ -31,7 +32,8 @@ pub enum AppendRefusalReason {
     TreeFull,
     /// The idempotency key was already used to submit a task.
     SubmitKeyUsed,
-    /// The gate is closed. Contains its status and the answer that closed it, if there is one.
+    /// The gate is closed. Contains the gate's status and the answer that closed the gate, if there
+    /// is one.
     GateClosed(GateStatus, Option<Box<RecordedAnswer>>),
     /// The gate has received another answer since it was read.
     GateAnswersChanged,
@@ -39,7 +41,7 @@ pub enum AppendRefusalReason {
     GateNotFound,
     /// A gate with this id exists already.
     GateExists,
-    /// The message was already delivered, dropped or withdrawn.
+    /// The queued message was already delivered, dropped or withdrawn.
     SteerSettled,
     /// The run's message queue is full.
     SteersFull,
@@ -55,7 +57,7 @@ pub enum AppendRefusalReason {
     /// An outsider, i.e. a process that does not drive the run, may not append this event. Contains
     /// the type of the event.
     NotAllowedForOutsider(&'static str),
-    /// Another attempt of the idempotent request was already applied, or the request is no longer
-    /// in progress.
+    /// Another attempt of the idempotent request has already taken effect, or the request is no
+    /// longer in progress.
     RequestAlreadyApplied,
 }

@@ -56,7 +56,8 @@ pub trait AuthStore: Send + Sync + std::fmt::Debug {
     /// longer exists, the link is not stored.
     async fn add_gate_link(&self, link: GateLinkRow) -> Result<(), StoreError>;
 
-    /// Returns the link with this hash, which lets a person answer a gate.
+    /// Returns the link with this hash, which lets a person answer a gate. `None` if there is no
+    /// such link.
     async fn find_gate_link(&self, hash: Hash) -> Result<Option<GateLinkRow>, StoreError>;
 
     /// Begins an attempt of an idempotent request and returns the state of the request.
@@ -112,7 +113,7 @@ pub struct KeyRow {
     pub expires_at: Option<Timestamp>,
     /// Time at which the key was revoked. `None` means that the key is not revoked.
     pub revoked_at: Option<Timestamp>,
-    /// Time at which the key was last used, accurate to a few minutes.
+    /// Time at which the key was last used, accurate to a few minutes. `None` if it was never used.
     pub last_used_at: Option<Timestamp>,
 }
 
@@ -198,7 +199,8 @@ pub struct IdempotencyRequest {
 pub struct StoredResponse {
     /// HTTP status code of the response.
     pub status: u16,
-    /// Value of the `Location` header: the URL of the created resource.
+    /// Value of the `Location` header: the URL of the created resource. `None` if there is no such
+    /// header.
     pub location: Option<String>,
     /// Body of the response.
     pub body: Vec<u8>,

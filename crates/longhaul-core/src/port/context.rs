@@ -26,11 +26,11 @@ pub struct ContextRequest {
     pub event: Option<String>,
     /// Input that the run was submitted with.
     pub input: RawJson,
-    /// Actor on whose behalf the run acts, as stated by the caller.
+    /// Actor on whose behalf the run acts, as stated by the caller. `None` if none was stated.
     pub actor: Option<RawJson>,
-    /// Resource that the run is about.
+    /// Resource (person or thing) that the run is about. `None` if the run has no resource.
     pub resource: Option<ResourceKey>,
-    /// Thread that the run belongs to.
+    /// Thread (conversation) that the run belongs to. `None` if the run has no thread.
     pub thread: Option<ThreadKey>,
     /// Number of the next turn, from 1.
     pub turn: u32,

@@ -6,15 +6,16 @@ use crate::policy::gate::GateStatus;
 /// Filter for listing gates.
 #[derive(Debug, Clone, Default)]
 pub struct GateFilter {
-    /// Restricts the list to this gate.
+    /// Restricts the list to this gate. `None` means no restriction.
     pub gate: Option<GateId>,
-    /// Restricts the list to gates of this run.
+    /// Restricts the list to gates of this run. `None` means no restriction.
     pub run: Option<RunId>,
-    /// Restricts the list to gates with this status.
+    /// Restricts the list to gates with this status. `None` means no restriction.
     pub status: Option<GateStatus>,
-    /// Restricts the list to gates with this tag.
+    /// Restricts the list to gates with this tag. `None` means no restriction.
     pub tag: Option<String>,
-    /// Continues after this gate in the newest-first order: only older gates are listed.
+    /// Continues after this gate in the newest-first order: only older gates are listed. `None`
+    /// means from the newest gate.
     pub after: Option<GateId>,
     /// Maximum number of gates to list.
     pub limit: usize,

@@ -1,4 +1,5 @@
-//! The model port: one request, one reply, with text streamed in between.
+//! The model port: sends one request to a language model, streams the text of the reply and returns
+//! the complete reply.
 //!
 //! A model adapter does not retry and keeps no state. It returns failures as data.
 

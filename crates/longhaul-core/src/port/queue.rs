@@ -1,11 +1,11 @@
-//! Listing the ready runs of an inbox, and selecting the runs of a claim.
+//! Lists the ready runs of an inbox, and selects the runs that a worker may claim.
 
 use crate::id::{InboxName, LaneKey, RunId};
 
-/// The runs to which a claim is limited.
+/// Restricts a worker's claim to certain runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimSelection {
-    /// The runs with these ids.
+    /// Only the runs with these ids are claimed.
     Runs(Vec<RunId>),
     /// The root run with this id, all its descendants, and the runs of other trees that share its
     /// budget: those of the run that it retries, and of other retries of that run.
@@ -21,7 +21,8 @@ pub struct PeekRequest {
     pub types: Vec<String>,
     /// Highest version of the event format that the worker can read.
     pub format: u32,
-    /// Machine that the worker runs on, for runs that are bound to one machine.
+    /// Machine that the worker runs on. `None` means that runs that are bound to one machine are
+    /// left out.
     pub host: Option<String>,
     /// Lists runs behind this position. `None` means from the head of the queue.
     pub after: Option<QueuePosition>,
@@ -40,7 +41,7 @@ pub struct QueuePosition {
     pub run: RunId,
 }
 
-/// A lane that contains runs, as the transaction that tried to add a run found it.
+/// State of a lane that is busy, as read in the transaction that tried to add a run to the lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BusyLane {
     /// Key of the lane.

@@ -117,7 +117,8 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Returns the sandboxes of a run.
     async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError>;
 
-    /// Returns the budget account of the tree of runs with this root.
+    /// Returns the budget account of the tree of runs with this root. `None` if there is no such
+    /// account.
     async fn budget_account(&self, root: RunId) -> Result<Option<BudgetAccount>, StoreError>;
 
     /// Returns the counters of spend caps whose window contains the current time, at most
@@ -128,8 +129,9 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Changes the limit of a spend cap in one window, and wakes the runs whose amounts now fit.
     async fn set_cap_limit(&self, change: CapLimitChange) -> Result<(), StoreError>;
 
-    /// Wakes runs that wait at a spend cap although their amounts fit. That happens if a run that was
-    /// woken first makes no request: it was paused or cancelled, or another cap refuses it.
+    /// Wakes runs that wait at a spend cap although the cap covers the amounts that they need. Such
+    /// runs are left over if a run that was woken first makes no request: it was paused or
+    /// cancelled, or another cap refuses it.
     async fn wake_runs_at_caps(&self) -> Result<(), StoreError>;
 
     /// Returns token usage and cost per model.
@@ -168,7 +170,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// single query thus shows which of these journals other processes have appended to.
     async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError>;
 
-    /// Returns the workers that the store does not know to be dead.
+    /// Returns all workers that are not recorded as dead in the store.
     async fn list_workers(&self) -> Result<Vec<WorkerRow>, StoreError>;
 
     /// Returns whether any process currently drives the runs of this store. The default
@@ -274,7 +276,7 @@ pub struct RepairedRowCounts {
     pub lane_stuck: u64,
     /// Number of open gates of runs that had ended.
     pub gate_of_ended: u64,
-    /// Number of sandbox slots held without a running or starting sandbox.
+    /// Number of slots (permits to run a sandbox) held without a running or starting sandbox.
     pub slot_leaked: u64,
 }
 
@@ -288,9 +290,9 @@ impl RepairedRowCounts {
 /// Filter for token usage and cost.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UsageQuery {
-    /// Restricts the usage to the tree of runs with this root.
+    /// Restricts the usage to the tree of runs with this root. `None` means all runs.
     pub root: Option<RunId>,
-    /// Restricts the usage to model requests since this time.
+    /// Restricts the usage to model requests since this time. `None` means all requests.
     pub since: Option<Timestamp>,
 }
 

@@ -14,7 +14,7 @@ pub fn secret_placeholder(name: &str) -> String {
     format!("{PLACEHOLDER_START}{name}{PLACEHOLDER_END}")
 }
 
-/// Returns the byte range of the first placeholder in a text.
+/// Returns the byte range of the first placeholder of a secret in a text. `None` if there is none.
 pub fn find_secret_placeholder(text: &str) -> Option<std::ops::Range<usize>> {
     let start = text.find(PLACEHOLDER_START)?;
     let name = start + PLACEHOLDER_START.len();
@@ -22,7 +22,8 @@ pub fn find_secret_placeholder(text: &str) -> Option<std::ops::Range<usize>> {
     Some(start..end)
 }
 
-/// Returns the name of the secret that the first placeholder in a text stands for.
+/// Returns the name of the secret that the first placeholder in a text stands for. `None` if there
+/// is no placeholder.
 pub fn placeholder_secret_name(text: &str) -> Option<&str> {
     let found = &text[find_secret_placeholder(text)?];
     found.strip_prefix(PLACEHOLDER_START)?.strip_suffix(PLACEHOLDER_END)
@@ -124,7 +125,8 @@ fn json_token_end(json: &str, first_char: char) -> usize {
     end.unwrap_or(json.len())
 }
 
-/// Returns the end of the JSON string at the start of the text, including its quotes.
+/// Returns the end of the JSON string at the start of the text, including its quotes. `None` if the
+/// string is not terminated.
 fn json_string_end(json: &str) -> Option<usize> {
     let mut escaped = false;
     for (index, byte) in json.bytes().enumerate().skip(1) {

@@ -23,7 +23,7 @@ pub trait ScheduleStore: Send + Sync + std::fmt::Debug {
     /// Returns a schedule. `None` means that there is no such schedule.
     async fn find_schedule(&self, name: &ScheduleName) -> Result<Option<ScheduleRow>, StoreError>;
 
-    /// Lists at most `limit` schedules by name.
+    /// Lists at most `limit` schedules, ordered by their names.
     async fn list_schedules(&self, limit: usize) -> Result<Vec<ScheduleRow>, StoreError>;
 
     /// Returns at most `limit` schedules that are due by the store's clock, the longest overdue
@@ -48,7 +48,7 @@ pub struct NewSchedule {
     pub name: ScheduleName,
     /// Definition of the schedule.
     pub spec: ScheduleSpec,
-    /// Time of the first firing.
+    /// Time at which the schedule fires first.
     pub due: Timestamp,
 }
 
@@ -57,22 +57,22 @@ pub struct NewSchedule {
 pub struct ScheduleFiring {
     /// Schedule that fires.
     pub name: ScheduleName,
-    /// Due time on which the firing is based. If the schedule has another one, nothing is changed.
-    /// `None` means that the schedule had no due time.
+    /// Due time of the schedule when the caller read it. If the due time has changed since, nothing
+    /// is written. `None` means that the schedule had no due time.
     pub due: Option<Timestamp>,
-    /// New due time of the schedule. `None` means that it never fires again.
+    /// Next due time of the schedule. `None` means that the schedule never fires again.
     pub next_due: Option<Timestamp>,
-    /// What the firing does.
+    /// What the firing does besides moving the due time: create a run, or skip.
     pub action: FiringAction,
 }
 
 /// What a firing of a schedule does besides moving the due time.
 #[derive(Debug, Clone)]
 pub enum FiringAction {
-    /// Creates the run of this request. Only a firing by hand may have an idempotency key: for other
-    /// firings the due time of the schedule takes its place.
+    /// Creates the run of this request. Only a firing that a person triggers may have an
+    /// idempotency key. For other firings, the due time of the schedule prevents a second run.
     Create(Box<CreateRunsRequest>),
-    /// Creates no run, for this reason.
+    /// Creates no run, for this reason, which is recorded in the schedule.
     Skip(String),
 }
 

@@ -113,14 +113,15 @@ pub struct ClaimRequest {
     pub inboxes: Vec<InboxName>,
     /// Task types to claim. Empty means all types.
     pub types: Vec<String>,
-    /// Runs to claim, whatever their inbox and type. Those that are not ready are skipped. `None`
-    /// means the first runs of the inboxes.
+    /// Restricts the claim to these runs, whatever their inbox and type. Those that are not ready
+    /// are skipped. `None` means the first runs of the inboxes.
     pub only: Option<ClaimSelection>,
     /// Maximum number of runs to claim.
     pub limit: usize,
     /// Highest version of the event format that the worker can read.
     pub format: u32,
-    /// Machine that the worker runs on, for runs that are bound to one machine.
+    /// Machine that the worker runs on. `None` means that runs that are bound to one machine are
+    /// left out.
     pub host: Option<String>,
 }
 
@@ -213,7 +214,8 @@ pub struct AppendRequest {
 /// Author of a batch for a journal. Each kind of author may write under different conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalAuthor {
-    /// The worker that drives the run. It must hold the current epoch and have read up to `after`.
+    /// The worker that drives the run. It must hold the current epoch and have read the journal up
+    /// to `after`.
     Driver {
         /// Worker that drives the run.
         worker: WorkerId,
@@ -224,7 +226,8 @@ pub enum JournalAuthor {
     },
     /// A process that does not drive the run. Its events are accepted until the run has ended.
     Outsider,
-    /// A process that ends or pauses a run that no worker drives. It must have read up to `after`.
+    /// A process that ends or pauses a run that no worker drives. It must have read the journal up
+    /// to `after`.
     Closer {
         /// Last sequence number that the process has read.
         after: Seq,
@@ -260,7 +263,7 @@ pub struct RunRow {
     pub id: RunId,
     /// Agent that executes the run.
     pub agent: AgentName,
-    /// Hash of the agent definition that the run is pinned to.
+    /// Hash of the agent definition that the run uses, even if the agent's file changes later.
     pub definition: Hash,
     /// Current status of the run.
     pub status: Status,
@@ -272,11 +275,11 @@ pub struct RunRow {
     pub inbox: InboxName,
     /// Lane of the run. `None` if it has no lane.
     pub lane: Option<LaneKey>,
-    /// Thread of the run, i.e. the conversation whose memory it shares.
+    /// Thread of the run, i.e. the conversation whose memory it shares. `None` if it has no thread.
     pub thread: Option<ThreadKey>,
-    /// Resource that the thread is about.
+    /// Resource (person or thing) that the thread is about. `None` if there is none.
     pub resource: Option<ResourceKey>,
-    /// Type of the task, by which lists and workers can filter.
+    /// Type of the task, by which lists and workers can filter. `None` if the task has no type.
     pub kind: Option<String>,
     /// Priority of the run in the queue: higher values first.
     pub priority: i32,
@@ -286,7 +289,7 @@ pub struct RunRow {
     pub root: RunId,
     /// Position of the run in its chain. `None` if it belongs to no chain.
     pub chain: Option<ChainRow>,
-    /// Principal that submitted the run.
+    /// Principal that submitted the run. `None` if it is not recorded.
     pub submitter: Option<String>,
     /// Current epoch (fencing token) of the run.
     pub epoch: Epoch,
@@ -304,9 +307,9 @@ pub struct RunRow {
     pub active: Millis,
     /// Time at which the run was submitted.
     pub created_at: Timestamp,
-    /// Time at which a worker first claimed the run.
+    /// Time at which a worker first claimed the run. `None` if no worker has.
     pub started_at: Option<Timestamp>,
-    /// Time at which the run ended.
+    /// Time at which the run ended. `None` if it has not ended.
     pub finished_at: Option<Timestamp>,
 }
 
@@ -315,19 +318,21 @@ pub struct RunRow {
 pub struct RunFilter {
     /// Statuses of the runs to list. Empty means all statuses.
     pub statuses: Vec<Status>,
-    /// Restricts the list to runs of this agent.
+    /// Restricts the list to runs of this agent. `None` means no restriction.
     pub agent: Option<AgentName>,
-    /// Restricts the list to runs in this lane.
+    /// Restricts the list to runs in this lane. `None` means no restriction.
     pub lane: Option<LaneKey>,
-    /// Restricts the list to runs in this inbox.
+    /// Restricts the list to runs in this inbox. `None` means no restriction.
     pub inbox: Option<InboxName>,
     /// Restricts the list to runs that no later run retries.
     pub not_retried: bool,
-    /// Restricts the list to the tree of runs with this root, including the root.
+    /// Restricts the list to the tree of runs with this root, including the root. `None` means no
+    /// restriction.
     pub root: Option<RunId>,
-    /// Restricts the list to the child runs of this run.
+    /// Restricts the list to the child runs of this run. `None` means no restriction.
     pub parent: Option<RunId>,
-    /// Continues after this run in the newest-first order: only older runs are listed.
+    /// Continues after this run in the newest-first order: only older runs are listed. `None` means
+    /// from the newest run.
     pub after: Option<RunId>,
     /// Maximum number of runs to list.
     pub limit: usize,

@@ -126,7 +126,7 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// What a tool answers to a call.
+/// Response of a tool to a call: an output, or the suspension of the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolReply {
     /// The call has ended with this output.
@@ -140,7 +140,7 @@ pub enum ToolReply {
 pub struct SuspendedToolCall {
     /// Data with which the tool continues the call.
     pub suspension: ToolSuspension,
-    /// What the call waits for.
+    /// What the suspended call waits for: a person's answer, or work in another system.
     pub wait: ToolWait,
 }
 
@@ -156,16 +156,17 @@ impl SuspendedToolCall {
 /// What a suspended call waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolWait {
-    /// A person's answer to a question.
+    /// The call waits for a person's answer to this question.
     Answer(ToolQuestion),
-    /// The result of work in another system, which the tool asks about from time to time.
+    /// The call waits for the result of work in another system. The runtime asks the tool about it
+    /// from time to time.
     Poll {
         /// Delay after which the runtime asks the tool again. The runtime limits the delay.
         after: Millis,
         /// Duration after which the call fails if it has no result, from when it became pending.
         /// `None` means no limit of the tool's own.
         ttl: Option<Millis>,
-        /// Status of the work in the other system, as a text for people.
+        /// Status of the work in the other system, as a text for people. `None` if it is unknown.
         message: Option<String>,
     },
 }
@@ -252,9 +253,9 @@ pub struct ToolContext {
     /// Values injected by the runtime, by name. The agent's file lists the names, such as
     /// `recipient`.
     pub context: BTreeMap<String, RawJson>,
-    /// Thread of the run, i.e. the conversation whose memory it shares.
+    /// Thread of the run, i.e. the conversation whose memory it shares. `None` if it has no thread.
     pub thread: Option<ThreadKey>,
-    /// Resource that the thread is about.
+    /// Resource (person or thing) that the thread is about. `None` if there is none.
     pub resource: Option<ResourceKey>,
     /// Names of the skills listed in the agent's file.
     pub skills: Vec<String>,
@@ -292,12 +293,12 @@ impl ToolContext {
 pub struct PartialToolOutput(Arc<Mutex<Option<String>>>);
 
 impl PartialToolOutput {
-    /// Sets the output that is used if the call is cancelled.
+    /// Sets the text that becomes the output of the call if the call is cancelled.
     pub fn set_text(&self, text: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     }
 
-    /// Removes and returns the output that was set last, if any.
+    /// Removes and returns the text that was set last. `None` if no text is set.
     pub fn take_text(&self) -> Option<String> {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         left.take()
@@ -317,7 +318,7 @@ impl std::fmt::Debug for PartialToolOutput {
 pub struct ClaimId {
     /// Run that is claimed.
     pub run: RunId,
-    /// Epoch (fencing token) of the claim. The default epoch is used without a claim.
+    /// Epoch (fencing token) of the claim. It has its default value where no claim exists.
     pub epoch: Epoch,
 }
 
@@ -374,7 +375,8 @@ impl ToolFailure {
     }
 
     /// Creates a failure of a call that may have taken effect, with a message from which the model
-    /// learns enough to go on. Nobody else is asked, but the effect key of the call is not freed.
+    /// learns enough to go on. No person is asked for the outcome, but the effect key of the call
+    /// stays claimed.
     pub fn after_effect(message: impl Into<String>) -> Self {
         Self { may_have_effect: true, ..Self::new(message) }
     }

@@ -27,10 +27,10 @@ const LINE_ENDS: [char; 2] = ['\n', '\r'];
 #[derive(Debug)]
 pub(super) struct DecodedText<'a> {
     pub(super) text: Cow<'a, str>,
-    /// Whether the lines of the source text were joined.
+    /// Whether the lines of the source text were joined by removing its line breaks.
     pub(super) is_joined: bool,
-    /// For each decoding pass, the positions where the distance between input and output changes:
-    /// pairs of a position in the output and in the input.
+    /// For each decoding pass, the positions at which the offset between its input and its output
+    /// changes: pairs of a position in the output and the same position in the input.
     offset_maps: Vec<Vec<(usize, usize)>>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> DecodedText<'a> {
     }
 
     /// Removes an incomplete escape at the end of the text, and returns its position in the source
-    /// text.
+    /// text. `None` if there is no such escape.
     pub(super) fn truncate_partial_escape(&mut self) -> Option<usize> {
         let partial = partial_escape_len(&self.text);
         let end = self.text.len() - partial;
@@ -99,8 +99,8 @@ impl<'a> DecodedText<'a> {
     }
 }
 
-/// Returns the forms of a text with one, two or more layers of escapes removed, as long as they are
-/// long enough to be searched for.
+/// Returns the forms of a text after removing one, two or more layers of escapes. Forms that are
+/// too short to be searched for are left out.
 pub(super) fn decoded_forms(text: &str) -> impl Iterator<Item = String> {
     let next = |form: &str| decode_escapes(form).map(|(text, _)| text);
     let forms = std::iter::successors(next(text), move |form| next(form));
@@ -145,8 +145,8 @@ fn is_partial_character(escapes: &str) -> bool {
     })
 }
 
-/// Decodes one layer of escapes. Also returns the pairs of positions where the distance between the
-/// decoded text and the source text changes.
+/// Decodes one layer of escapes. Also returns the positions at which the offset between the decoded
+/// text and the source text changes, as pairs. `None` if there are no escapes.
 fn decode_escapes(source: &str) -> Option<(String, Vec<(usize, usize)>)> {
     let mut text = String::new();
     let mut offsets = vec![(0, 0)];
@@ -173,7 +173,7 @@ fn decode_escapes(source: &str) -> Option<(String, Vec<(usize, usize)>)> {
 }
 
 /// Parses the escape at the start of a text. Returns the decoded character and the length of the
-/// escape.
+/// escape in bytes. `None` if the text does not start with a valid escape.
 fn parse_escape(text: &str) -> Option<(char, usize)> {
     match text.as_bytes()[0] {
         b'%' => parse_percent_escape(text),

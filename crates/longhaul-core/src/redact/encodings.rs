@@ -12,7 +12,8 @@ use crate::redact::decoded_text::{SECRET_BYTES_MIN, decoded_forms};
 /// Base64. Shorter patterns would match by chance.
 pub(super) const WRAPPED_BYTES_MIN: usize = 20;
 
-/// Minimum length in bytes of a string in a JSON secret that counts as secret whatever its name is.
+/// Minimum length in bytes of a string in a JSON secret that counts as a secret on its own,
+/// whatever the name of its field.
 const JSON_TEXT_BYTES_MIN: usize = 20;
 
 /// Endings of names that denote secrets.

@@ -24,7 +24,7 @@ const META: [&str; 5] = [
     "https://json-schema.org/draft/2020-12/schema",
 ];
 
-/// Possible targets of a reference.
+/// Possible targets of a reference in a schema.
 pub(super) enum ReferenceTargets<'a> {
     /// Subschemas of the document, of which the validator chooses one.
     Values(Vec<&'a Value>),
@@ -39,18 +39,17 @@ pub(super) enum ReferenceTargets<'a> {
 pub(super) struct SchemaGraph<'a> {
     pub(super) parts: Vec<&'a Value>,
     index: HashMap<*const Value, usize>,
-    /// For each part, the index of the nearest enclosing part with an id, which may be the part
+    /// For each part, the index of the innermost enclosing part that has an id. It may be the part
     /// itself.
     bases: Vec<usize>,
-    /// For each part, the index of the nearest enclosing part with an id, not counting the part
-    /// itself.
+    /// For each part, the index of the innermost other part that encloses it and has an id.
     parent_bases: Vec<usize>,
-    /// Whether the keyword `id` defines an address, as in draft 4.
+    /// Whether the keyword `id` gives a subschema an address, as in draft 4 of JSON Schema.
     has_plain_id: bool,
     ids: HashSet<&'a str>,
     /// Parts with an id, by the last path segment of the id.
     resources: HashMap<&'a str, Vec<usize>>,
-    /// Parts with an id whose last path segment is unclear.
+    /// Parts with an id whose last path segment can't be determined.
     unclear_ids: Vec<usize>,
     anchors: HashMap<&'a str, Vec<usize>>,
     /// Parts that `$recursiveRef` may refer to from any other part.
@@ -178,13 +177,13 @@ impl<'a> SchemaGraph<'a> {
         found.collect()
     }
 
-    /// Returns the number of parts with an id.
+    /// Returns the number of parts of the schema document that have an id.
     pub(super) fn resource_count(&self) -> usize {
         self.unclear_ids.len() + self.resources.values().map(Vec::len).sum::<usize>()
     }
 
-    /// Returns the indices of the parts that a reference without an address, found in the part with
-    /// this index, may be relative to.
+    /// Returns the indices of the parts that may contain the target of a reference without an
+    /// address, found in the part with this index.
     fn enclosing_resource_indices(&self, part_index: usize) -> Vec<usize> {
         let mut found = vec![0];
         found.extend(&self.unclear_ids);

@@ -32,7 +32,7 @@ const PART_MAPS: [&str; 2] = ["properties", "patternProperties"];
 const REPEATED: [&str; 3] = ["contains", "unevaluatedItems", "unevaluatedProperties"];
 const UNEVALUATED: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
 
-/// Maximum number of possible targets of all references in a schema.
+/// Maximum number of possible targets of the references in a schema, summed over all references.
 const TARGETS_MAX: usize = 1_000_000;
 
 /// Number of subschemas of a meta-schema (a schema that describes JSON Schemas).
@@ -44,19 +44,21 @@ const META_FANOUT: u64 = 2;
 pub(super) struct SchemaNode<'a> {
     in_place: Vec<usize>,
     children: Vec<usize>,
-    /// Those of `children` that are evaluated again if an enclosing schema has an `unevaluated`
-    /// keyword.
+    /// Indices of the subschemas that a validator evaluates again if an enclosing schema has the
+    /// keyword `unevaluatedItems` or `unevaluatedProperties`.
     repeated: Vec<usize>,
-    /// Whether the subschema has an `unevaluated` keyword, whose result depends on other
-    /// subschemas.
+    /// Whether the subschema has the keyword `unevaluatedItems` or `unevaluatedProperties`, whose
+    /// result depends on other subschemas.
     is_unevaluated: bool,
-    /// Maximum numbers of `children` and of `repeated` that apply to one field of an object.
+    /// Maximum number of subschemas that apply to one field of an object, and how many of them may
+    /// be evaluated again.
     fields: (u64, u64),
-    /// Maximum numbers of `children` and of `repeated` that apply to one item of a list.
+    /// Maximum number of subschemas that apply to one item of a list, and how many of them may be
+    /// evaluated again.
     items: (u64, u64),
     /// Whether the subschema refers to a meta-schema (a schema that describes JSON Schemas).
     pub(super) is_meta: bool,
-    /// Reference of the subschema whose target was not found, if there is one.
+    /// Reference of the subschema whose target was not found. `None` if all targets were found.
     pub(super) unknown: Option<&'a str>,
 }
 
@@ -74,8 +76,8 @@ pub(super) enum CountedSubschemas {
 }
 
 impl SchemaNode<'_> {
-    /// Returns the node's own count, and how much of it is repeated for an enclosing schema with an
-    /// `unevaluated` keyword.
+    /// Returns the count of this subschema alone, and the part of it that is evaluated again for an
+    /// enclosing schema with the keyword `unevaluatedItems` or `unevaluatedProperties`.
     fn own_subschema_counts(&self, count_kind: CountedSubschemas) -> (u64, u64) {
         let (own, repeated) = match count_kind {
             CountedSubschemas::Parts | CountedSubschemas::Visits => (1, 1),
@@ -89,8 +91,9 @@ impl SchemaNode<'_> {
         (own + if self.is_meta { meta } else { 0 }, repeated)
     }
 
-    /// Returns the index of the subschema at this position of `in_place` followed by `children`.
-    /// `children` are counted only for `Parts`. `None` means that no subschema is left.
+    /// Returns the index of the counted subschema at this position: first those for the same value,
+    /// then, if all `Parts` are counted, those for parts of the value. `None` means that none is
+    /// left.
     fn counted_subschema_index(
         &self,
         position: usize,
@@ -168,8 +171,8 @@ fn max_subschemas_per_item(part: &Value) -> (u64, u64) {
     (placed + listed + every + repeated, repeated)
 }
 
-/// Returns the subschemas of a part under three kinds of keywords, which contain lists of schemas,
-/// single schemas and maps of schemas.
+/// Returns the subschemas of a part under the given keywords: those that contain a list of schemas,
+/// a single schema, or a map of schemas.
 fn find_subschemas<'a>(part: &'a Value, keywords: (&[&str], &[&str], &[&str])) -> Vec<&'a Value> {
     let (lists, singles, maps) = keywords;
     let mut found = Vec::new();
@@ -184,13 +187,15 @@ fn find_subschemas<'a>(part: &'a Value, keywords: (&[&str], &[&str], &[&str])) -
     found
 }
 
-/// Totals over subschemas: the count of each subschema plus the totals of those that it leads to.
+/// Totals over subschemas: the count of each subschema plus the totals of the subschemas that it
+/// contains or refers to.
 pub(super) struct SubschemaTotals {
     /// Total of each subschema, by index. Zero for subschemas that were not reached.
     pub(super) totals: Vec<u64>,
-    /// For each subschema, the count that a validator repeats to find out which parts it covers.
+    /// For each subschema, the part of the count that a validator evaluates again to find out which
+    /// fields and items the subschema covers.
     repeated: Vec<u64>,
-    /// Index of a subschema that leads back to itself, if there is one.
+    /// Index of a subschema that contains or refers to itself. `None` if there is none.
     pub(super) cycle: Option<usize>,
 }
 
@@ -199,7 +204,8 @@ impl SubschemaTotals {
         self.totals.iter().copied().max().unwrap_or(0)
     }
 
-    /// Sets the total of a node. The totals of the subschemas that it leads to must be set already.
+    /// Computes the total of one subschema. The totals of the subschemas that it contains or refers
+    /// to must be computed already.
     fn compute_node_total(
         &mut self,
         node_index: usize,

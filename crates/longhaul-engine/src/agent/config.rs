@@ -25,7 +25,7 @@ pub struct SandboxConfig {
     /// Name of the sandbox provider. `None` means the project's default provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// Name of the image from which the sandbox is created.
+    /// Name of the image from which the sandbox is created. `None` if the agent file names none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// How strictly the agent's commands are isolated from the machine.
@@ -33,16 +33,18 @@ pub struct SandboxConfig {
     /// Network access of the sandbox: `none`, `host`, or a list of host names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<String>,
-    /// Idle time after which the sandbox is stopped.
+    /// Idle time after which the sandbox is stopped. `None` if the agent file sets none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_stop: Option<Millis>,
-    /// Maximum lifetime of the sandbox, after which the provider stops it.
+    /// Maximum lifetime of the sandbox, after which the provider stops it. `None` if the agent file
+    /// sets none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_stop: Option<Millis>,
-    /// How long the sandbox is kept after the run has ended, before it is deleted.
+    /// How long the sandbox is kept after the run has ended, before it is deleted. `None` if the
+    /// agent file sets no time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<Millis>,
-    /// Persistent disk that is mounted into the sandbox and outlives it.
+    /// Persistent disk that is mounted into the sandbox and outlives it. `None` means no such disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<SandboxVolume>,
     /// Whether the agent's secrets are also written to a `.env` file in the sandbox.
@@ -70,24 +72,27 @@ pub struct SandboxVolume {
     pub path: String,
 }
 
-/// Limits of repetitions. At half of a limit the model is warned, and at the limit the run ends.
+/// Limits of the loop guard, which detects that a run repeats itself. At half of a limit the model
+/// is warned, and at the limit the run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoopGuardConfig {
-    /// Number of consecutive identical tool calls with identical results. `None` means no limit.
+    /// Number of consecutive identical tool calls with identical results at which the run ends.
+    /// `None` means no limit.
     pub identical_calls: Option<u32>,
     /// Number of consecutive turns that only repeat recent calls with the same results, such as two
-    /// calls that alternate. `None` means no limit.
+    /// calls that alternate, at which the run ends. `None` means no limit.
     pub no_progress: Option<u32>,
-    /// Number of consecutive replies with the same text. `None` means no limit.
+    /// Number of consecutive replies with the same text at which the run ends. `None` means no
+    /// limit.
     pub repeated_text: Option<u32>,
-    /// Number of consecutive compactions of the conversation with fewer than two turns in between.
-    /// `None` means no limit.
+    /// Number of consecutive compactions of the conversation, with fewer than two turns in between,
+    /// at which the run ends. `None` means no limit.
     pub compactions: Option<u32>,
 }
 
 impl LoopGuardConfig {
-    /// No limits.
+    /// Settings that turn the loop guard off: a run may repeat itself without limits.
     pub const OFF: Self =
         Self { identical_calls: None, no_progress: None, repeated_text: None, compactions: None };
 }

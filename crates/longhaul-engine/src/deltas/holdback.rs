@@ -6,7 +6,8 @@ use std::borrow::Cow;
 
 use longhaul_core::port::redact::Redact;
 
-/// Streamed text that is held back, and the number of bytes published so far.
+/// Buffer of streamed text that is not published yet because it may be the beginning of a secret,
+/// with the number of bytes published so far.
 #[derive(Debug, Default)]
 pub(super) struct HoldbackBuffer {
     text: String,
@@ -17,8 +18,9 @@ pub(super) struct HoldbackBuffer {
 }
 
 impl HoldbackBuffer {
-    /// Adds text and returns, redacted, the part that is certainly not the beginning of a secret.
-    /// Once the reply exceeds the maximum size, nothing more is returned.
+    /// Adds streamed text to the buffer. Returns the redacted text that can be published, without
+    /// an end that may be the beginning of a secret. Returns nothing once the reply exceeds
+    /// `bytes_max`.
     pub(super) fn push(&mut self, text: &str, redact: &dyn Redact, bytes_max: usize) -> String {
         self.has_gap |= self.released_bytes + self.text.len() + text.len() > bytes_max;
         if self.has_gap {

@@ -49,14 +49,14 @@ pub(super) struct AbortSignals<'a> {
     /// Whether a message that interrupts the run aborts the work. `false` for fetching context,
     /// which is short and has no effects.
     pub(super) interruptible: bool,
-    /// Source of progress reports of running calls, which are appended to the journal while
-    /// waiting. `None` means that no progress is appended.
+    /// Throttle for the progress reports of running calls, which are appended to the journal while
+    /// waiting, and the clock for it. `None` means that no progress is appended.
     pub(super) progress: Option<(&'a ProgressThrottle, &'a dyn Clock)>,
     /// Time of the monotonic clock in nanoseconds at which the work started. `None` means that the
     /// timeouts of the attempt and the budget of active time don't abort the work.
     pub(super) timed_since: Option<u64>,
-    /// Whether the work goes on although the run's active time is used up, because it can't be
-    /// stopped without harm.
+    /// Whether the work goes on although the run's budget of active time is used up, because the
+    /// work can't be stopped without harm.
     pub(super) exceeds_active_time: bool,
 }
 
@@ -93,7 +93,8 @@ fn log_timeout(run: &Run) {
     }
 }
 
-/// Appends a progress update to the journal. Droppable updates may be lost.
+/// Appends a progress update of a running call to the journal. A droppable update may be lost if
+/// the store is busy.
 async fn commit_progress_update(
     session: &mut RunSession,
     update: ProgressUpdate,
@@ -104,8 +105,8 @@ async fn commit_progress_update(
     }
 }
 
-/// Runs `other` to completion while polling `work`. If `work` ends first, its result is stored in
-/// `done`.
+/// Waits for `other` while also polling `work`. If `work` ends first, stores its result in `done`
+/// and goes on waiting for `other`.
 async fn complete_while_polling_work<T, U>(
     work: Pin<&mut (impl Future<Output = T> + ?Sized)>,
     mut other: Pin<&mut impl Future<Output = U>>,
@@ -217,7 +218,8 @@ impl<'a> AbortSignals<'a> {
         timeout.into_iter().chain(used_up).min()
     }
 
-    /// Returns the reason to abort the work that is already in the journal, if there is one.
+    /// Returns the reason to abort the current work that the run's journal contains, such as a
+    /// cancellation. `None` if the journal contains none.
     fn journaled_abort_reason(&self) -> Option<AbortReason> {
         let run = self.session.run();
         if run.outcome().is_some() {

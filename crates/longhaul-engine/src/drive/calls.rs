@@ -34,7 +34,8 @@ pub(super) struct ToolCallRequest {
     pub(super) ctx: ToolContext,
     pub(super) class: EffectClass,
     pub(super) has_effect_key: bool,
-    /// Whether this start or continuation of the call may be repeated.
+    /// Whether starting the call, or continuing it if it was suspended, may be repeated without
+    /// harm.
     pub(super) may_repeat: bool,
     /// Data with which the tool continues a suspended call. `None` means that the call is new.
     pub(super) resumption: Option<ToolResumption>,
@@ -90,11 +91,11 @@ impl CancelledToolCall {
     }
 }
 
-fn message_with_partial_output(message: &str, partial: Option<String>) -> ToolOutput {
-    let partial = partial.filter(|partial| !partial.is_empty());
-    let partial =
-        partial.map_or(String::new(), |partial| format!("\nOutput until then:\n{partial}"));
-    ToolOutput::text(format!("{message}{partial}"))
+fn message_with_partial_output(message: &str, partial_output: Option<String>) -> ToolOutput {
+    let partial_output = partial_output.filter(|text| !text.is_empty());
+    let partial_output =
+        partial_output.map_or(String::new(), |text| format!("\nOutput until then:\n{text}"));
+    ToolOutput::text(format!("{message}{partial_output}"))
 }
 
 /// The running tool calls of one run.
@@ -137,8 +138,8 @@ impl ActiveToolCalls {
         self.running.iter().any(|running| running.policy.is_stoppable())
     }
 
-    /// Starts a tool call. `tracked` is the guard that keeps the call's progress reports enabled
-    /// while the call runs.
+    /// Starts a tool call. While the guard `tracked` exists, progress reports of the call are
+    /// collected.
     pub(super) fn start_call(&mut self, request: ToolCallRequest, tracked: CallProgressGuard) {
         self.running.push(ActiveToolCall {
             call: request.ctx.call,
@@ -183,7 +184,8 @@ impl ActiveToolCalls {
         Poll::Pending
     }
 
-    /// Cancels the running calls whose cancel policy satisfies the predicate.
+    /// Cancels the running calls for whose cancel policy `predicate` returns true, and returns
+    /// them.
     pub(super) fn cancel_calls_if(
         &mut self,
         predicate: impl Fn(ToolCallCancelPolicy) -> bool,
@@ -256,8 +258,9 @@ async fn run_tool_call(mut request: ToolCallRequest) -> FinishedToolCall {
     FinishedToolCall { call, status: end, output, images: request.ctx.images.drain() }
 }
 
-/// Returns the status of a tool call whose result is unknown: failed if the call may be repeated,
-/// otherwise unknown. A failure would free the effect key of a call that may have had its effect.
+/// Returns the status of a tool call whose result is unknown: failed if the call may be repeated
+/// and has no effect key, otherwise unknown. A failed call releases its effect key, and another
+/// call would then repeat an effect that may have happened.
 const fn status_of_unknown_result(request: &ToolCallRequest) -> ToolCallStatus {
     match request.class {
         EffectClass::Pure | EffectClass::Keyed if !request.has_effect_key => ToolCallStatus::Failed,

@@ -37,14 +37,16 @@ pub(super) struct DriveContext {
     pub(super) session: RunSession,
     pub(super) lease: Lease,
     pub(super) shutdown: Shutdown,
-    /// Permits of the crash guard, held after a crash until the run has made progress.
+    /// Permits of the crash guard, held after a crash of the worker until the run has made
+    /// progress. `None` if the run needs no permits.
     trial: Option<TrialPermits>,
     /// Environment of the run. `None` if a dependency is missing and the run is blocked.
     pub(super) env: Option<RunEnv>,
     pub(super) calls: ActiveToolCalls,
-    /// Progress reports of the running tool calls, which are passed on at a limited rate.
+    /// Collector of progress reports of the running tool calls, which passes them on at a limited
+    /// rate.
     pub(super) progress: ProgressThrottle,
-    /// Cache of the system prompt and the tool table, if they are stored as blobs.
+    /// Cache of the texts of the system prompt and the tool table, if they are stored as blobs.
     blob_texts: BlobTextCache,
 }
 

@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::grading::{grader_agent, grader_input};
 use crate::handle::Longhaul;
 
-/// Prepares the grading run. If it can't start, the returned input contains the reason. `None` if
-/// the run's environment is missing.
+/// Prepares the run that grades the result of this run. If it can't start, the returned input
+/// contains the reason. `None` if this run's environment is missing.
 pub(super) fn prepare_grading_run(ctx: &DriveContext) -> Result<Option<RunInput>, Error> {
     let Some(env) = &ctx.env else {
         return Ok(None);

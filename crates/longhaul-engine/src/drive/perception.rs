@@ -26,10 +26,11 @@ use crate::prompt::{WORLD_UPDATE_HEADING, format_perceived_state};
 use crate::prompt_setup::build_run_prepared_event;
 use crate::redaction::Redaction;
 
-/// Delay before each attempt to fetch the perception. The first attempt has no delay.
+/// Delay before each attempt to fetch the perception (the state of the world) from a context
+/// provider. The first attempt has no delay.
 const RETRY_DELAYS: [Millis; 3] = [Millis::ZERO, Millis::from_secs(1), Millis::from_secs(4)];
 
-/// Total time after which fetching the perception is not attempted again.
+/// Total time after which fetching the perception (the state of the world) is not attempted again.
 const RETRY_DEADLINE: Millis = Millis::from_secs(30);
 
 /// Timeout of one attempt to fetch the perception. It is slightly longer than the providers' own
@@ -41,11 +42,11 @@ const FETCH_TIMEOUT: Millis = Millis::from_secs(32);
 const WORLD_BYTES_MAX: usize = 1024 * 1024;
 const CONTEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// Outcome of fetching the perception from the context provider.
+/// Outcome of fetching the perception (the state of the world) from the context provider.
 enum PerceptionFetchOutcome {
     /// The agent has no context provider.
     NoProvider,
-    /// The context provider returned this perception after this time.
+    /// The context provider returned this perception (the state of the world) after this time.
     Fetched(Perception, Millis),
     /// Fetching was aborted, and the state machine gets this input. `None` means that this driver
     /// has lost its claim on the run.
@@ -73,8 +74,8 @@ pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<
     }))
 }
 
-/// Fetches the perception again before a turn. `None` means that this driver has lost its claim on
-/// the run.
+/// Fetches the perception (the state of the world) again before a turn. `None` means that this
+/// driver has lost its claim on the run.
 pub(super) async fn refresh_perception(ctx: &mut DriveContext) -> Result<Option<RunInput>, Error> {
     let (perception, active) = match fetch_perception(ctx).await? {
         PerceptionFetchOutcome::NoProvider => {
@@ -145,7 +146,8 @@ async fn fetch_perception(ctx: &mut DriveContext) -> Result<PerceptionFetchOutco
     })
 }
 
-/// Fetches the perception with a few retries. The error says why the last attempt failed.
+/// Fetches the perception (the state of the world) with a few retries. The error says why the last
+/// attempt failed.
 async fn fetch_perception_with_retries(
     provider: &dyn ContextProvider,
     request: &ContextRequest,

@@ -32,7 +32,8 @@ const DURABLE_REPORTS_MAX: u32 = 16;
 /// Maximum number of characters of a durable progress report.
 const DURABLE_CHARS_MAX: usize = 500;
 
-/// Message that is recorded once, in place of durable reports above the maximum number.
+/// Message that is recorded once per call, instead of the durable progress reports above the
+/// maximum number.
 const TRUNCATED_NOTICE: &str = "further messages of this kind were not recorded";
 
 /// Collects the progress reports of running calls and limits their rate. Cheap to clone; clones
@@ -44,7 +45,7 @@ pub(super) struct ProgressThrottle(Arc<ThrottleInner>);
 struct ThrottleInner {
     state: Mutex<ThrottleState>,
     changed: Notify,
-    /// Signal that a durable report has arrived, which is journaled at once.
+    /// Signal that a durable progress report has arrived, which is journaled at once.
     urgent: Notify,
 }
 
@@ -55,7 +56,7 @@ struct ThrottleState {
     /// Time at which the last progress update of any call was sent to the journal, in nanoseconds of
     /// the monotonic clock.
     last_sent: Option<u64>,
-    /// Durable reports that are not journaled yet. They are kept when their call ends.
+    /// Durable progress reports that are not journaled yet. They are kept when their call ends.
     durable: VecDeque<RunInput>,
 }
 
@@ -82,7 +83,8 @@ struct CallProgress {
 }
 
 impl CallProgress {
-    /// Returns how long the next update of this call has to wait, due to the rate limit per call.
+    /// Returns how long the next progress update of this call has to wait, due to the rate limit
+    /// per call.
     fn delay_until_next_update(&self, now_nanos: u64) -> Millis {
         match self.sent_count < FAST_UPDATES_MAX {
             true => Millis::ZERO,
@@ -91,8 +93,8 @@ impl CallProgress {
     }
 }
 
-/// Returns how long to wait until `pause` has passed since `since_nanos`. `None` means no wait.
-/// Times are in nanoseconds of the monotonic clock.
+/// Returns the rest of the delay `pause` that began at `since_nanos`, or zero if `since_nanos` is
+/// `None`. Times are in nanoseconds of the monotonic clock.
 fn remaining_delay(pause: Millis, since_nanos: Option<u64>, now_nanos: u64) -> Millis {
     let passed = since_nanos.map(|since_nanos| now_nanos.saturating_sub(since_nanos) / 1_000_000);
     Millis(passed.map_or(0, |passed| pause.0.saturating_sub(passed)))

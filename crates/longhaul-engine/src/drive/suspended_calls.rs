@@ -20,10 +20,10 @@ use crate::redaction::Redaction;
 /// Timeout for telling a tool that the run has given up a suspended call.
 const CANCEL_TIMEOUT: Millis = Millis::from_secs(10);
 
-/// Returns a suspended call with its texts redacted. Only the questions in its state are redacted,
-/// because the tool needs the rest unchanged: a call whose state is too long or contains a secret
-/// elsewhere fails. With an effect key its outcome is unknown, because a failure would free the
-/// key.
+/// Returns a suspended call in the form in which it can be stored, with secrets redacted. Of the
+/// tool's state only the questions are redacted, because the tool needs the rest unchanged. If the
+/// state is too long or contains a secret elsewhere, the call fails. The outcome of such a call is
+/// unknown if it has an effect key, because a failed call would release its key.
 pub(super) fn with_storable_suspension(
     ended: FinishedToolCall,
     redact: &dyn Redact,
@@ -95,7 +95,8 @@ pub(super) async fn cancel_suspended_call(ctx: &mut DriveContext, task: &ToolCal
     RunInput::ToolsDone(vec![ToolCallResult { call: task.call, status, output, active, blobs }])
 }
 
-/// Returns a future that tells the tool that the call was given up. The future borrows nothing of the driver's state.
+/// Returns a future that tells the tool that the run has given up its suspended call. The future
+/// borrows nothing of the driver's state.
 fn request_cancellation(
     ctx: &DriveContext,
     task: &ToolCallTask,
@@ -107,15 +108,16 @@ fn request_cancellation(
         Some((tool, env.tool_context(ctx.session.run(), task.call, epoch)))
     });
     let state = task.resumption.as_ref().map_or_else(RawJson::null, |resume| resume.state.clone());
-    let missing = format!("this worker has no tool `{}`", task.tool);
+    let no_tool_message = format!("this worker has no tool `{}`", task.tool);
     async move {
-        let (tool, tool_ctx) = found.ok_or_else(|| ToolFailure::new(missing))?;
+        let (tool, tool_ctx) = found.ok_or_else(|| ToolFailure::new(no_tool_message))?;
         let request = AssertUnwindSafe(tool.cancel_suspended(&state, &tool_ctx)).catch_unwind();
         tokio::select! {
             biased;
             outcome = request => outcome.unwrap_or_else(|_| Err(ToolFailure::new("the tool panicked"))),
             () = clock.sleep(CANCEL_TIMEOUT) => {
-                Err(ToolFailure::new(format!("no answer within {} s", CANCEL_TIMEOUT.0 / 1_000)))
+                let seconds = CANCEL_TIMEOUT.0 / 1_000;
+                Err(ToolFailure::new(format!("the tool did not answer within {seconds} s")))
             }
         }
     }

@@ -81,7 +81,8 @@ pub(super) async fn run_tool_calls(
     Ok(Some(RunInput::ToolsDone(done)))
 }
 
-/// Starts every tool call that is not running yet. Returns `false` if there is no call to wait for.
+/// Starts every tool call that is not running yet. Returns `false` if no call is running
+/// afterwards.
 async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> bool {
     let Some(env) = ctx.env.clone() else {
         return false;
@@ -127,8 +128,8 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
     true
 }
 
-/// Returns the input that the tool receives for a call that is about to start. The error is a message
-/// for the model.
+/// Returns the input that the tool receives for a call that is about to start, with the values of
+/// references to outputs of earlier calls. The error is a message for the model.
 async fn resolve_checked_input(
     env: &RunEnv,
     run: &Run,
@@ -141,8 +142,9 @@ async fn resolve_checked_input(
     Ok(input)
 }
 
-/// Waits until tool calls have ended or should be aborted. `since` is the time of the monotonic
-/// clock from which the run's active time is counted. `None` means that there are no results.
+/// Waits until tool calls have ended, or aborts them if there is a reason. `since` is the time of
+/// the monotonic clock from which the run's active time is counted. `None` means that no call has a
+/// result.
 async fn collect_finished_tool_calls(
     ctx: &mut DriveContext,
     since: u64,
@@ -237,15 +239,15 @@ async fn abort_tool_calls(
             finished_call_with_text(
                 cancelled.call,
                 ToolCallStatus::Unknown,
-                &format!("{message}; its outcome is unknown"),
+                &format!("{message}; the outcome of the call is unknown"),
             )
         }
     }));
     (!ended.is_empty()).then_some(ended)
 }
 
-/// Converts ended calls into results for the state machine. Concurrent calls share their active
-/// time, which is counted only for the first of them.
+/// Converts ended calls into results for the state machine. The active time of concurrent calls is
+/// counted once, with the first of them.
 fn to_tool_call_results(
     ended: Vec<FinishedToolCall>,
     took: Millis,
@@ -337,8 +339,9 @@ fn run_verification(
 }
 
 impl ActiveToolCalls {
-    /// Adds a failed result for a call that can't be started. An earlier start of a call with an
-    /// effect key may have had its effect, so the outcome of such a call is unknown.
+    /// Adds a failed result for a call that can't be started. If the call has an effect key and was
+    /// started before, its outcome is unknown instead, because the earlier start may have had an
+    /// effect.
     fn push_failed_call(&mut self, task: &ToolCallTask, reason: &str) {
         let was_started = task.attempt > 1 || task.resumption.is_some();
         let status = match task.has_effect_key && was_started {

@@ -31,7 +31,8 @@ const ARTIFACT_BYTES_MAX: usize = 64 * 1024;
 /// event.
 const ARTIFACTS_BYTES_MAX: usize = 1024 * 1024;
 
-/// Number and size of the artifacts that a run may still get.
+/// Number and size of the artifacts (such as references to files that tools created) that a run may
+/// still get.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ArtifactQuota {
     count: usize,
@@ -123,8 +124,8 @@ pub(crate) fn truncate_output_text(call: CallId, output: ToolOutput) -> (ToolOut
     (ToolOutput { content, full, ..output }, Some(blob))
 }
 
-/// Returns the part of the text that is stored, and a sentence that tells the model what was
-/// discarded.
+/// Returns the part of a tool output that is stored, and a sentence that tells the model what was
+/// discarded. The sentence is empty if the output is stored in full.
 fn truncate_for_storage(full_text: &str) -> (Cow<'_, str>, String) {
     if full_text.len() <= STORED_BYTES_MAX {
         return (Cow::Borrowed(full_text), String::new());
@@ -234,16 +235,17 @@ mod tests {
 
     #[test]
     fn an_output_above_the_storage_limit_keeps_head_and_tail_and_says_so() {
-        let whole = format!("first {} last", "ü".repeat(6 * 1024 * 1024));
-        let (output, blobs) = truncate_first_output(ToolOutput::text(whole.as_str()), Vec::new());
+        let full_output = format!("first {} last", "ü".repeat(6 * 1024 * 1024));
+        let (output, blobs) =
+            truncate_first_output(ToolOutput::text(full_output.as_str()), Vec::new());
         let stored = String::from_utf8(blobs.first().expect("a stored blob").content.to_vec())
             .expect("UTF-8");
         assert!(stored.starts_with("first ") && stored.ends_with(" last"));
         assert!(stored.contains("\n\n[longhaul] 2097162 bytes were discarded here.\n\n"));
         let text = first_output_text(&output);
         assert!(text.starts_with("first ") && text.ends_with(" last"));
-        let all = format!("The output had {} bytes: the first ", whole.len());
-        assert!(text.contains(&all), "{}", &text[12_000..13_000]);
+        let size_note = format!("The output had {} bytes: the first ", full_output.len());
+        assert!(text.contains(&size_note), "{}", &text[12_000..13_000]);
         let marker = format!(" of {} stored bytes are left out here.", stored.len());
         assert!(text.contains(&marker));
     }

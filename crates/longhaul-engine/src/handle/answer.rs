@@ -27,10 +27,10 @@ const NOTE_BYTES_MAX: usize = 64 * 1024;
 /// Maximum length in bytes of the payload in an answer to a gate.
 const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
-/// Maximum number of attempts to answer a gate while others answer it.
+/// Maximum number of attempts to record an answer to a gate while other answers are recorded.
 const ATTEMPTS_MAX: usize = 32;
 
-/// Maximum time to wait for the tools of a run, in order to check an edited input.
+/// Maximum time to wait until the tools of a run are loaded, in order to check an edited input.
 const CHECK_TIMEOUT: Millis = Millis::from_secs(20);
 
 /// Whether an answer closed its gate.
@@ -155,7 +155,8 @@ impl Longhaul {
         }
     }
 
-    /// Returns whether the approval rule that this answer would add already exists and is active.
+    /// Returns whether the remembered approval that this answer would add already exists and is
+    /// active.
     async fn has_active_rule(
         &self,
         gate: &GateRow,
@@ -185,7 +186,7 @@ impl Longhaul {
         })
     }
 
-    /// Checks an input that a person edited against the tool's schema and the approval rules.
+    /// Checks a tool input that a person edited against the tool's schema and the approval rules.
     async fn check_edited_call_input(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
         let (run, _) = replay_run(&self.services, gate.run).await?;
         let bad = |why: String| Error::from(Rejection::InvalidTask(why));
@@ -222,8 +223,8 @@ impl Longhaul {
         }
     }
 
-    /// Checks a result that a person edited against the output schema of the agent. The tools of
-    /// the run are not needed for it.
+    /// Checks a result that a person edited against the output schema of the agent. Does not load
+    /// the tools of the run.
     async fn check_edited_result(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
         let (run, _) = replay_run(&self.services, gate.run).await?;
         let agent = load_pinned_agent(&self.services, &run).await?;

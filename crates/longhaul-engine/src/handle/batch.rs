@@ -49,7 +49,7 @@ impl Longhaul {
         }
     }
 
-    /// Returns a batch with its runs, in order.
+    /// Returns a batch with its runs, in the order in which they were submitted.
     pub async fn batch(&self, batch: BatchId) -> Result<BatchView, Error> {
         let ids = self.services.records.batch_runs(batch).await?;
         let first = ids.first().ok_or(Error::BatchNotFound(batch))?;
@@ -64,8 +64,8 @@ impl Longhaul {
     }
 }
 
-/// Returns the start condition of a task in a sequential batch. Only the first task can have a
-/// start time.
+/// Returns the start condition of a task in a sequential batch: each task but the first starts
+/// after the one before it. Fails if a task other than the first has a start time.
 fn start_in_sequence(index: usize, start: EarliestStart) -> Result<EarliestStart, Error> {
     match (index, start) {
         (0, start) => Ok(start),

@@ -25,12 +25,12 @@ use crate::handle::Longhaul;
 use crate::handle::submit::resolve_lane;
 use crate::task::{ChainChoice, Task, TaskChain};
 
-/// A chain to build the steps of.
+/// Chain of a submitted task, from which the runs of its steps are built.
 struct ChainToBuild {
     spec: ChainSpec,
     /// Name of the chain. `None` means that the steps were given in the request itself.
     name: Option<String>,
-    /// Task of the chain, without its chain.
+    /// Submitted task, with its field `chain` removed.
     task: Task,
     first_run: RunId,
     batch: Option<BatchPosition>,
@@ -45,12 +45,12 @@ struct BuiltStep {
 }
 
 impl Longhaul {
-    /// Replaces all chains that the handle knows.
+    /// Replaces all chains that can be submitted through this handle.
     pub fn replace_chains(&self, chains: ChainRegistry) {
         self.services.agents.replace_chains(chains);
     }
 
-    /// Returns all chains that the handle knows, in the order of their names.
+    /// Returns all chains that can be submitted through this handle, in the order of their names.
     pub fn chains(&self) -> Vec<ChainView> {
         let chains = self.services.agents.chains();
         chains.iter().map(|(name, spec)| chain_view(name, spec)).collect()
@@ -76,8 +76,9 @@ impl Longhaul {
             ChainChoice::Inline(spec) => spec.clone(),
         };
         if let Some(problem) = spec.problems().into_iter().next() {
-            let at = problem.step.map(|step| format!("step {} of ", step + 1)).unwrap_or_default();
-            let why = format!("{at}the chain is invalid: {}", problem.message);
+            let step_prefix =
+                problem.step.map(|step| format!("step {} of ", step + 1)).unwrap_or_default();
+            let why = format!("{step_prefix}the chain is invalid: {}", problem.message);
             return Err(Rejection::InvalidTask(why).into());
         }
         for step in &mut spec.steps {
@@ -181,7 +182,7 @@ fn auto_approve_result(policy: &mut RunPolicy, chain: Option<&str>) {
 }
 
 /// Sets the caps on money and tokens of all steps to the highest cap of any step, because the steps
-/// share one budget account. If a step has no cap, no step has one.
+/// share one budget account. If one step has no cap, the cap of all steps is removed.
 fn share_budget(built: &mut [BuiltStep]) {
     let highest =
         |caps: Vec<Option<u64>>| caps.into_iter().collect::<Option<Vec<_>>>()?.into_iter().max();

@@ -19,12 +19,12 @@ use crate::services::EngineServices;
 use crate::task::Task;
 
 impl Longhaul {
-    /// Returns a handle with the agents of these services.
+    /// Returns a handle that uses these services and knows their agents.
     pub(crate) fn from_services(services: &EngineServices) -> Self {
         Self { services: services.clone(), request: None }
     }
 
-    /// Builds the run of a child of `parent`. Also returns the definition of its agent, to be
+    /// Builds a child run of `parent` for a task. Also returns the definition of its agent, to be
     /// stored.
     pub(crate) fn build_child_run(
         &self,
@@ -73,7 +73,7 @@ impl Longhaul {
     }
 }
 
-/// Completes the specification of a child's task with what it takes over from `parent`.
+/// Completes the task specification of a child run with the fields that it inherits from `parent`.
 fn child_task_spec(parent: &Run, spec: TaskSpec, agent: &Agent) -> TaskSpec {
     let above = parent.task();
     // The budget of the root is the default, so that only caps of the agent's own file count.

@@ -18,7 +18,7 @@ use longhaul_run::{DecideContext, Rejection, check_question_answer};
 use crate::error::Error;
 use crate::handle::Longhaul;
 
-/// Maximum number of open gates of a run among which the oldest question is searched.
+/// Maximum number of open gates of a run that are searched for the oldest question.
 const OPEN_QUESTIONS_MAX: usize = 100;
 
 /// A message that was queued for a run.
@@ -31,8 +31,8 @@ pub struct QueuedSteer {
 }
 
 impl Longhaul {
-    /// Sends a person's message to a run. An ended run of a chain stands for the newest run of the
-    /// chain.
+    /// Sends a person's message to a run. If the run has ended and belongs to a chain, the message
+    /// goes to the newest run of the chain.
     pub async fn steer(
         &self,
         run: RunId,
@@ -64,8 +64,8 @@ impl Longhaul {
         Ok(QueuedSteer { run, id })
     }
 
-    /// Returns the receipt of a message that was just sent to a run. Its note says if the run asks a
-    /// question that the message does not answer.
+    /// Returns the receipt of a message that was just sent to a run. If the run asks a question
+    /// that the message does not answer, the receipt has a note about it.
     pub async fn steer_receipt(
         &self,
         QueuedSteer { run, id }: QueuedSteer,
@@ -123,8 +123,8 @@ impl Longhaul {
         Ok(if sent.iter().any(|row| row.steer == steer) { run } else { newest })
     }
 
-    /// Turns the error that a message was already delivered, dropped or withdrawn into "not found"
-    /// if the run has no message with this id: the store does not distinguish the two.
+    /// Converts the error "message already delivered, dropped or withdrawn" into "not found" if the
+    /// run has no message with this id, because the store returns the first error in both cases.
     async fn map_missing_steer_error(
         &self,
         run: RunId,
@@ -144,8 +144,9 @@ impl Longhaul {
         }
     }
 
-    /// Resumes a paused or blocked run, optionally with a raised budget. Returns the run that was
-    /// resumed: an ended run of a chain stands for the newest run of the chain.
+    /// Resumes a paused or blocked run, optionally with a raised budget. If the run has ended and
+    /// belongs to a chain, the newest run of the chain is resumed. Returns the run that was
+    /// resumed.
     pub async fn resume_run(
         &self,
         run: RunId,
@@ -174,8 +175,8 @@ impl Longhaul {
         outcome.map_err(|refused| error_for_refused_append(run, steer, refused))
     }
 
-    /// Appends to a run's journal as an outsider and notifies the driver of the run. The inner
-    /// error is the reason why the store refused the append.
+    /// Appends to a run's journal without a claim on the run, and notifies the driver of the run.
+    /// The inner error is the reason why the store refused the append.
     pub(super) async fn append_without_claim(
         &self,
         run: RunId,

@@ -1,4 +1,5 @@
-//! Lists inboxes with the number of their tasks, and the newest tasks and dead letters of one inbox.
+//! Lists inboxes with the number of their tasks, and the newest tasks and dead letters (failed
+//! tasks that nobody has retried) of one inbox.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ use crate::error::Error;
 use crate::handle::{Longhaul, check_idempotency_key};
 use crate::task::Task;
 
-/// Maximum number of tasks and of dead letters that are shown of one inbox.
+/// Maximum number of tasks, and of dead letters (failed tasks that nobody has retried), that are
+/// shown of one inbox.
 const TASKS_MAX: usize = 20;
 
 impl Longhaul {

@@ -1,4 +1,5 @@
-//! Submits a task whose lane may be busy, by the `lane_busy` policy of its agent.
+//! Submits a task whose lane may be busy. The `lane_busy` setting of its agent then decides what
+//! happens: for example, the task waits, is refused, or is added to a run of the lane as a message.
 //!
 //! Invariant: no task is lost. The store decides whether the lane is busy in the transaction that
 //! would create the run. A message that arrives too late for a run is submitted again.
@@ -24,15 +25,16 @@ use crate::handle::Longhaul;
 use crate::handle::submit::{SubmitOutcome, lane_busy_error, run_creation_request};
 use crate::template;
 
-/// Maximum number of attempts to add a task to a run. After that the task waits for its lane.
+/// Maximum number of attempts to add a task as a message to a run of its busy lane. After that the
+/// task waits for the lane.
 const ATTEMPTS_MAX: usize = 16;
 
-/// Outcome of an attempt to add a task to an existing run.
+/// Outcome of an attempt to add a task as a message to an existing run of its lane.
 enum AddMessageOutcome {
     /// The text of the task was added to this run.
     Added(RunId),
-    /// The run has ended or started in the meantime, so the attempt is repeated with the current
-    /// state of the lane.
+    /// The run has ended or started meanwhile, so the caller tries again with the current state of
+    /// the lane.
     Outdated,
     /// The task can't be added to a run and must wait for its lane.
     Impossible,
@@ -140,7 +142,11 @@ impl Longhaul {
         let task = &new.task;
         let values = template::template_values(&task.input, &task.context);
         let text = event_text::render_task_text(agent, task, &values).map_err(|reason| {
-            Error::Template { agent: agent.name.to_string(), what: "the event text", reason }
+            Error::Template {
+                agent: agent.name.to_string(),
+                template_name: "the event text",
+                reason,
+            }
         })?;
         let message = SteerMessage {
             steer: SteerId::from_bits(new.id.bits()),

@@ -16,8 +16,9 @@ use crate::replay::replay_run;
 const REASON_BYTES_MAX: usize = 4 * 1024;
 
 impl Longhaul {
-    /// Cancels a run. When this returns, the run starts no more model or tool calls. Returns the run
-    /// that was cancelled: an ended run of a chain stands for the newest run of the chain.
+    /// Cancels a run. When this returns, the run starts no more model or tool calls. If the run has
+    /// ended and belongs to a chain, the newest run of the chain is cancelled. Returns the run that
+    /// was cancelled.
     pub async fn cancel_run(&self, run: RunId, by: &str, reason: &str) -> Result<RunId, Error> {
         check_text_len("the reason", reason.len(), REASON_BYTES_MAX)?;
         let (by, reason) = (self.redact(by), self.redact(reason));
@@ -26,8 +27,8 @@ impl Longhaul {
         self.control_run(run, Some(RunInput::CancelNow(request)), cancel).await
     }
 
-    /// Pauses a run until it is resumed. Returns the run that was paused: an ended run of a chain
-    /// stands for the newest run of the chain.
+    /// Pauses a run until it is resumed. If the run has ended and belongs to a chain, the newest
+    /// run of the chain is paused. Returns the run that was paused.
     pub async fn pause_run(&self, run: RunId, by: &str) -> Result<RunId, Error> {
         let by = self.redact(by);
         let still = RunInput::PauseNow { by: by.clone() };
@@ -48,9 +49,9 @@ impl Longhaul {
         Ok(LaneView::from(&row))
     }
 
-    /// Applies the input directly if there is one and no worker drives the run, and otherwise sends
-    /// the command to the run's driver. An ended run of a chain stands for the newest run of the
-    /// chain. Returns the run that the input or the command went to.
+    /// Applies `input` to the run if there is an input and no worker drives the run. Otherwise
+    /// sends `command` to the run's driver. If the run has ended and belongs to a chain, uses the
+    /// newest run of the chain instead. Returns the run that received the input or the command.
     pub(super) async fn control_run(
         &self,
         run: RunId,
@@ -79,8 +80,8 @@ impl Longhaul {
         }
     }
 
-    /// Applies the input and appends the resulting events, which only works while no worker drives
-    /// the run. Returns `false` if a worker drives it.
+    /// Applies an input of the state machine to a run and appends the resulting events, if no
+    /// worker drives the run. Returns `false` if a worker drives it.
     async fn apply_input_if_undriven(&self, run: RunId, input: RunInput) -> Result<bool, Error> {
         let (folded, now) = replay_run(&self.services, run).await?;
         let batch = match decide(&folded, input, DecideContext::new(now)) {

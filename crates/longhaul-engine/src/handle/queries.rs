@@ -23,10 +23,11 @@ use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView};
 use longhaul_api::why::RunExplanation;
 
-/// Maximum number of open gates that are read to describe the runs of a list.
+/// Maximum number of open gates that are read to describe what the runs of a list wait for.
 const GATES_MAX: usize = 1_000;
 
-/// Maximum number of runs of a list whose journal is read to describe their wait at a spend cap.
+/// Maximum number of runs of a list whose journals are read to say until when they wait at a spend
+/// cap.
 const CAP_WAITS_MAX: usize = 100;
 
 impl Longhaul {
@@ -35,8 +36,8 @@ impl Longhaul {
         self.get_run_with_workers(run, &mut None).await
     }
 
-    /// Returns the full view of a run. Reads the live workers only if the run waits for one and they
-    /// were not read before.
+    /// Returns the full view of a run. `workers` caches the live workers, which are read only if
+    /// the run waits for a worker.
     pub(super) async fn get_run_with_workers(
         &self,
         run: RunId,
@@ -104,8 +105,8 @@ impl Longhaul {
         Ok(runs)
     }
 
-    /// Describes until when a run waits at a spend cap. Returns `None` if the wait is not the last
-    /// event of the run's journal.
+    /// Describes until when a run waits at a spend cap. Returns `None` if the last event of the
+    /// run's journal is not such a wait.
     async fn cap_wait_text(&self, row: &RunRow) -> Result<Option<String>, Error> {
         let before = Seq(row.last_seq.0.saturating_sub(1));
         let last = self.read_run_journal(row.id, before, 1).await?;
@@ -177,9 +178,9 @@ impl Longhaul {
         self.services.store.get_run(run).await?.ok_or(Error::RunNotFound(run))
     }
 
-    /// Explains why a run has its current status, and what to do next. A run that waits for a child
-    /// run is explained by what that child waits for, and an ended run of a chain by the newest run of
-    /// the chain.
+    /// Explains why a run has its current status, and what to do next. For a run that waits for a
+    /// child run, explains what the child waits for. For an ended run of a chain, explains the
+    /// newest run of the chain.
     pub async fn explain_run(&self, run: RunId) -> Result<RunExplanation, Error> {
         let (mut explanation, mut child) = self.explain_run_alone(run).await?;
         if child.is_none() {
@@ -199,7 +200,8 @@ impl Longhaul {
         Ok(explanation)
     }
 
-    /// Explains the status of a run. Also returns the child run that it waits for.
+    /// Explains the status of a run itself, without its child runs. Also returns the child run that
+    /// it waits for, or `None` if it waits for none.
     async fn explain_run_alone(
         &self,
         run: RunId,
@@ -244,8 +246,8 @@ impl Longhaul {
         Ok((RunExplanation { run, status, reason, message, command }, child))
     }
 
-    /// Returns the child run whose status explains best why its parent waits: one that needs a
-    /// person, or else one that waits for a child of its own, or else `first`.
+    /// Returns the child run of `open` whose status explains best why its parent waits: one that
+    /// needs a person, or else one that waits for a child of its own, or else `first`.
     async fn child_to_explain(
         &self,
         first: RunId,

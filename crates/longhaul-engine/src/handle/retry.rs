@@ -13,15 +13,15 @@ use crate::error::Error;
 use crate::handle::{Longhaul, SubmitOutcome};
 use crate::replay::replay_journal;
 
-/// Principal of the idempotency keys of retries. It is the same for all callers, so that a failed
-/// run is retried only once.
+/// Caller name (principal) under which the idempotency keys of retries are stored. It is the same
+/// for all callers, so that a failed run is retried only once.
 const RETRY_PRINCIPAL: &str = "longhaul:retry";
 
 impl Longhaul {
     /// Creates a new run that goes on from the last event before the end of a failed run, with the
-    /// agent definition and budget of the failed run. A failed run has at most one
-    /// retry: a second call returns the existing run. A completed run of a chain stands for the newest
-    /// run of the chain.
+    /// agent definition and budget of the failed run. A failed run has at most one retry: a second
+    /// call returns the existing run. If the given run has completed and belongs to a chain, the
+    /// newest run of the chain is retried.
     pub async fn retry(&self, run: RunId, by: &str) -> Result<SubmitOutcome, Error> {
         let completed = self.run_row(run).await?.status == Status::Completed;
         let newest = self.newest_run_of_chain(run).await?.filter(|_| completed);

@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::handle::Longhaul;
 
 impl Longhaul {
-    /// Lists the remembered approvals that match the filter, newest first.
+    /// Lists the remembered approvals (rules by which later calls are approved without asking) that
+    /// match the filter, newest first.
     pub async fn list_rules(&self, filter: RuleFilter) -> Result<Vec<ApprovalRuleRow>, Error> {
         Ok(self.services.records.list_rules(filter).await?)
     }
@@ -22,8 +23,8 @@ impl Longhaul {
         found.into_iter().next().ok_or(Error::RuleNotFound(rule))
     }
 
-    /// Revokes a remembered approval and returns it. Calls of later model replies need an approval
-    /// again. Calls of replies that are already in a journal stay approved.
+    /// Revokes a remembered approval and returns it. Calls in later model replies need an approval
+    /// again, but calls in replies that are already in a journal stay approved.
     pub async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<ApprovalRuleRow, Error> {
         let row = self.get_rule(rule).await?;
         if let Some(revocation) = row.revoked {

@@ -29,7 +29,8 @@ const NAME_BYTES_MAX: usize = 64;
 /// Maximum number of due schedules that are fired per query.
 const PAGE_SIZE: usize = 100;
 
-/// Maximum number of attempts to fire a schedule by hand while its due time changes.
+/// Maximum number of attempts to start a run of a schedule on request, while other writers change
+/// its due time.
 const ATTEMPTS_MAX: usize = 10;
 
 impl Longhaul {
@@ -83,8 +84,9 @@ impl Longhaul {
         }
     }
 
-    /// Starts a run of a schedule now, whatever its timing and its last run. The next firing stays
-    /// as it is. A second call with the same idempotency key returns the existing run.
+    /// Starts a run of a schedule now, even if the schedule is not due or its last run has not
+    /// ended. The next due time does not change. A second call with the same idempotency key
+    /// returns the existing run.
     pub async fn run_schedule(
         &self,
         name: &str,
@@ -149,11 +151,12 @@ impl Longhaul {
         Ok(())
     }
 
-    /// Moves due times back that were computed while the clock was wrong and far ahead.
+    /// Moves due times of schedules back that were computed while the clock was wrong and far
+    /// ahead.
     ///
-    /// A due time is changed only if it is later than the next two times of the schedule. If the
-    /// clock was set back a little after a firing, the due time is the second of them, and moving
-    /// it back would repeat the firing.
+    /// A due time is changed only if it is later than the next two times at which the schedule
+    /// would fire. If the clock was set back a little after a firing, the due time is the second of
+    /// them, and moving it back would repeat the firing.
     pub(crate) async fn move_back_due_times(&self) -> Result<(), Error> {
         let now = self.store_time().await?;
         for mut row in self.services.schedules.list_schedules(SCHEDULES_MAX).await? {
@@ -189,7 +192,7 @@ impl Longhaul {
         };
         if plan.is_truncated {
             let name = &row.name;
-            tracing::warn!(schedule = %name, "more than {CATCH_UP_MAX} firings were missed; only the newest are made up for");
+            tracing::warn!(schedule = %name, "more than {CATCH_UP_MAX} firings were missed; only the newest {CATCH_UP_MAX} start runs");
         }
         if plan.times.is_empty() {
             let reason = format!("skipped: it was due at {due}, when no worker was running");
@@ -258,8 +261,8 @@ impl Longhaul {
         }
     }
 
-    /// Records that a firing starts no run. Returns `false` if the schedule was fired by another
-    /// worker or deleted since `row` was read.
+    /// Records that a due schedule starts no run this time, and why. Returns `false` if the
+    /// schedule was fired by another worker or deleted since `row` was read.
     async fn skip_firing(
         &self,
         row: &mut ScheduleRow,
@@ -282,7 +285,8 @@ impl Longhaul {
         Ok(row.is_some_and(|row| !status_of_chain(&row).is_terminal()))
     }
 
-    /// Builds the request that creates the run of a firing, with the agent's newest version.
+    /// Builds the request that creates the run of a schedule at a due time, with the newest version
+    /// of the agent.
     fn firing_request(
         &self,
         row: &ScheduleRow,
@@ -301,13 +305,14 @@ impl Longhaul {
     }
 }
 
-/// Returns the status of a run, or that of the newest run of its chain if the run has ended.
+/// Returns the status of a run. If the run has ended and belongs to a chain, returns the status of
+/// the chain's newest run.
 fn status_of_chain(row: &RunRow) -> Status {
     let chain = row.chain.as_ref().filter(|_| row.status.is_terminal());
     chain.map_or(row.status, |chain| chain.current_status)
 }
 
-/// Returns the task of a firing at this time.
+/// Returns the task that a schedule submits for this due time.
 fn firing_task(name: &ScheduleName, spec: &ScheduleSpec, time: Timestamp) -> Task {
     let due = time.to_string();
     Task {

@@ -27,14 +27,14 @@ impl Longhaul {
         Ok(LiveWorkers(workers))
     }
 
-    /// Explains why no worker will start a queued run: no live worker claims runs of its inbox and
-    /// type, no worker drives the run before it in its lane or batch, or its lane is paused. `None`
-    /// if nothing prevents the start, or the run is not queued.
+    /// Explains why no worker will start a queued run, for example because no live worker claims
+    /// runs of its inbox and type, no worker drives the run before it in its lane or batch, or its
+    /// lane is paused. `None` if nothing prevents the start, or the run is not queued.
     pub async fn explain_unstarted_run(
         &self,
         row: &RunRow,
     ) -> Result<Option<StateExplanation>, Error> {
-        let (before, place) = match (row.reason.as_deref(), &row.lane) {
+        let (previous, place) = match (row.reason.as_deref(), &row.lane) {
             (Some("lane"), Some(lane)) => {
                 let state = self.lane(lane).await?;
                 if state.paused {
@@ -46,23 +46,24 @@ impl Longhaul {
             (Some("batch"), _) => (self.run_before_in_batch(row.id).await?, "its batch".to_owned()),
             _ => return self.unserved_reason(row, &mut None).await,
         };
-        let Some(before) = before else { return Ok(None) };
-        let before = self.run_row(before).await?;
-        if before.status.is_terminal() || self.is_driven(&before).await? {
+        let Some(previous) = previous else { return Ok(None) };
+        let previous = self.run_row(previous).await?;
+        if previous.status.is_terminal() || self.is_driven(&previous).await? {
             return Ok(None);
         }
-        let before = before.id;
+        let previous = previous.id;
         Ok(Some(StateExplanation {
             message: format!(
-                "The run waits for {before}, which is before it in {place} and which no worker \
+                "The run waits for {previous}, which is before it in {place} and which no worker \
                  drives."
             ),
-            command: format!("longhaul watch {before}"),
+            command: format!("longhaul watch {previous}"),
         }))
     }
 
-    /// Explains that the run waits for an effect key whose holder does not continue by itself: it needs
-    /// a person, or no process drives it. `None` if the holder continues, or belongs to the same tree.
+    /// Explains that the run waits for an effect key held by another run that does not continue by
+    /// itself, because it needs a person or no process drives it. `None` if the other run
+    /// continues, or has the same root run.
     async fn explain_stuck_key_holder(
         &self,
         row: &RunRow,
@@ -88,7 +89,7 @@ impl Longhaul {
         };
         let StateExplanation { message, .. } = explain_run_state(&waiting);
         let (folded, _) = replay_without_transcript(&self.services, holder.id).await?;
-        let of_holder = match needs_person {
+        let holder_explanation = match needs_person {
             true => explain_run_state(&folded),
             false => StateExplanation {
                 message: "No process drives the run.".to_owned(),
@@ -96,8 +97,8 @@ impl Longhaul {
             },
         };
         Ok(Some(StateExplanation {
-            message: format!("{message} {}: {}", holder.id, of_holder.message),
-            command: of_holder.command,
+            message: format!("{message} {}: {}", holder.id, holder_explanation.message),
+            command: holder_explanation.command,
         }))
     }
 
@@ -108,14 +109,14 @@ impl Longhaul {
         Ok(runs.into_iter().take_while(|other| *other != run).last())
     }
 
-    /// Returns whether a worker has claimed the run, or will claim it when it is ready.
+    /// Returns whether a worker has claimed the run, or a live worker would claim it.
     async fn is_driven(&self, row: &RunRow) -> Result<bool, Error> {
         Ok(row.worker.is_some() || self.live_workers().await?.can_claim(row))
     }
 
     /// Explains that there are live workers, but none that claims runs of this inbox and type.
-    /// `None` if there is one, if no worker is live, or if the run is not queued. `workers` caches
-    /// the live workers.
+    /// `None` if such a worker is live, if no worker is live at all, or if the run is not queued.
+    /// `workers` caches the live workers.
     pub(super) async fn unserved_reason(
         &self,
         row: &RunRow,
@@ -139,7 +140,7 @@ impl LiveWorkers {
         self.0.is_empty()
     }
 
-    /// Returns whether a worker claims runs from this inbox.
+    /// Returns whether at least one live worker claims runs from this inbox.
     pub(super) fn serve(&self, inbox: &str) -> bool {
         self.workers_serving(inbox).next().is_some()
     }
@@ -149,7 +150,7 @@ impl LiveWorkers {
         self.0.iter().filter(move |worker| worker.inboxes.iter().any(serves))
     }
 
-    /// Returns whether a worker claims runs with the inbox and type of this run.
+    /// Returns whether at least one live worker claims runs with the inbox and type of this run.
     fn can_claim(&self, row: &RunRow) -> bool {
         self.workers_serving(row.inbox.as_str()).any(|worker| {
             worker.types.is_empty()

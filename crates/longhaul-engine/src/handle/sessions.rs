@@ -1,6 +1,6 @@
 //! Browser login: one-time tickets that are exchanged for sessions.
 //!
-//! Invariant: a token never outlives the key for which it was issued.
+//! Invariant: a ticket or session is never valid longer than the API key for which it was issued.
 
 use longhaul_core::port::auth::{ApiKeyRef, NewToken, TokenKind};
 use longhaul_core::raw::Hash;

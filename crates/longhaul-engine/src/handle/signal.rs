@@ -1,4 +1,5 @@
-//! Gates that programs raise: the run can't end until the awaited event has happened.
+//! Signal gates: a program opens such a gate for an event that it will report later. A run with an
+//! open signal gate can't end.
 
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::gate::{
@@ -17,24 +18,25 @@ const ASK_BYTES_MAX: usize = 8_000;
 /// Maximum number of open gates of a run that programs raised.
 const SIGNAL_GATES_MAX: usize = 64;
 
-/// A gate that a program raises and completes later.
+/// Request to open a gate that a program will complete later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSignalGate {
-    /// Run that can't end before the gate is answered.
+    /// Run that can't end while the gate is open.
     pub run: RunId,
     /// What the run waits for, as a sentence.
     pub ask: String,
     /// Tags of the gate, for searching.
     pub tags: Vec<String>,
-    /// Key that identifies the gate within its run, so that it is raised only once.
+    /// Key that identifies the gate within its run: a second request with the same key returns the
+    /// existing gate. `None` means that every request opens a new gate.
     pub idempotency_key: Option<String>,
     /// Time within which the gate must be answered.
     pub timeout: GateTimeout,
 }
 
 impl Longhaul {
-    /// Raises a gate for an event that a program will report. Returns the gate, and whether it is
-    /// new: a gate with the same key is raised once.
+    /// Opens a gate for an event that a program will report. Returns the gate, and `true` if it is
+    /// new: a second request with the same key returns the existing gate.
     pub async fn raise_signal_gate(
         &self,
         mut new: NewSignalGate,
@@ -112,7 +114,7 @@ impl Longhaul {
     }
 }
 
-/// Returns the existing gate if the request that raised it asked for the same as `new`. Otherwise
+/// Returns the existing gate if the request that opened it had the same content as `new`. Otherwise
 /// returns the error that the idempotency key was used for another request.
 fn gate_of_same_request(gate: GateRow, new: &NewSignalGate) -> Result<GateRow, Error> {
     let spec = &gate.spec;

@@ -1,4 +1,5 @@
-//! Spend caps: what they have counted, and raising a limit for one window.
+//! Spend caps: how much of each cap is used, and raising the limit of a cap for its current window
+//! (such as a day).
 
 use longhaul_api::spend::{CapAmount, RaiseCapBody, SpendCapView, SpendCountView};
 use longhaul_core::policy::spend_cap::{
@@ -12,20 +13,21 @@ use wildmatch::WildMatch;
 use crate::error::Error;
 use crate::handle::Longhaul;
 
-/// Maximum number of keys, actors, agents or models that an error message lists.
+/// Maximum number of keys, actors, agents or models that an error message about a spend cap lists.
 const NAMED_SUBJECTS_MAX: usize = 10;
 
 impl Longhaul {
-    /// Returns the spend caps of the configuration, each with what it has counted in its current
-    /// window.
+    /// Returns the configured spend caps, each with the usage in its current window (such as a
+    /// day).
     pub async fn spend(&self) -> Result<Vec<SpendCapView>, Error> {
         let rows = self.services.records.spend_rows().await?;
         let caps = self.services.caps.at(self.store_time().await?);
         Ok(caps.iter().map(|current| cap_view(current, &rows)).collect())
     }
 
-    /// Raises the limit of a spend cap for one subject, until the current window ends. Runs that
-    /// wait at the cap go on if the new limit covers their next call.
+    /// Raises the limit of a spend cap for one key, actor, agent or model, until the current window
+    /// (such as a day) ends. Runs that wait at the cap go on if the new limit covers their next
+    /// call.
     pub async fn raise_cap(&self, id: &str, raise: &RaiseCapBody) -> Result<SpendCapView, Error> {
         let caps = self.services.caps.at(self.store_time().await?);
         let ids: Vec<String> = caps.iter().map(|current| current.cap.id()).collect();
@@ -43,10 +45,10 @@ impl Longhaul {
         check_raise_subject(current, &key, &rows).map_err(Error::InvalidRaise)?;
         let row = rows.into_iter().find(|row| row.key == key);
         let row = row.unwrap_or_else(|| new_count(current, key));
-        let before = row.effective_limit().max(current.cap.limit);
-        if limit <= before {
-            let before = CapAmount::new(current.cap.unit, before);
-            let why = format!("the limit is {before} already: give a higher one");
+        let current_limit = row.effective_limit().max(current.cap.limit);
+        if limit <= current_limit {
+            let current_limit = CapAmount::new(current.cap.unit, current_limit);
+            let why = format!("the limit is {current_limit} already: give a higher one");
             return Err(Error::InvalidRaise(why));
         }
         let change = CapLimitChange {
@@ -84,7 +86,8 @@ impl Longhaul {
 }
 
 /// Returns the key, actor, agent or model whose limit is raised. Empty for a cap that counts all
-/// usage together. The error says if `subject` does not fit the cap.
+/// usage together. Fails if `subject` is missing, or given for a cap that counts all usage
+/// together.
 fn raise_subject(current: &CurrentCap, subject: Option<&str>) -> Result<String, Error> {
     let per = current.cap.per;
     match (per, subject) {
@@ -102,8 +105,8 @@ fn raise_subject(current: &CurrentCap, subject: Option<&str>) -> Result<String, 
     }
 }
 
-/// Checks that a cap counts the subject whose limit is raised, so that a misspelled subject is
-/// found. The error says which subjects it counts.
+/// Checks that a spend cap counts the key, actor, agent or model whose limit is raised, so that a
+/// misspelled name is found. The error says which names the cap counts.
 fn check_raise_subject(
     current: &CurrentCap,
     key: &CapKey,
@@ -143,8 +146,8 @@ const fn new_count(current: &CurrentCap, key: CapKey) -> SpendRow {
     SpendRow::new(key, current.period.end, current.cap.limit)
 }
 
-/// Returns the view of a cap with the usage of each subject. A cap on all runs together has an
-/// entry even if nothing was used yet.
+/// Returns the view of a spend cap with the usage of each key, actor, agent or model. A cap on all
+/// runs together has an entry even if nothing was used yet.
 fn cap_view(current: &CurrentCap, rows: &[SpendRow]) -> SpendCapView {
     let CurrentCap { cap, period } = current;
     let id = cap.id();

@@ -11,7 +11,7 @@ use longhaul_core::usage::MicroUsd;
 use crate::error::Error;
 use crate::handle::Longhaul;
 
-/// Maximum number of runs that are counted.
+/// Maximum number of an agent's runs from which statistics are computed.
 const RUNS_MAX: usize = 10_000;
 /// Maximum number of runs that are read at once.
 const PAGE_SIZE: usize = 1_000;

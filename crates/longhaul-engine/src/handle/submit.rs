@@ -34,7 +34,8 @@ const DEFAULT_INBOX: &str = "default";
 /// How long the idempotency key of a submit is remembered.
 pub(super) const IDEMPOTENCY_TTL: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// Principal of the idempotency keys of tasks from external inboxes.
+/// Caller name (principal) under which the idempotency keys of tasks from external inboxes are
+/// stored.
 const SOURCE_PRINCIPAL: &str = "longhaul:inbox";
 
 /// Maximum length in bytes of a task's id in an external inbox.
@@ -49,7 +50,8 @@ const TAG_BYTES_MAX: usize = 256;
 /// Maximum length in bytes of the idempotency key of a caller.
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 
-/// Maximum length in bytes of the prefix that tells the idempotency keys of callers apart.
+/// Maximum length in bytes of the prefix of an idempotency key that names its caller, so that the
+/// keys of different callers do not collide.
 const CALLER_PREFIX_BYTES_MAX: usize = 96;
 
 /// Maximum length in bytes of each of the actor, links and metadata of a task.
@@ -89,7 +91,8 @@ impl Longhaul {
         first.ok_or_else(|| Rejection::Empty("a submit").into())
     }
 
-    /// Submits a task by the `lane_busy` policy of its agent, and returns what happened.
+    /// Submits a task. If its lane is busy, the `lane_busy` setting of its agent decides what
+    /// happens. Returns what happened.
     pub async fn submit_task(&self, task: Task) -> Result<SubmitOutcome, Error> {
         let idempotency = self.idempotency_record(std::slice::from_ref(&task), None);
         let (new, definitions) = self.build_new_run(task, self.new_run_id(), None)?;
@@ -139,7 +142,8 @@ impl Longhaul {
         self.submit_outcome(self.services.store.create_runs(request).await?)
     }
 
-    /// Converts the store's outcome of a request to create runs, and notifies workers.
+    /// Converts the store's response to a request to create runs into a result for the submitter,
+    /// and notifies workers.
     pub(super) fn submit_outcome(
         &self,
         outcome: CreateRunsOutcome,
@@ -156,7 +160,7 @@ impl Longhaul {
         Ok(submitted)
     }
 
-    /// Whether any cap of the patch is higher than the agent's own cap.
+    /// Whether the patch sets any budget cap higher than the agent's own cap.
     pub fn exceeds_agent_budget(&self, agent: &Agent, patch: BudgetPatch) -> bool {
         let own = agent.run_policy(&self.services.agents.defaults, BudgetPatch::default()).budget;
         let caps = patch.caps;
@@ -262,7 +266,7 @@ impl Longhaul {
         Ok((spec, definition))
     }
 
-    /// Returns the idempotency key and the hash of these tasks and of the mode of their batch.
+    /// Returns the idempotency key of a submit, with the hash of its tasks and of its batch mode.
     /// `None` if the first task has no key.
     pub(super) fn idempotency_record(
         &self,
@@ -341,8 +345,7 @@ fn check_event_kind(task: &Task) -> Result<(), Error> {
     }
 }
 
-/// Checks the length of the task's fields that are only stored. Fields that the model reads have
-/// other limits.
+/// Checks the lengths of the task's fields that are stored but not read by the model.
 fn check_task_field_sizes(task: &Task) -> Result<(), Error> {
     let tag_bytes = task.tags.iter().map(String::len).max().unwrap_or_default();
     check_text_len("a tag", tag_bytes, TAG_BYTES_MAX)?;
@@ -351,8 +354,9 @@ fn check_task_field_sizes(task: &Task) -> Result<(), Error> {
     let kind = task.kind.as_deref().unwrap_or("-");
     check_text_len("the type", kind.len(), KIND_BYTES_MAX)?;
     if kind.is_empty() || kind.chars().any(char::is_control) {
-        let why =
-            format!("the type must have 1 to {KIND_BYTES_MAX} bytes and no control characters");
+        let why = format!(
+            "the type of the task must have 1 to {KIND_BYTES_MAX} bytes and no control characters"
+        );
         return Err(Rejection::InvalidTask(why).into());
     }
     if let Some(key) = &task.idempotency_key {
@@ -433,7 +437,7 @@ pub(super) fn resolve_lane(agent: &Agent, task: &TaskSpec) -> Result<Option<Lane
     };
     let wrong = |why: String| Error::Template {
         agent: agent.name.to_string(),
-        what: "the lane",
+        template_name: "the lane",
         reason: why,
     };
     let values = template::template_values(&task.input, &task.context);

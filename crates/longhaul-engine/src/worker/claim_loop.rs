@@ -33,7 +33,7 @@ pub(super) struct ClaimLoop<'a> {
     pub(super) pool: &'a mut DriverPool,
     /// Reader of the queued runs that the task filter accepts. `None` if the worker has no filter.
     pub(super) filtered: Option<FilteredQueue>,
-    /// Number of claims so far. It chooses the inbox that is served first.
+    /// Number of claims so far, from which the inbox that is served first is chosen.
     pub(super) turn: usize,
     /// Whether a run was claimed since the hook `on_no_run_found` was called last.
     pub(super) has_claimed: bool,
@@ -42,9 +42,9 @@ pub(super) struct ClaimLoop<'a> {
 /// Outcome of an attempt to claim runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClaimOutcome {
-    /// One run was claimed for each permit.
+    /// As many runs were claimed as the worker had free permits to drive runs.
     Full,
-    /// Some runs were claimed, but fewer than there are permits.
+    /// Some runs were claimed, but fewer than the worker had free permits to drive runs.
     Some,
     /// No run was found that this worker may claim.
     Empty,
@@ -216,12 +216,12 @@ impl ClaimLoop<'_> {
         Ok(false)
     }
 
-    /// Returns whether the queue has runs that the worker's filter has not been applied to yet.
+    /// Returns whether the queue has runs for which the worker's task filter was not called yet.
     fn has_unfiltered_runs(&self) -> bool {
         self.filtered.as_ref().is_some_and(|filtered| !filtered.is_at_end())
     }
 
-    /// Waits a little if the error says that the store is busy or full. Any other error is
+    /// Waits before a retry if the error says that the store is busy or full. Any other error is
     /// returned.
     async fn wait_after_transient_error(&self, error: Error) -> Result<(), Error> {
         let Error::Store(StoreError::Busy { .. } | StoreError::DiskFull { .. }) = error else {
@@ -236,7 +236,7 @@ impl ClaimLoop<'_> {
 
 /// Releases those runs claimed by this worker for which `is_released` is true: runs that it does
 /// not drive, because the response to the claim was lost or their driver was aborted. The runs are
-/// claimed again under a new epoch, in which certainly nothing was started.
+/// claimed again under a new epoch (claim number), in which no call was started yet.
 pub(super) async fn release_claims(
     services: &EngineServices,
     heartbeats: &HeartbeatSender,

@@ -49,11 +49,11 @@ pub(super) enum FilterVerdict {
     NotCalled(String),
 }
 
-/// A task for the thread of the filter, with the channel for the verdict.
+/// A task for which the filter is called on its thread, with the channel for the filter's verdict.
 type FilterCall = (TaskSpec, oneshot::Sender<FilterVerdict>);
 
-/// Calls the filter on a thread. A thread whose call blocks is replaced; it ends when its call
-/// returns.
+/// Calls the filter on a thread. If a call blocks, a new thread replaces its thread, which ends
+/// when the call returns.
 #[derive(Debug)]
 pub(super) struct FilterCaller {
     filter: TaskFilter,

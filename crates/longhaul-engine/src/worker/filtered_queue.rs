@@ -21,23 +21,23 @@ const PEEK_MAX: usize = 64;
 /// runs accepted so far are claimed first.
 const PAGE_TIME_MAX: Millis = Millis::from_secs(1);
 
-/// Time after which changed queues are read again from their heads, even if their ends were not
-/// reached. Also the maximum of `delay_before_next_read`.
+/// Time after which changed queues are read again from their heads, even if they were not read to
+/// their ends. Also the maximum of `delay_before_next_read`.
 const RESTART_INTERVAL: Millis = Millis::from_secs(5);
 
 /// Queues that have not changed are read again after this multiple of the time that reading took,
 /// so that a worker with nothing to do does not read all the time.
 const REREAD_FACTOR: u64 = 10;
 
-/// Maximum number of runs that are remembered because the filter failed for them.
+/// Maximum number of runs that are remembered because the filter panicked or blocked for them.
 const FAILED_MAX: usize = 10_000;
 
 /// Minimum interval between two log messages which say that the filter can't be called.
 const NOT_CALLED_LOG_INTERVAL: Millis = Millis::from_secs(60);
 
-/// Reads the queues of a worker's inboxes page by page and keeps the runs that the filter accepts.
-/// It continues behind the last page, so that refused runs are not read again before the end of the
-/// queues is reached or they have changed.
+/// Reads the queues of a worker's inboxes page by page and returns the runs that the filter
+/// accepts. Each read continues after the last page, so that refused runs are not read again before
+/// the end of the queues is reached or the queues have changed.
 #[derive(Debug)]
 pub(super) struct FilteredQueue {
     services: EngineServices,
@@ -45,13 +45,14 @@ pub(super) struct FilteredQueue {
     host: String,
     caller: FilterCaller,
     cursors: BTreeMap<InboxName, Cursor>,
-    /// The cursors before the last page was read.
+    /// The read positions in the queues before the last page was read.
     cursors_before_page: BTreeMap<InboxName, Cursor>,
-    /// Runs for which the filter panicked or blocked. It is not called again for them.
+    /// Runs for which the filter panicked or blocked. The filter is not called again for these
+    /// runs.
     failed: BTreeSet<RunId>,
-    /// Monotonic time at which reading has started at the heads of the queues.
+    /// Monotonic time at which the queues were last read from their heads.
     started: Millis,
-    /// Time that was spent on reading pages since `started`.
+    /// Time that was spent on reading pages since the queues were last read from their heads.
     reading: Millis,
     /// Whether the filter could not be called for a run of the last page.
     is_blocked: bool,
@@ -178,8 +179,8 @@ impl FilteredQueue {
         Ok(accepted)
     }
 
-    /// Returns whether reading has to stop within the page that was started at this time, because
-    /// the filter is blocked or the maximum time has passed.
+    /// Returns whether to stop reading the page whose reading started at this time, because the
+    /// filter can't be called or `PAGE_TIME_MAX` has passed.
     fn is_page_over(&self, started: Millis) -> bool {
         self.is_blocked || self.services.clock.monotonic_time().minus(started) >= PAGE_TIME_MAX
     }

@@ -13,8 +13,8 @@ const CRASH_LIMIT: u32 = 3;
 pub struct WorkerOptions {
     /// Inboxes from which the worker claims runs, in this order.
     pub inboxes: Vec<InboxName>,
-    /// Root of the only tree of runs that the worker claims, whatever their inbox and type. `None`
-    /// means all runs of the inboxes.
+    /// Root of the only tree of runs (a run and its descendants) that the worker claims, whatever
+    /// their inbox and type. `None` means all runs of the inboxes.
     pub only_tree: Option<RunId>,
     /// Types of the tasks whose runs the worker claims. An empty list means all types.
     pub types: Vec<String>,

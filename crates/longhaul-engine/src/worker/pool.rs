@@ -28,7 +28,7 @@ const PARK_RETRY_DELAY: Millis = Millis::from_secs(1);
 /// Timeout of one call of a hook.
 const HOOK_TIMEOUT: Millis = Millis::from_secs(10);
 
-/// Permits to drive runs, one per run, acquired before the runs are claimed.
+/// Permits to drive runs, acquired before runs are claimed. Each run needs one.
 pub(super) type Permits = Vec<OwnedSemaphorePermit>;
 
 /// The running drivers of a worker.
@@ -139,9 +139,9 @@ async fn drive_run_to_idle(
     }
 }
 
-/// Releases a run whose driver stopped without finishing. Usually another worker holds the run
-/// already. If the claim is still valid during a shutdown, for example because calls without
-/// effects were aborted, the run is released at once.
+/// Releases a run whose driver has stopped because it may not continue. Usually another worker has
+/// claimed the run already. If the claim is still valid during a shutdown, for example because
+/// calls without effects were aborted, the run is released at once.
 async fn release_if_still_claimed(services: &EngineServices, assignment: &RunAssignment) {
     if assignment.shutdown.is_draining() && !assignment.lease.is_lost() {
         // The driver has appended a release event where that was possible.
@@ -207,9 +207,9 @@ async fn run_hook_with_timeout(clock: &dyn Clock, hook: impl Future<Output = ()>
 fn format_error_chain(error: &dyn std::error::Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
-    while let Some(next) = cause {
-        message = format!("{message}: {next}");
-        cause = next.source();
+    while let Some(source) = cause {
+        message = format!("{message}: {source}");
+        cause = source.source();
     }
     message
 }

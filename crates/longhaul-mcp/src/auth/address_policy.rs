@@ -96,7 +96,7 @@ fn is_localhost(name: &str) -> bool {
 #[derive(Debug, Clone)]
 pub(super) struct FilteringResolver {
     zone: ServerNetworkZone,
-    /// Host name of the server, if it resolves to a private address.
+    /// Host name of the MCP server, if it resolves to a private address. Otherwise `None`.
     private_host: Option<String>,
     proxies: BTreeSet<String>,
 }
@@ -120,9 +120,9 @@ impl FilteringResolver {
     }
 
     /// Returns whether a host name may resolve to this address. A server whose name resolves to a
-    /// private address may name other private addresses. In return, its own name must resolve to
-    /// private addresses only. Otherwise an attacker could point the name to a private address for
-    /// the check and to their own server afterwards (DNS rebinding).
+    /// private address may name other private addresses in its OAuth metadata. In return, its own
+    /// name must resolve to private addresses only. Otherwise an attacker could point the name to a
+    /// private address for the check and to their own server afterwards (DNS rebinding).
     fn allows_address(&self, host_name: &str, ip: IpAddr) -> bool {
         let is_own =
             self.private_host.as_ref().is_some_and(|own| *own == normalized_host(host_name));

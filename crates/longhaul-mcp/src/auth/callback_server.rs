@@ -152,14 +152,15 @@ mod tests {
         let clients = async {
             // A browser may open a connection in advance and send nothing.
             let _idle = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
-            let long = format!("GET /callback?{} HTTP/1.1\r\n", "x".repeat(REQUEST_BYTES_MAX));
+            let oversized_request =
+                format!("GET /callback?{} HTTP/1.1\r\n", "x".repeat(REQUEST_BYTES_MAX));
             for (request, status) in [
                 ("GET / HTTP/1.1\r\n\r\n", "404"),
                 ("POST /callback?state=s&code=c HTTP/1.1\r\n\r\n", "405"),
                 ("GET /callback?state=other&code=c HTTP/1.1\r\n\r\n", "400"),
                 ("GET /callback?code=c HTTP/1.1\r\n\r\n", "400"),
                 ("GET /callbacks?state=s HTTP/1.1\r\n\r\n", "404"),
-                (long.as_str(), ""),
+                (oversized_request.as_str(), ""),
                 ("GET /callback?state=s&code=c HTTP/1.1\r\n\r\n", "200"),
             ] {
                 let response = send_request(port, request).await;

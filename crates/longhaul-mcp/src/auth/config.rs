@@ -1,5 +1,5 @@
-//! The context for logins at a server: where they are stored, and the OAuth settings of the
-//! project.
+//! The context for OAuth logins at an MCP server: where logins are stored, and the OAuth settings
+//! of the project.
 //!
 //! Invariant: the `Debug` output of the context does not show the client secret.
 
@@ -17,18 +17,19 @@ use crate::auth::unsaved::UnsavedLogin;
 /// Maximum length of a stored `WWW-Authenticate` challenge, in characters.
 const CHALLENGE_CHARS_MAX: usize = 2_000;
 
-/// Everything needed to log in at a server. Cheap to clone; clones share state.
+/// Everything needed to log in at an MCP server with OAuth. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct LoginContext {
     /// Directory of the stored logins. Only the current user can access it.
     pub(crate) dir: PathBuf,
     pub(crate) oauth: OAuthConfig,
     pub(crate) clock: Arc<dyn Clock>,
-    /// `WWW-Authenticate` challenge of the last response with which the server rejected a request.
+    /// `WWW-Authenticate` header (challenge) of the last response with which the server rejected a
+    /// request. `None` if there is none.
     last_challenge: Arc<Mutex<Option<String>>>,
     pub(super) refreshes: RefreshCoordinator,
     pub(super) unsaved: UnsavedLogin,
-    /// Whether requests are sent without the stored login.
+    /// Whether requests are sent without the tokens of the stored login.
     pub(super) is_anonymous: bool,
 }
 
@@ -50,7 +51,7 @@ impl LoginContext {
     }
 
     /// Returns the same context for requests without the stored login. Both contexts share the last
-    /// challenge.
+    /// `WWW-Authenticate` challenge of the server.
     pub(crate) fn without_login(&self) -> Self {
         Self { is_anonymous: true, ..self.clone() }
     }

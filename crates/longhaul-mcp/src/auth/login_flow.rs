@@ -50,7 +50,8 @@ pub struct PendingLogin {
     credentials: InMemoryCredentialStore,
     authorization_url: String,
     state: String,
-    /// Client secret of an OAuth client that was registered for this login.
+    /// Client secret of the OAuth client that was registered for this login. `None` if none was
+    /// registered or it has no secret.
     client_secret: Option<String>,
 }
 

@@ -13,7 +13,7 @@ const TOKENS_MAX: usize = 64;
 /// Minimum length of a token that is redacted. A shorter one may be an ordinary word.
 const TOKEN_BYTES_MIN: usize = 8;
 
-/// Name that stands for a token in the placeholder of a redacted text.
+/// Name of a token in the placeholder that replaces it in a redacted text.
 const PLACEHOLDER_NAME: &str = "mcp-login";
 
 /// The tokens that this process has used, the most recent one last.

@@ -168,17 +168,17 @@ mod tests {
     fn a_supported_client_authentication_method_is_used() {
         let id = "https://us.example/a b";
         let base_form = "token=t%2F1&token_type_hint=access_token";
-        let us = "client_id=https%3A%2F%2Fus.example%2Fa+b";
+        let client_id_field = "client_id=https%3A%2F%2Fus.example%2Fa+b";
         for (secret, in_form, form, basic) in [
-            (None, false, format!("{base_form}&{us}"), None),
-            (None, true, format!("{base_form}&{us}"), None),
+            (None, false, format!("{base_form}&{client_id_field}"), None),
+            (None, true, format!("{base_form}&{client_id_field}"), None),
             (
                 Some("s:1"),
                 false,
                 base_form.to_owned(),
                 Some(("https%3A%2F%2Fus.example%2Fa+b".into(), "s%3A1".into())),
             ),
-            (Some("s:1"), true, format!("{base_form}&{us}&client_secret=s%3A1"), None),
+            (Some("s:1"), true, format!("{base_form}&{client_id_field}&client_secret=s%3A1"), None),
         ] {
             let client = RevocationCredentials { id, secret, is_secret_in_form: in_form };
             assert_eq!(client.revocation_form_and_auth("t/1", "access_token"), (form, basic));

@@ -256,8 +256,9 @@ impl TokenProvider {
         }
     }
 
-    /// Explains why a server rejected a request and what helps. Stores the server's challenge for
-    /// the next login. `None` if the rejection has nothing to do with the login.
+    /// Explains why a server rejected a request and what the user can do. Stores the server's
+    /// `WWW-Authenticate` challenge for the next login. `None` if the rejection has nothing to do
+    /// with the login.
     pub(crate) fn explain_rejection(
         &self,
         status: StatusCode,

@@ -173,8 +173,8 @@ async fn a_task_is_asked_about_by_its_id_until_it_ends() {
     let expected = [
         poll(700, Some(60_000), "begins"),
         poll(0, None, "half way"),
-        poll(10_000, None, "a request about the task failed"),
-        poll(20_000, None, "a request about the task failed"),
+        poll(10_000, None, "a request to the server about its task failed"),
+        poll(20_000, None, "a request to the server about its task failed"),
     ];
     assert_eq!(waits, expected);
     assert_eq!((lines(dir.path(), "created"), lines(dir.path(), "polled")), (1, 4));

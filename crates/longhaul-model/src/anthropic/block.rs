@@ -17,8 +17,8 @@ pub(super) struct BlockBuilder {
     kind: BlockKind,
     /// Fields of the block's JSON, except those stored in `kind`.
     fields: JsonObject,
-    /// Fields added by citations and by deltas of unknown types. They are merged into `fields` when
-    /// the block is finished.
+    /// Fields that citations and deltas of unknown types have added. They are merged into `fields`
+    /// when the block is finished.
     deferred: FragmentedFields,
 }
 
@@ -46,8 +46,8 @@ enum BlockKind {
 }
 
 impl BlockKind {
-    /// Returns the names of the JSON fields that this variant stores itself. They are removed from
-    /// the other fields of the block.
+    /// Returns the names of the JSON fields that this kind of block stores in its own Rust fields.
+    /// They are removed from the block's other fields.
     const fn known_fields(&self) -> &'static [&'static str] {
         match self {
             Self::Text(_) => &["type", "text"],

@@ -28,8 +28,8 @@ pub struct CassetteRecorder {
 
 #[derive(Debug, Default)]
 struct RecorderState {
-    /// Temporary file that was opened in advance, with its path. Used when the recording of a run
-    /// begins.
+    /// Temporary file that was created before the run, with its path. The recording of the run is
+    /// written to it. `None` if there is none.
     pending_file: Option<(PathBuf, File)>,
     recording: Option<ActiveRecording>,
     exchange_count: usize,

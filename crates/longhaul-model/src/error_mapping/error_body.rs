@@ -14,7 +14,7 @@ pub(super) struct ErrorBody {
     /// Error code that the provider reports, such as `insufficient_quota`. More specific than the
     /// type.
     pub(super) code: Option<String>,
-    /// HTTP status in the body, if the body repeats the status of the response.
+    /// HTTP status that the body contains. `None` if the body contains no status.
     pub(super) status: Option<u16>,
     /// Error message for people.
     pub(super) message: String,
@@ -91,7 +91,8 @@ impl ErrorBody {
     }
 }
 
-/// Returns the error of the provider behind a gateway as text, unchanged.
+/// Returns the error of the provider behind a gateway as text, unchanged. `None` if the gateway
+/// does not report one.
 fn upstream_error(error: &Value) -> Option<String> {
     let raw = error.get("metadata")?.get("raw")?;
     let raw = raw.as_str().map_or_else(|| raw.to_string(), |raw| raw.trim().to_owned());

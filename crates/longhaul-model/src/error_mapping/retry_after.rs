@@ -9,8 +9,8 @@ use reqwest::header::HeaderMap;
 
 const DELAY_MAX: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// Smallest number that is read as a Unix time: in seconds, or from `EPOCH_MILLIS` on in
-/// milliseconds. A smaller number is a delay in seconds.
+/// Smallest number that is read as a Unix time. Numbers from `EPOCH_MILLIS` on are in milliseconds,
+/// others in seconds. A number below this one is a delay in seconds.
 const EPOCH_SECONDS: f64 = 1e9;
 const EPOCH_MILLIS: f64 = 1e12;
 

@@ -18,10 +18,11 @@ const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Maximum time to read an error response.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Content types that are not an event stream, unless the body starts like an event stream.
+/// Content types of responses that are not an event stream. If the body nevertheless starts like an
+/// event stream, it is read as one.
 const NON_STREAM_TYPES: &[&str] = &["application/json", "text/html"];
 
-/// First bytes of an event stream. JSON and HTML never start with these bytes.
+/// Possible first bytes of an event stream. JSON and HTML never start with these bytes.
 const STREAM_PREFIXES: &[&[u8]] = &[b"data:", b"event:", b"id:", b"retry:", b":"];
 
 /// A response whose body is read with a limited size and within a limited time.

@@ -9,8 +9,8 @@ use crate::json_object::JsonObject;
 use crate::lenient_json::parse_tool_arguments;
 use crate::responses::wire::FragmentKind;
 
-/// Returns the user-visible text of a content part and its kind: text or refusal. `None` means that
-/// the part has no such text.
+/// Returns the user-visible text of a content part and whether it is text or a refusal. `None`
+/// means that the part has no such text.
 pub(super) fn parse_text_part(part_json: &str) -> Option<(FragmentKind, String)> {
     let mut fields = JsonObject::parse(part_json)?;
     let kind = fields.take_string_field("type")?;
@@ -45,7 +45,8 @@ pub(super) fn parse_content_parts(content: &RawJson) -> Option<Vec<RawJson>> {
     objects.then_some(parts)
 }
 
-/// Converts a complete output item to blocks of a reply.
+/// Converts a complete output item to blocks of a reply. `reasoning_text` is the text of a
+/// reasoning item.
 pub(super) fn output_item_to_blocks(item: RawJson, reasoning_text: String) -> Vec<Block> {
     let Some(mut fields) = JsonObject::parse(item.as_str()) else {
         return vec![Block::Other(item)];
@@ -145,8 +146,7 @@ fn tool_call_block(mut fields: JsonObject) -> Block {
     Block::ToolCall(ToolCall { id, name, input, extra: fields.to_json() })
 }
 
-/// Removes all fields with these names, even if a name occurs several times. Their values are
-/// stored separately.
+/// Removes all fields with these names, even if a name occurs several times.
 fn remove_fields_by_name(fields: &mut JsonObject, names: &[&str]) {
     for name in names {
         while fields.take_field(name).is_some() {}

@@ -171,8 +171,8 @@ impl StreamDecoder {
         Ok((item, at))
     }
 
-    /// Returns the output item that a fragment belongs to. If there is no such item, the fragment
-    /// starts a new item.
+    /// Returns the output item that the fragment in an event belongs to. If there is no such item,
+    /// adds a new item.
     fn find_or_add_fragment_item(
         &mut self,
         event_object: &LenientObject<'_>,
@@ -189,8 +189,8 @@ impl StreamDecoder {
         self.get_or_add_item(found, at)
     }
 
-    /// Returns the position of the item with this index and ID. Some servers count items but change
-    /// the ID with every event. Others send IDs but no index, or always the index 0.
+    /// Returns the position in `items` of the item with this index and ID. Some servers count items
+    /// but change the ID with every event. Others send IDs but no index, or always the index 0.
     fn find_item_position(&self, key: &OutputItemKey) -> Option<usize> {
         let by_id = key.id.as_ref().and_then(|id| self.item_by_id.get(id)).copied();
         let Some(index) = key.index else {
@@ -245,7 +245,8 @@ impl StreamDecoder {
         Ok(StreamEventEffect::Done)
     }
 
-    /// Handles the final state of the response, at the end of a stream or as a complete body.
+    /// Handles the final JSON of the response, from the last event of a stream or from a complete
+    /// body.
     fn finish_response(
         &mut self,
         response: &LenientObject<'_>,

@@ -127,7 +127,7 @@ fn starts_with_error_prefix(part: &Part) -> bool {
     text.get(..ERROR_PREFIX.len()).is_some_and(|first| first.eq_ignore_ascii_case(ERROR_PREFIX))
 }
 
-/// Returns the content part that a text block came from, and whether the part is empty.
+/// Returns the content part from which a text block was decoded, and `true` if the part is empty.
 fn restore_content_part(block: &TextBlock, extra: &mut JsonObject) -> (JsonObject, bool) {
     let part = extra.take_field("part");
     let part = part.and_then(|part| JsonObject::parse(part.as_str()));
@@ -149,7 +149,8 @@ fn restore_content_part(block: &TextBlock, extra: &mut JsonObject) -> (JsonObjec
     (part.with_fields(rest.to_json().as_ref()), is_blank)
 }
 
-/// Encodes the blocks of one reply as items. Keeps what later blocks need to know of earlier ones.
+/// Encodes the blocks of one reply as items. Its fields carry information from earlier to later
+/// blocks.
 struct ReplyEncoder<'a> {
     /// Whether the reply came from the same API and provider that the request is sent to.
     is_own: bool,
@@ -269,8 +270,8 @@ fn parse_extra_fields(extra_json: Option<&RawJson>) -> JsonObject {
     fields.unwrap_or_default()
 }
 
-/// Returns the fields of a message item in the form that the API accepts. `None` means that the
-/// message has no ID, which this form requires.
+/// Returns the fields of a message item in the form in which the API accepts it back. `None` means
+/// that the message has no ID, which this form requires.
 fn message_item_fields(message: RawJson) -> Option<JsonObject> {
     let mut fields = parse_extra_fields(Some(&message));
     if !fields.get("id")?.as_str().starts_with('"') {

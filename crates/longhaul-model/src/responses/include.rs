@@ -53,9 +53,9 @@ pub(super) fn take_include_field(
 fn reject_duplicate_request_fields(fields: &JsonObject) -> Result<(), SettingsError> {
     let mut pairs = fields.clone().into_fields();
     pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
-    match pairs.windows(2).find(|two| two[0].0 == two[1].0) {
-        Some(two) => {
-            Err(SettingsError(format!("the field `{}` of a request is set twice", two[0].0)))
+    match pairs.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => {
+            Err(SettingsError(format!("the field `{}` of a request is set twice", pair[0].0)))
         }
         None => Ok(()),
     }

@@ -28,11 +28,12 @@ pub(super) struct ItemBuilder {
     parts: BTreeMap<u64, TextPart>,
     /// Arguments of a tool call as JSON text, collected from fragments. Empty for other items.
     arguments: String,
-    /// User-visible reasoning texts, by kind and index.
+    /// User-visible reasoning texts, by kind (summary or reasoning) and index.
     reasoning: BTreeMap<(FragmentKind, u64), String>,
 }
 
-/// A content part of a message item. All of its text has been passed to the sink.
+/// A content part of a message item: text or a refusal. All of its text has been passed to the
+/// sink.
 #[derive(Debug, Default)]
 struct TextPart {
     is_refusal: bool,
@@ -59,7 +60,7 @@ impl ItemBuilder {
         self.kind == "function_call"
     }
 
-    /// Whether arguments were received without the tool call that they belong to.
+    /// Whether only the arguments of a tool call were received, and not the call itself.
     pub(super) const fn is_unknown_call(&self) -> bool {
         self.item.is_none() && !self.arguments.is_empty()
     }
@@ -120,7 +121,8 @@ impl ItemBuilder {
         self.kind = kind;
     }
 
-    /// Appends a text fragment to the part of the item that `part_key` identifies.
+    /// Appends a text fragment to a part of the item. `part_key` is the kind and the index of the
+    /// part.
     pub(super) fn append_fragment(
         &mut self,
         part_key: (FragmentKind, u64),

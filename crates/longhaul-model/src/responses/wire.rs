@@ -32,7 +32,7 @@ pub(super) const NAME_MAX: usize = 128;
 /// Name of the Responses API, part of the label that is stored with each reply.
 pub(super) const API_NAME: &str = "responses";
 
-/// Kind of text that a fragment of an item belongs to.
+/// Kind of text that a fragment of an output item belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FragmentKind {
     Text,

@@ -20,8 +20,9 @@ use crate::state::stage::RunStage;
 
 const NOT_RUN: &str = "not run: the attempt of the run has reached its hard timeout";
 
-/// Ends the attempt of a run after its hard timeout, or first skips its open tool calls. `None`
-/// means that the run goes on as usual, such as to wait for a person or to end with its output.
+/// Ends the current attempt of a run that has reached its hard timeout. If tool calls have no
+/// result yet, only records that they were not run. `None` means that nothing was recorded, because
+/// the run waits for a person or has its output, for example.
 pub(super) fn end_timed_out_attempt(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
@@ -75,8 +76,8 @@ fn skip_unfinished_calls(
     Ok((!skipped.is_empty()).then_some(ControlFlow::Continue(())))
 }
 
-/// Schedules the next attempt of the run after a transient failure of this class, at the earliest
-/// after this delay. Fails the run with the error if no attempt is left.
+/// Schedules the next attempt of the run after a transient failure of class `class`. The attempt
+/// starts after `delay_min` or later. Fails the run with `error` if no attempt is left.
 pub(crate) fn retry_or_fail(
     decision: &mut DecisionBuilder<'_>,
     class: FailureClass,
@@ -94,8 +95,8 @@ pub(crate) fn retry_or_fail(
     schedule_retry(decision, delay, class)
 }
 
-/// Parks the run for this delay, after which the failed model call or the run is retried. A run
-/// that is about to be paused is not parked.
+/// Parks the run for `delay`. Then the failed model call, or the whole run, is retried. A run that
+/// is about to be paused is not parked.
 pub(crate) fn schedule_retry(
     decision: &mut DecisionBuilder<'_>,
     delay: Millis,

@@ -30,7 +30,7 @@ pub(crate) fn record_call_result(
     })
 }
 
-/// Records the remembered approvals that allow a call to start without asking a person.
+/// Records which remembered approvals allow a tool call to start without asking a person.
 pub(crate) fn record_used_rules(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,

@@ -23,8 +23,8 @@ pub(super) fn may_start_call_after(earlier: &[TrackedToolCall], call: &TrackedTo
     })
 }
 
-/// Returns whether two calls have a common effect key, or a common subject, such as a path, that one
-/// of the calls changes.
+/// Returns whether two tool calls must run in order: they have the same effect key, or a common
+/// subject, such as a path, that one of them changes.
 fn calls_conflict(first: &TrackedToolCall, second: &TrackedToolCall) -> bool {
     let changes = |call: &TrackedToolCall| call.classification.class != EffectClass::Pure;
     // The second of two calls with one effect key gets the result of the first.
@@ -41,8 +41,8 @@ fn calls_conflict(first: &TrackedToolCall, second: &TrackedToolCall) -> bool {
     touched.any(|first| subjects.iter().any(|second| subjects_overlap(first, second)))
 }
 
-/// Returns whether two subjects, such as paths, are equal or one contains the other. For a tool
-/// without subjects the subject is the whole input as JSON, which never overlaps with another.
+/// Returns whether two subjects (texts that approval rules match, such as paths) are equal or one
+/// path contains the other. A subject that is the whole input as JSON never overlaps another.
 fn subjects_overlap(first: &str, second: &str) -> bool {
     if [first, second].iter().any(|value| value.is_empty() || value.starts_with('{')) {
         return false;

@@ -1,7 +1,7 @@
 //! Creates the run of a chain's next step.
 //!
-//! Invariant: the run is created in the append that ends the run before it, so a crash neither
-//! loses a step nor starts it twice, and no other run gets the lane in between.
+//! Invariant: the run is created in the transaction that ends the run of the previous step. So a
+//! crash neither loses a step nor starts it twice, and no other run gets the lane in between.
 
 use longhaul_core::change::Change;
 use longhaul_core::event::Event;
@@ -14,8 +14,8 @@ use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 use crate::submit::new_run_from_task;
 
-/// Creates the run of the chain's step after this run, which is about to complete with this output.
-/// Does nothing if the run belongs to no chain or is its last step.
+/// Creates the run of the next step of the chain that the current run belongs to. The current run
+/// is about to complete with `output`. Does nothing if the run is in no chain or is the last step.
 pub(super) fn open_next_step(
     decision: &mut DecisionBuilder<'_>,
     output: &RunOutput,

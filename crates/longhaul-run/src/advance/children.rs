@@ -1,9 +1,9 @@
 //! Starts child runs, reports the end of a child to its parent, and cancels the children of a run
 //! that is cancelled or fails.
 //!
-//! Invariants: a child run is created in the append that records its start, and its end is announced
-//! in the append that ends it, as a timer of the parent. So a crash neither starts a child twice nor
-//! loses its end.
+//! Invariants: a child run is created in the transaction that records its start. The transaction
+//! that ends a child sets a timer of the parent, which reports the end. So a crash neither starts a
+//! child twice nor loses its end.
 
 use longhaul_core::change::{Change, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
@@ -53,8 +53,8 @@ pub(super) fn is_child_call(call: &TrackedToolCall) -> bool {
     call.classification.tool.as_str() == RUN_AGENT
 }
 
-/// Returns whether the run has child runs that have not ended or not started yet, and a turn in
-/// which its model could still read their results.
+/// Returns whether the run has child runs that have not started or not ended, and at least one turn
+/// left in which its model can read their results.
 pub(super) fn has_awaitable_children(control: &ControlState) -> bool {
     let mut calls = control.calls().iter();
     let is_open =

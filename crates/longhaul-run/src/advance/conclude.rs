@@ -75,8 +75,8 @@ pub(super) fn conclude_run(
     complete_run(decision, output)
 }
 
-/// Keeps a finished run open for further messages, for the time set in the agent file. `None` means
-/// that the run may end now.
+/// Parks a finished run so that it can receive further messages, for the time `keep_open` in the
+/// agent's policy. `None` means that the run may end now.
 fn keep_run_open_for_messages(
     decision: &mut DecisionBuilder<'_>,
     concluding: &ConcludingState,

@@ -1,7 +1,8 @@
-//! Claims the effect key of a call in the append that starts or continues the call, and handles calls
-//! whose key another call has claimed.
+//! Claims the effect key of a tool call (a name for an effect that must happen at most once) in the
+//! transaction that starts or continues the call, and handles calls whose key another call has
+//! claimed.
 //!
-//! Invariant: a call with a key starts or continues only in an append that claims the key.
+//! Invariant: a call with a key starts or continues only in a transaction that claims the key.
 
 use longhaul_core::change::Change;
 use longhaul_core::event::Event;
@@ -16,15 +17,16 @@ use crate::policy::rules::in_doubt_policy;
 use crate::rejection::Rejection;
 use crate::state::call::{ToolCallState, TrackedToolCall};
 
-/// Beginning of the output of a call that was not made, because another call with the same key has
-/// completed.
+/// Beginning of the output of a tool call that was not made, because another call with the same
+/// effect key has completed.
 const DUPLICATE_NOTE: &str = "[longhaul] This call was not made: ";
 
-/// Text that stands for a result that was deleted.
+/// Text shown in place of the result of a completed tool call whose result was deleted.
 const LOST_RESULT: &str = "(the result is no longer stored)";
 
-/// Returns whether the call may try to claim its effect key now. If it waits for another call with
-/// this key, it may if that call no longer holds the key, or if a new driver has claimed the run.
+/// Returns whether the tool call may try to claim its effect key now. A call that waits for another
+/// call with this key may try again if that call no longer holds the key, or if a new driver has
+/// claimed the run.
 pub(super) fn may_claim_again(decision: &DecisionBuilder<'_>, call: &TrackedToolCall) -> bool {
     let ToolCallState::AwaitingKey { holder, epoch } = call.state else {
         return true;
@@ -37,8 +39,9 @@ pub(super) fn may_claim_again(decision: &DecisionBuilder<'_>, call: &TrackedTool
         || decision.ctx.keys_changed && !decision.ctx.taken_keys.iter().any(is_held)
 }
 
-/// Handles a call whose key is known to be claimed by another call: the call waits, gets the result of
-/// the other call, or is in doubt like the other call. Returns `false` if the call may claim its key.
+/// Handles a tool call whose effect key another call may have claimed. If one has, the call waits,
+/// gets the result of that call, or becomes in doubt, and `true` is returned. `false` means that
+/// the call may claim its key.
 pub(super) fn handle_taken_key(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
@@ -91,8 +94,9 @@ fn record_key_held_by_other_call(
     }))
 }
 
-/// Returns the earlier call of the same reply that has claimed the key and has completed, with its
-/// output. The result may be part of this decision, so that no journal contains it yet.
+/// Returns the completed call of the same reply that has claimed the effect key `key`, with its
+/// output. `None` if there is none. Its result may be part of the current decision, which is not in
+/// the journal yet.
 fn completed_in_same_reply(
     decision: &DecisionBuilder<'_>,
     call: &TrackedToolCall,
@@ -110,8 +114,8 @@ fn completed_in_same_reply(
     })
 }
 
-/// Returns the output of a call that was not made, because another call with the same key has
-/// completed with this output. The texts are kept and the images are not.
+/// Returns the output for a tool call that was not made, because the call `holder` with the same
+/// effect key has completed with `output`. The texts of `output` are kept, its images are not.
 pub fn duplicate_output(key: &EffectKey, holder: KeyHolder, output: &ToolOutput) -> ToolOutput {
     let KeyHolder { run, call } = holder;
     // The note is one paragraph, so that the result begins after the first empty line.
@@ -124,8 +128,8 @@ pub fn duplicate_output(key: &EffectKey, holder: KeyHolder, output: &ToolOutput)
     ToolOutput { full: output.full, ..ToolOutput::text(text) }
 }
 
-/// Returns the result within the text of the output of a call that was not made, because another call
-/// with the same key has completed. `None` means that the result is no longer stored.
+/// Extracts the result of the completed call from the output text of a call that was not made,
+/// because both have the same effect key. `None` means that the result is no longer stored.
 pub fn result_of_duplicate(text: String) -> Option<String> {
     // A long result that a call of the same reply has stored has no note.
     let result = match text.strip_prefix(DUPLICATE_NOTE) {
@@ -140,16 +144,18 @@ fn missing_result_output() -> ToolOutput {
     ToolOutput::text(LOST_RESULT)
 }
 
-/// Adds the claim of a call's key to the batch that starts or continues the call. A call that is
-/// continued usually holds its key; in the retry of a failed run it claims the key again.
+/// Adds the claim of a tool call's effect key to the batch that starts or continues the call. A
+/// continued call usually holds its key already, but in the retry of a failed run it claims it
+/// again.
 pub(super) fn claim_key(decision: &mut DecisionBuilder<'_>, call: &TrackedToolCall) {
     if let Some(claim) = key_claim(decision.run.id, call) {
         decision.add_row_change(Change::UpdateKey(KeyChange::Claim(claim)));
     }
 }
 
-/// Registers the run to be woken when the effect keys that its calls wait for change. Returns the
-/// holder of the first of these keys. `None` means that no call waits for a key.
+/// Registers the run to be woken when a call ends that holds an effect key for which calls of this
+/// run wait. Returns the call that holds the first of these keys. `None` means that no call waits
+/// for a key.
 pub(super) fn wait_for_keys(decision: &mut DecisionBuilder<'_>) -> Option<KeyHolder> {
     let waits = decision.control.calls().iter().filter_map(|call| {
         let ToolCallState::AwaitingKey { holder, .. } = call.state else {

@@ -29,7 +29,7 @@ use crate::rejection::Rejection;
 use crate::state::call::ToolCallState;
 use crate::state::stage::RunStage;
 
-const ENDED: &str = "the run has ended";
+const RUN_ENDED: &str = "the run has ended";
 
 /// Ends the run as failed, with this error.
 pub(crate) fn fail_run(
@@ -105,11 +105,11 @@ fn notify_next_in_batch(decision: &mut DecisionBuilder<'_>, status: Status) {
 fn close_gates_and_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     let gates: Vec<GateId> = decision.control.gates.iter().map(|gate| gate.id).collect();
     for gate in gates {
-        decision.withdraw_gate(gate, ENDED)?;
+        decision.withdraw_gate(gate, RUN_ENDED)?;
     }
     let steers: Vec<SteerId> = decision.control.steers.iter().map(|steer| steer.id).collect();
     for steer in steers {
-        let why = format!("{ENDED} before the message was read");
+        let why = format!("{RUN_ENDED} before the message was read");
         decision.record_event(Event::SteerDropped(SteerDropped { steer, reason: why.clone() }))?;
         let status = SteerStatus::Dropped { reason: why };
         decision.add_row_change(Change::UpdateSteer(SteerUpdate { steer, edit: None, status }));

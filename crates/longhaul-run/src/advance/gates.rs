@@ -92,7 +92,8 @@ fn carry_out_control_call(
     }
 }
 
-/// Returns a gate for a tool call, with the default deadline and without a digest.
+/// Returns a gate for a tool call, with the default deadline. It has no digest, so an answer need
+/// not prove which content was shown.
 pub(super) fn new_call_gate(
     decision: &DecisionBuilder<'_>,
     call: &TrackedToolCall,
@@ -109,7 +110,8 @@ pub(super) fn new_call_gate(
     }
 }
 
-/// Returns a gate for a tool call, with the digest of its arguments that an approval must include.
+/// Returns a gate for a tool call, with the digest of the call's arguments. An approval must
+/// include this digest, which proves that the person saw these arguments.
 fn new_call_gate_with_digest(
     decision: &DecisionBuilder<'_>,
     call: &TrackedToolCall,

@@ -103,8 +103,8 @@ fn needs_compaction(decision: &DecisionBuilder<'_>) -> bool {
         && decision.run.transcript.messages().len() >= COMPACTION_MESSAGES_MIN
 }
 
-/// Returns the reason and the timer of the wait before the next model call. `None` means that the
-/// model can be called without a wait.
+/// Returns why the next model call is delayed, and the timer that ends the delay. `None` means that
+/// the model can be called now.
 fn pending_retry_wait(
     pending: &PendingModelCall,
 ) -> Option<(WaitReason, longhaul_core::id::TimerId)> {

@@ -80,7 +80,8 @@ pub(super) fn park_while_provider_is_blocked(
     park_run_with_timer(decision, wait, timer).map(Some)
 }
 
-/// Returns the hint for a run that failed because its provider was unavailable.
+/// Returns the hint in the error of a run that failed because its provider was unavailable: the
+/// command that retries the run.
 pub(crate) fn retry_hint(decision: &DecisionBuilder<'_>) -> String {
     format!("when the provider is available again: `longhaul retry {}`", decision.run.id)
 }

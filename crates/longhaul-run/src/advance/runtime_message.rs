@@ -101,8 +101,8 @@ fn guard_warnings(control: &ControlState) -> impl Iterator<Item = RuntimeMessage
     no_progress.into_iter().chain(repeated_text).chain(compaction)
 }
 
-/// Returns the error that ends a run whose conversation has to be compacted again soon after too many
-/// compactions in a row.
+/// Returns the error that ends a run whose conversation has to be compacted again soon after too
+/// many compactions in a row. `None` means that the limit is not reached.
 pub(super) fn compaction_error(control: &ControlState) -> Option<RunError> {
     let compactions = control.progress_guard.compactions;
     (compactions.is_limit_reached() && control.is_soon_after_compaction()).then(|| {
@@ -114,7 +114,8 @@ pub(super) fn compaction_error(control: &ControlState) -> Option<RunError> {
     })
 }
 
-/// Returns the error that ends a run that makes no progress even after a warning.
+/// Returns the error that ends a run that makes no progress even after a warning. `None` means that
+/// the limit of turns without progress is not reached.
 pub(super) fn no_progress_error(control: &ControlState) -> Option<RunError> {
     let (known_calls, same_text) =
         (control.progress_guard.known_calls, control.progress_guard.same_text);
@@ -145,7 +146,8 @@ pub(super) fn with_cut_off_hint(decision: &DecisionBuilder<'_>, error: RunError)
     RunError { hint, ..error }
 }
 
-/// Returns the error that ends the run if the model gave too many invalid final answers.
+/// Returns the error that ends a run whose model gave too many final answers that don't match the
+/// output schema. `None` means that the limit is not reached.
 pub(super) fn invalid_output_error(control: &ControlState) -> Option<RunError> {
     control.output_retries.invalid_answers_over_limit().map(|(count, why)| {
         let message = format!(
@@ -157,7 +159,8 @@ pub(super) fn invalid_output_error(control: &ControlState) -> Option<RunError> {
     })
 }
 
-/// Returns the error that ends the run if the model repeats the same calls even after a warning.
+/// Returns the error that ends a run whose model repeats the same calls even after a warning.
+/// `None` means that the limit of repetitions is not reached.
 pub(super) fn repeated_calls_error(control: &ControlState) -> Option<RunError> {
     control.loop_guard.is_limit_reached().then(|| {
         let message = format!(

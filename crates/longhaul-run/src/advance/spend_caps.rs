@@ -58,8 +58,8 @@ pub(super) fn caps_below_one_call(
     covered
 }
 
-/// Returns the first reservation that is known to exceed what is left of its spend cap. `None`
-/// means that no spend cap is known to be too low.
+/// Returns the first reservation that is larger than what is left of its spend cap, as far as is
+/// known. `None` means that no spend cap is known to be too low.
 pub(super) fn first_refused_reservation<'a>(
     decision: &DecisionBuilder<'_>,
     reservations: &'a [CapReservation],

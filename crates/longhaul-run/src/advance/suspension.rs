@@ -101,7 +101,8 @@ pub(crate) fn record_suspension(
     Ok(())
 }
 
-/// Gives up a suspended call. If another system works for it, its tool is told before the call ends.
+/// Gives up a suspended tool call. If another system still works on the call, the tool is first
+/// asked to cancel that work, and the call ends afterwards.
 fn give_up_call(
     decision: &mut DecisionBuilder<'_>,
     suspension: ToolSuspension,
@@ -117,8 +118,9 @@ fn give_up_call(
     decision.record_event(Event::ToolPending(Box::new(pending)))
 }
 
-/// Records that the runtime has given up a suspended call. A failure would free the effect key of a
-/// call that may still take effect.
+/// Records the end of a suspended tool call that the runtime has given up: as interrupted if the
+/// call has an effect key, because a failure would free the key although the call may still take
+/// effect, and as failed otherwise.
 pub(crate) fn record_stopped_call(
     decision: &mut DecisionBuilder<'_>,
     text: String,

@@ -34,8 +34,8 @@ use crate::state::call::{ToolCallState, TrackedToolCall};
 /// Maximum number of tool calls of a run that are executed in parallel.
 const PARALLEL_CALLS_MAX: usize = 8;
 
-/// Maximum number of starts of a tool call that may be repeated. Without a limit, a call that kills
-/// its worker would be started forever.
+/// Maximum number of times that one tool call is started. Without a limit, a call that kills its
+/// worker would be started forever.
 const STARTS_MAX: u32 = 16;
 
 const TOO_MANY_STARTS: &str =
@@ -189,7 +189,9 @@ fn is_withdrawable_gate(decision: &DecisionBuilder<'_>, gate: GateId) -> bool {
     open.is_some_and(|open| matches!(open.kind, GateKind::Signal | GateKind::Question))
 }
 
-/// Records the known results of tool calls and withdraws the gates that are no longer needed.
+/// Records the results of tool calls that are known but not in the journal yet: results that have
+/// arrived, elapsed waits, and errors of calls that were started too often. Withdraws the gates of
+/// calls whose result has arrived.
 fn record_known_call_results(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     let settled = clone_matching_calls(decision, |call| {
         matches!(call.state, ToolCallState::ResultReady { .. })
@@ -220,7 +222,8 @@ fn record_known_call_results(decision: &mut DecisionBuilder<'_>) -> Result<(), R
 }
 
 /// Applies the in-doubt policy to calls in doubt whose tool can't verify whether they took effect.
-/// Returns `ControlFlow::Break` if the run must fail, now or after its running calls.
+/// Returns a `ControlFlow` if the run must fail, now or after its running calls. `None` means that
+/// the run goes on.
 fn apply_in_doubt_policies(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
@@ -346,5 +349,5 @@ fn park_for_waiting_calls(
     if let Some(holder) = holder {
         return park_run(decision, WaitReason::Key(holder));
     }
-    Err(Rejection::InvalidState { what: "a wait without a reason", stage: "running tools" })
+    Err(Rejection::InvalidState { input: "a wait without a reason", stage: "running tools" })
 }

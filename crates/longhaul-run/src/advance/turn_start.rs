@@ -107,7 +107,8 @@ pub(super) fn start_turn(
     Ok(ControlFlow::Break(()))
 }
 
-/// Parks the run until other runs have released enough of the budget for this amount.
+/// Parks the run until other runs of its tree have released so much of their held budget that the
+/// amount `needed` is free.
 fn park_until_released(
     decision: &mut DecisionBuilder<'_>,
     needed: BudgetAmount,
@@ -117,7 +118,8 @@ fn park_until_released(
     Ok(flow)
 }
 
-/// Returns the hold of this amount, which the store refuses if the model is to be warned first.
+/// Returns a hold (reservation) of this amount of the budget. The hold also says at which usage the
+/// store refuses it, so that the model is first warned about a nearly exhausted cap.
 fn budget_hold(
     control: &ControlState,
     (amount, reserve): (BudgetAmount, BudgetAmount),
@@ -127,8 +129,8 @@ fn budget_hold(
     BudgetHold { amount, reserve, warn_money_at, warn_tokens_at }
 }
 
-/// Maximum reply length of a model call, the worst-case cost of the call, and that of one more call
-/// with a short reply, in which the model can wrap up.
+/// Size of a model call: the maximum reply length, the worst-case cost of the call, and the
+/// worst-case cost of one more call with a short reply, in which the model can finish its work.
 #[derive(Debug, Clone, Copy)]
 struct CallSize {
     max_tokens: u64,
@@ -209,8 +211,8 @@ fn size_within_budget(
     }
 }
 
-/// Returns the account of a child run for the caps in its own agent file. Those of a root are the caps
-/// of the whole tree, which the store counts.
+/// Returns the account of a child run for the budget caps in its own agent file. For a root run the
+/// account has no caps, because its caps are those of the whole tree, which the store checks.
 fn own_account(decision: &DecisionBuilder<'_>) -> BudgetAccount {
     if !decision.run.task.is_child() {
         return BudgetAccount::default();
@@ -285,7 +287,8 @@ fn turn_limit_error(control: &ControlState) -> Option<RunError> {
     Some(RunError::new("turn_limit", message, hint))
 }
 
-/// Returns the pricing of the model to call, and the model's name if it is not the run's own model.
+/// Returns the pricing of the model to call and the name of the model. `None` instead of the name
+/// means the run's own model.
 fn pricing_and_called_model(
     control: &ControlState,
     pending: &PendingModelCall,
@@ -302,8 +305,8 @@ fn pricing_and_called_model(
     }
 }
 
-/// Returns the compactor (the model that summarizes conversations) if it has not failed and the
-/// conversation fits into its context window.
+/// Returns the compactor (the model that summarizes conversations). `None` if there is none, it has
+/// failed, or the conversation does not fit into its context window.
 fn usable_compaction_model<'a>(
     control: &'a ControlState,
     pending: &PendingModelCall,
@@ -316,9 +319,9 @@ fn usable_compaction_model<'a>(
     })
 }
 
-/// Returns the first exhausted budget cap among turns and active time, which apply to this run
-/// alone. `perception_active` is the time of this turn's perception refresh, which is not in the
-/// totals yet.
+/// Returns the budget cap of this run that is exhausted: turns, or else active time. `None` if
+/// neither is. `perception_active` is the time of this turn's perception refresh, which the totals
+/// don't include yet.
 fn exhausted_cap(control: &ControlState, perception_active: Millis) -> Option<BudgetCap> {
     let turns = control.caps.turns.filter(|cap| control.turns >= *cap);
     let used = control.totals.active.plus(perception_active);
@@ -326,8 +329,9 @@ fn exhausted_cap(control: &ControlState, perception_active: Millis) -> Option<Bu
     turns.map(|_| BudgetCap::Turns).or_else(|| active.map(|_| BudgetCap::ActiveTime))
 }
 
-/// Returns a nearly exhausted budget cap of the tree that the model was not warned about yet. The
-/// account of the tree is known only after the store has refused a hold.
+/// Returns a nearly exhausted budget cap of the run's tree that the model was not warned about yet.
+/// `None` if there is none, or if the account of the tree is not known, because the store has not
+/// refused a hold.
 fn tree_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
     let account = decision.ctx.budget_account?;
     let ControlState { caps, warned, .. } = &decision.control;
@@ -336,8 +340,8 @@ fn tree_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
     [BudgetCap::Money, BudgetCap::Tokens].into_iter().find(is_due)
 }
 
-/// Returns a budget cap that is nearly exhausted by this run alone and that the model was not warned
-/// about yet.
+/// Returns a budget cap that is nearly exhausted by this run alone and that the model was not
+/// warned about yet. `None` if there is none.
 fn cap_to_warn_about(control: &ControlState) -> Option<BudgetCap> {
     let caps = &control.caps;
     let sums = &control.totals;

@@ -83,8 +83,9 @@ impl ControlState {
         Ok(())
     }
 
-    /// Applies the end of a child run: it is the result of the call that waits for the child, or
-    /// else a message for the model's next turn. A second report of the same end changes nothing.
+    /// Applies the end of a child run. The child's outcome becomes the result of the call that
+    /// waits for the child, or else a message for the model's next turn. A repeated report of the
+    /// same end changes nothing.
     pub(super) fn apply_child_ended(&mut self, data: &ChildEnded) -> ApplyResult {
         let Some(index) = self.children.iter().position(|open| open.id == data.child) else {
             return NO_MESSAGES;
@@ -122,8 +123,8 @@ impl ControlState {
         self.add_message_between_turns(Message::user(data.message.as_str()))
     }
 
-    /// Adds a message for the model. Returns an error during a turn. A run that was about to end
-    /// continues.
+    /// Adds a message for the model to the conversation. Returns an error unless the run is between
+    /// two turns. A run that was about to end continues with another turn.
     pub(super) fn add_message_between_turns(&mut self, message: Message) -> ApplyResult {
         match &mut self.stage {
             // A message ends the wait, so that the model is called now.
@@ -175,14 +176,15 @@ impl ControlState {
         NO_MESSAGES
     }
 
-    /// Returns the first call that asks a person a question. A message to the run answers that
-    /// question if it is a valid answer.
+    /// Returns the first call that asks a person a question, which a message to the run can answer.
+    /// `None` if no question is open.
     pub(crate) fn first_question_call(&self) -> Option<CallId> {
         self.first_question().map(|(call, _)| call)
     }
 
-    /// Returns the first call that asks a person a question, with the gate of the question.
-    /// Questions of tools are left out, because messages to the run do not answer them.
+    /// Returns the first call that asks a person a question, with the gate of the question. `None`
+    /// if no question is open. Questions of tools are left out, because messages to the run do not
+    /// answer them.
     pub(crate) fn first_question(&self) -> Option<(CallId, &GateSpec)> {
         self.calls().iter().filter(|call| call.question().is_none()).find_map(|call| {
             let open = self.find_open_gate(call.gate()?)?;

@@ -17,7 +17,7 @@ use crate::state::empty_replies::EmptyReplies;
 use crate::state::outcome::Grading;
 use crate::state::stage::{ConcludingState, PendingModelCall, RunStage};
 
-/// Result of a call that waited for a child run of the failed run.
+/// Result given to a call that waited for a child run when the run failed and was retried.
 const CHILD_RUN_LEFT: &str = "the run that had started this child run has failed";
 
 /// Error codes of runs that fail although their last reply is usable: because of an answer to a gate,
@@ -118,8 +118,9 @@ impl ControlState {
     }
 }
 
-/// Resets a call that has no recorded result. A call that was started is repeated only if it may be;
-/// otherwise a person is asked whether it has taken effect.
+/// Resets a call without a recorded result of the failed run, for the retry. A call that was
+/// started is started again if its effect class allows that; otherwise a person is asked whether it
+/// has taken effect.
 fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin) {
     call.origin = Some(match call.origin {
         None => earlier,

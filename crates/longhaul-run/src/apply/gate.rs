@@ -15,9 +15,11 @@ use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::ControlState;
 use crate::state::stage::{PendingModelCall, RunStage};
 
-/// Maximum length in bytes of one report for the model about a gate of a program or a child run.
+/// Maximum length in bytes of one report that tells the model how a gate that a program raised was
+/// closed, or how a child run ended.
 const SIGNAL_BYTES_MAX: usize = 64 * 1024;
-/// Maximum total length in bytes of the unread reports. Further reports are cut to 256 bytes each.
+/// Maximum total length in bytes of the reports that the model has not read yet. Beyond it, each
+/// further report is cut to 256 bytes.
 const SIGNALS_BYTES_MAX: usize = 256 * 1024;
 
 impl ControlState {
@@ -52,7 +54,7 @@ impl ControlState {
     }
 
     /// Returns whether the model must read the unread reports before the run ends. False if no turn
-    /// is left, or if a handler returned the output instead of a model.
+    /// is left, or if the output is from a handler (a function that replaces the model).
     pub(crate) fn must_read_reports(&self) -> bool {
         let by_handler = matches!(&self.stage, RunStage::Concluding(state) if state.by_handler);
         let has_turn = self.caps.turns.is_none_or(|max| self.turns < max);
@@ -296,7 +298,8 @@ fn leave_call_unanswered(call: &mut TrackedToolCall) {
     }
 }
 
-/// Converts a person's answer for the tool that has asked the question. Notes are left out.
+/// Converts a person's answer to the form that the tool that asked the question receives. Notes are
+/// left out.
 fn tool_answer(answer: &Answer) -> ToolAnswer {
     match &answer.decision {
         GateDecision::Answer(text) => {

@@ -104,7 +104,8 @@ impl ControlState {
     }
 }
 
-/// Returns the verdict and the note of a grading run that ended with this outcome.
+/// Returns the verdict and the note of the grading run `child`, given the outcome with which it
+/// ended.
 fn verdict_of(child: RunId, outcome: &RunOutcome) -> (OutcomeVerdict, String) {
     let failed = |why: String| (OutcomeVerdict::GraderFailed, truncated_note(&why));
     match outcome {

@@ -67,7 +67,7 @@ impl ControlState {
     }
 }
 
-/// Stores the data with which the tool of a started call continues it later. Removes the answer to
+/// Stores the data with which the tool continues the suspended call later. Removes the answer to
 /// the tool's earlier question.
 fn suspend_call<'a>(
     call: &'a mut TrackedToolCall,

@@ -134,8 +134,9 @@ impl ControlState {
         NO_MESSAGES
     }
 
-    /// Applies a late result of a tool call. It settles a call in doubt, even if a person is being
-    /// asked about the call. It changes nothing if the call already has a result.
+    /// Applies a tool result that arrived late. It becomes the result of a call whose outcome was
+    /// unknown, even if a person is being asked about the call. It changes nothing if the call
+    /// already has a result.
     pub(super) fn apply_late_tool_result(&mut self, data: &LateToolResultEvent) -> ApplyResult {
         let epoch = self.epoch;
         let Ok(call) = self.call_mut(data.call) else {

@@ -105,7 +105,8 @@ fn check_decision_allowed(kind: &GateKind, decision: &GateDecision) -> Result<()
     Err(Rejection::InvalidDecision { decision: decision.as_str(), allowed: takes })
 }
 
-/// Returns the answer with the text to record: a valid option or a completed form.
+/// Checks the answer to a question and returns it with the text to record: the chosen option, or
+/// the completed form. Answers to other gates are returned unchanged.
 fn check_answer_content(gate: &GateRow, mut answer: Answer) -> Result<Answer, Rejection> {
     if let (GateKind::Question, GateDecision::Answer(text)) = (&gate.spec.kind, &answer.decision) {
         let checked = check_question_answer(&gate.spec, text).map_err(Rejection::InvalidAnswer)?;
@@ -114,9 +115,9 @@ fn check_answer_content(gate: &GateRow, mut answer: Answer) -> Result<Answer, Re
     Ok(answer)
 }
 
-/// Returns the digest that an approval of this gate must include. It is computed from the content
-/// that the gate was raised with, or from the newest edit among the votes, which all further
-/// approvals then refer to.
+/// Returns the digest that an approval of this gate must include: that of the content that the gate
+/// was raised with, or of the newest edit among the votes. `None` means that the gate has no
+/// digest.
 pub fn current_gate_digest(gate: &GateRow) -> Option<Hash> {
     let original = gate.spec.digest?;
     Some(
@@ -140,8 +141,9 @@ pub(super) fn newest_edited_input(gate: &GateRow) -> Option<&RawJson> {
         .next()
 }
 
-/// Returns the content that an approval of this gate now applies to: the content that the gate was
-/// raised with, or the newest edit among the votes.
+/// Returns the content that an approval of this gate now applies to: the newest edit among the
+/// votes, or else the content that the gate was raised with. `None` means that the gate has no
+/// content.
 pub fn current_gate_input(gate: &GateRow) -> Option<&RawJson> {
     newest_edited_input(gate).or(gate.spec.input.as_ref())
 }
@@ -186,8 +188,8 @@ fn check_answer_permission(gate: &GateRow, answer: &Answer) -> Result<(), Reject
     Ok(())
 }
 
-/// Checks that the gate offers the scope of an answer. Only an approval without changes can apply to
-/// later calls.
+/// Returns an error if the gate does not offer the scope of an answer, such as all later calls of
+/// the run. Only an approval without changes can apply to later calls.
 fn check_scope_offered(gate: &GateSpec, answer: &Answer) -> Result<(), Rejection> {
     let reason = if answer.scope == AnswerScope::Once {
         return Ok(());

@@ -48,7 +48,7 @@ fn check_steer_text(text: &str) -> Result<(), Rejection> {
         return Err(Rejection::Empty("a message"));
     }
     if text.len() > STEER_BYTES_MAX {
-        return Err(Rejection::TooLong { what: "a message", max: STEER_BYTES_MAX });
+        return Err(Rejection::TooLong { text_name: "a message", max: STEER_BYTES_MAX });
     }
     Ok(())
 }

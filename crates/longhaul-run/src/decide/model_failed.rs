@@ -143,8 +143,8 @@ fn is_throttled(failure: &Failure) -> bool {
     limits || (failure.class.is_transient() && failure.retry_after.is_some())
 }
 
-/// Records the failed model call with its duration, cost and fallback model, and settles its held
-/// budget.
+/// Records the failed model call with its duration, cost and fallback model. Releases the budget
+/// held for the call and charges the actual cost.
 fn record_failed_model_call(
     decision: &mut DecisionBuilder<'_>,
     failure: &Failure,

@@ -44,7 +44,8 @@ impl ModelCallCharge {
         Ok(Self { held: running.hold, held_caps, usage, cost, turns: 0 })
     }
 
-    /// Settles the budget held for the model call and records its usage.
+    /// Releases the budget held for the model call, charges the actual cost, and records the call's
+    /// usage.
     pub(super) fn settle_budget(
         self,
         decision: &mut DecisionBuilder<'_>,

@@ -25,5 +25,8 @@ pub(super) const fn invalid_state_rejection(
     decision: &DecisionBuilder<'_>,
     input_description: &'static str,
 ) -> Rejection {
-    Rejection::InvalidState { what: input_description, stage: decision.control.stage.description() }
+    Rejection::InvalidState {
+        input: input_description,
+        stage: decision.control.stage.description(),
+    }
 }

@@ -116,7 +116,8 @@ fn parse_progress_report(input: &Value) -> ControlToolCall {
 /// Maximum duration of a `wait` call: one year. A model that asks for more has made a mistake.
 const WAIT_MAX: Millis = Millis::from_secs(366 * 24 * 60 * 60);
 
-/// Parses a duration that a model has written, such as `2h 30m`, `4d`, `2 hours` or `PT2H`.
+/// Parses a duration that a model has written, such as `2h 30m`, `4d`, `2 hours` or `PT2H`. `None`
+/// means that the text is not a duration.
 fn parse_wait_duration(text: &str) -> Option<Millis> {
     duration::parse_duration(text).or_else(|| {
         let duration: jiff::SignedDuration = text.parse().ok()?;

@@ -1,6 +1,7 @@
-//! Which call holds an effect key, and what the end of a call means for its key.
+//! Which tool call holds an effect key (a name for an effect that must happen at most once), and
+//! what the end of a call means for its key.
 //!
-//! Invariant: only a failure that certainly had no effect frees a key.
+//! Invariant: a key is freed only if its call failed and certainly had no effect.
 
 use longhaul_core::change::Change;
 use longhaul_core::event::Event;
@@ -52,8 +53,8 @@ fn settle_key_of(
     key_settlement(control.id, call, state(call))
 }
 
-/// Returns the state of the key of a call that failed. `None` frees the key: the tool or a person has
-/// said that the call has had no effect.
+/// Returns the new state of the effect key of a call that failed. `None` means that the key is
+/// freed, because the call certainly had no effect.
 fn state_after_failure(control: &ControlState, call: &TrackedToolCall) -> Option<KeyState> {
     match call.state {
         // An earlier start of the call may have had an effect.

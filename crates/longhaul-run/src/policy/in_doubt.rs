@@ -43,7 +43,8 @@ pub(crate) fn taken_key_reason(call: &ToolCallClassification, holder: KeyHolder)
     format!("the call {call} of {run} with the same key `{key}` has an unknown outcome")
 }
 
-/// Returns the question to a person about a call in doubt. The reason is missing in older journals.
+/// Returns the question to a person about a call in doubt. `reason` says why it is in doubt; older
+/// journals have no reason.
 pub(crate) fn in_doubt_question(call: &TrackedToolCall, reason: Option<&str>) -> String {
     let tool = &call.classification.tool;
     let cause = match reason {
@@ -63,10 +64,11 @@ pub(crate) fn in_doubt_question(call: &TrackedToolCall, reason: Option<&str>) ->
 /// outcome of another call with the same effect key is unknown.
 pub(crate) fn not_started_result(reason: Option<&str>) -> String {
     let reason = reason.map(to_sentence).unwrap_or_default();
-    format!("the call was not made. {reason} The other call may have happened")
+    format!("the call was not made. {reason} The other call with this key may have happened")
 }
 
-/// Returns the text that the model reads as the result of a call in doubt.
+/// Returns the text that the model reads as the result of a call in doubt. `reason` says why the
+/// outcome is unknown.
 pub(crate) fn in_doubt_result(reason: Option<&str>) -> String {
     let reason = reason.map(|reason| format!("{} ", to_sentence(reason)));
     let reason = reason.unwrap_or_default();
@@ -75,17 +77,18 @@ pub(crate) fn in_doubt_result(reason: Option<&str>) -> String {
     )
 }
 
-/// Returns the error of a run that fails because of a call in doubt.
+/// Returns the error of a run that fails because of a call in doubt. `reason` says why the outcome
+/// of the call is unknown.
 pub(crate) fn in_doubt_error(call: &TrackedToolCall, reason: Option<&str>) -> RunError {
     let (tool, id) = (&call.classification.tool, call.id);
-    let suffix = in_doubt_reason_suffix(reason);
+    let reason_suffix = in_doubt_reason_suffix(reason);
     let (message, hint) = match call.starts {
         0 => (
-            format!("{tool} {id} was not started{suffix}"),
+            format!("{tool} {id} was not started{reason_suffix}"),
             "retry that run if it has failed, so that a person is asked; otherwise set `in_doubt: ask`",
         ),
         _ => (
-            format!("{tool} {id} was started, and its outcome is unknown{suffix}"),
+            format!("{tool} {id} was started, and its outcome is unknown{reason_suffix}"),
             "check whether it has taken effect, then retry the run",
         ),
     };

@@ -3,8 +3,8 @@
 use longhaul_core::form::{Form, find_option};
 use longhaul_core::policy::gate::GateSpec;
 
-/// Returns the answer to record for this answer to a question: the option that it names, the
-/// completed form, or the unchanged text. The error says which answers are valid.
+/// Checks an answer to a question and returns the text to record: the option that the answer names,
+/// the completed form, or the unchanged text. The error says which answers are valid.
 pub fn check_question_answer(question: &GateSpec, text: &str) -> Result<String, String> {
     if let Some(schema) = &question.schema {
         let form = Form::from_schema(&schema.to_value())?;

@@ -171,8 +171,8 @@ fn first_matching_rule<'a>(
     })
 }
 
-/// Returns the remembered approval of a person for all calls that match this rule, if there is one.
-/// Its pattern must equal that of the rule, so a rule that was changed since asks again.
+/// Returns the remembered approval that covers all calls that match this rule. `None` if there is
+/// none. Its pattern must equal that of the rule, so a rule that was changed since asks again.
 fn find_approval<'a>(
     control: &'a ControlState,
     rule: &GateRule,
@@ -203,7 +203,7 @@ pub fn shared_approval_patterns(
     shared.map(rule_pattern).collect()
 }
 
-/// Returns the tool pattern and the subject pattern of a rule.
+/// Returns the pattern of a rule: which tools and which subjects (texts such as paths) it matches.
 pub(crate) fn rule_pattern(rule: &GateRule) -> RulePattern {
     RulePattern { tool: rule.tool.clone(), subject: rule.subject.clone() }
 }

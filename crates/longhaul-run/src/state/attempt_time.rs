@@ -14,23 +14,22 @@ use serde::{Deserialize, Serialize};
 /// Active time of the current attempt of a run, and which of its timeouts have passed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AttemptTime {
-    /// Active time of the run when the attempt started.
+    /// Active time that the run had used when the current attempt started.
     start: Millis,
     /// Time of calls whose duration was not recorded, because their driver died or released the run.
     unrecorded: Millis,
-    /// Time of the last journal entry of a driver at which the durations of all calls were
-    /// recorded.
+    /// Time of the last journal entry up to which the durations of all calls are recorded.
     recorded_until: Timestamp,
-    /// Time of the last journal entry of a driver.
+    /// Time of the last journal entry that a driver wrote.
     last_entry: Timestamp,
-    /// Whether the soft timeout has passed.
+    /// Whether the soft timeout of the attempt has passed.
     pub(crate) overdue: bool,
-    /// Whether the hard timeout has passed.
+    /// Whether the hard timeout of the attempt has passed.
     pub(crate) timed_out: bool,
 }
 
 impl AttemptTime {
-    /// Returns the active time of the attempt, given the active time of the run.
+    /// Returns the active time of the attempt. `total` is the active time of the whole run.
     pub(crate) const fn active(&self, total: Millis) -> Millis {
         total.minus(self.start).plus(self.unrecorded)
     }
@@ -45,7 +44,8 @@ impl AttemptTime {
         soft.into_iter().chain(retry.hard_timeout).min()
     }
 
-    /// Returns the state at the start of a new attempt, given the active time of the run.
+    /// Returns the state at the start of a new attempt. `total` is the active time that the run has
+    /// used so far.
     pub(crate) fn with_new_attempt(&self, total: Millis) -> Self {
         let Self { recorded_until, last_entry, .. } = *self;
         Self { start: total, recorded_until, last_entry, ..Self::default() }

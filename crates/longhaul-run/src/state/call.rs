@@ -32,9 +32,10 @@ pub struct TrackedToolCall {
     pub starts: u32,
     /// Arguments with which a person replaced those of the model. `None` means that nobody did.
     pub edited: Option<RawJson>,
-    /// Note of the person who approved the tool call.
+    /// Note of the person who approved the tool call. `None` means that there is no note.
     pub approval_note: Option<String>,
-    /// Structured data of the answer that approved the tool call.
+    /// Structured data of the answer that approved the tool call. `None` means that the answer has
+    /// none.
     #[serde(default)]
     pub approval_payload: Option<RawJson>,
     /// Current state of the tool call.
@@ -42,8 +43,8 @@ pub struct TrackedToolCall {
     /// Run that the tool call was copied from. `None` means that this run has made the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<ToolCallOrigin>,
-    /// Call of another run with the same effect key and an unknown outcome. If a person decides so,
-    /// this call replaces that call's claim of the key.
+    /// Call of another run that has claimed the same effect key and whose outcome is unknown. If a
+    /// person allows it, this call takes over the key. `None` means that there is no such call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<KeyHolder>,
     /// Data about the suspension of the call. `None` means that the tool has never suspended it.
@@ -62,9 +63,10 @@ pub struct CallSuspension {
     pub polls: u32,
     /// Number of questions that the tool has asked.
     pub questions: u32,
-    /// Question of the tool that is not answered yet.
+    /// Question of the tool that is not answered yet. `None` means that no question is open.
     pub question: Option<ToolQuestion>,
-    /// Answer to the tool's last question, with which the call is continued.
+    /// Answer to the tool's last question, with which the call is continued. `None` means that
+    /// there is no new answer.
     pub answer: Option<ToolAnswer>,
     /// Number of times the call was continued since it was suspended.
     pub resumes: u32,
@@ -189,7 +191,7 @@ impl TrackedToolCall {
         self.classification.key.as_ref().is_some_and(|key| key.hash == hash)
     }
 
-    /// Returns whether the started call may be started or continued again after a crash.
+    /// Returns whether the tool call may be started or continued a second time after a crash.
     pub(crate) fn may_repeat(&self) -> bool {
         match &self.suspended {
             Some(suspended) => suspended.suspension.may_repeat,
@@ -256,7 +258,7 @@ impl TrackedToolCall {
         !self.classification.class.may_repeat()
     }
 
-    /// Returns the id of the gate that the call waits for.
+    /// Returns the id of the gate that the call waits for. `None` means that it waits for no gate.
     pub const fn gate(&self) -> Option<GateId> {
         if let ToolCallState::Gated(gate) | ToolCallState::AwaitingAnswer(gate) = &self.state {
             return Some(*gate);

@@ -60,13 +60,15 @@ pub struct ControlState {
     pub(crate) start_timer_fired: bool,
     pub idle: Option<IdleReason>,
     pub(crate) cancel: Option<String>,
-    /// Cause of the cancellation, if the run is or was being cancelled.
+    /// Cause of the run's cancellation. Meaningless if nobody has cancelled the run.
     #[serde(default)]
     pub(crate) cancel_cause: CancelCause,
     pub(crate) pause: Option<String>,
-    /// Error with which the run ends as soon as no work is in progress.
+    /// Error with which the run ends as soon as no work is in progress. `None` means that the run
+    /// is not about to fail.
     pub(crate) pending_failure: Option<RunError>,
-    /// Gate that asks a person for a missing dependency, while the run is blocked on it.
+    /// Gate that asks a person for a missing dependency. `None` means that the run is not blocked
+    /// on a dependency.
     pub(crate) blocked_on: Option<GateId>,
     /// Whether a person has resumed the run while it was blocked on the gate `blocked_on`.
     #[serde(default)]
@@ -106,11 +108,13 @@ pub struct ControlState {
     /// When the conversation is compacted, and what its summary keeps. `None` means the defaults.
     #[serde(default)]
     pub(crate) compaction_policy: Option<Arc<CompactionPolicy>>,
-    /// Whether a person has rejected a result of the run. Then no result approves itself any more.
+    /// Whether a person has rejected a result of the run. Then later results are no longer approved
+    /// automatically after a delay.
     #[serde(default)]
     pub(crate) result_rejected: bool,
     pub(crate) warned: Vec<BudgetCap>,
-    /// Budget cap that was exhausted and has not been raised since.
+    /// Budget cap that was exhausted and has not been raised since. `None` means that no cap is
+    /// exhausted.
     pub(crate) exhausted_cap: Option<BudgetCap>,
     /// Value of `exhausted_cap` in millionths of a US dollar or in tokens, if it is a cap of the
     /// whole tree. `None` means that it is a cap of this run alone.
@@ -336,7 +340,8 @@ impl ControlState {
         self.policy.max_turns.is_some_and(|max| self.turns >= max)
     }
 
-    /// Returns what a summary of the conversation has to keep, in addition to the runtime's own rules.
+    /// Returns the agent's instructions about what a summary of the conversation has to keep, in
+    /// addition to the runtime's own rules. `None` means that there are none.
     pub fn summary_guidance(&self) -> Option<&str> {
         self.compaction_policy.as_ref()?.keep.as_deref()
     }

@@ -41,9 +41,9 @@ impl EmptyReplies {
     }
 }
 
-/// Returns whether a reply has neither text nor calls although the model ended it by itself. An
-/// answer that was checked against an output schema is never empty in this sense, and a handler may
-/// return nothing.
+/// Returns whether a reply has neither text nor calls although the model ended it by itself. Not
+/// empty in this sense are an answer checked against an output schema, and the result of a handler
+/// (a function that replaces the model).
 pub(crate) fn is_empty_reply(turn: &TurnCompleted) -> bool {
     let is_ended = match turn.stop {
         StopReason::EndTurn | StopReason::ToolUse | StopReason::Other(_) => true,

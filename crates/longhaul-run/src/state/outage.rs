@@ -1,4 +1,5 @@
-//! What the state of a run says about an outage of its model provider.
+//! Reads from the state of a run whether its model provider has an outage, and whether a failed
+//! model call belongs to that outage.
 
 use longhaul_core::event::turn::TurnFailed;
 use longhaul_core::failure::{Failure, FailureClass};
@@ -20,7 +21,7 @@ impl ControlState {
     }
 
     /// Returns the outage of the provider for which the run waits or during which it calls the
-    /// model.
+    /// model. `None` means that no outage is known.
     pub(crate) const fn current_outage(&self) -> Option<ProviderOutage> {
         match &self.stage {
             RunStage::ModelPending(pending) => pending.outage,
@@ -32,8 +33,8 @@ impl ControlState {
         }
     }
 
-    /// Returns the class of the failure that made the run switch to its fallback model, if the run
-    /// would otherwise have waited for the provider of the preferred model.
+    /// Returns the class of the failure that made the run switch to its fallback model instead of
+    /// waiting for the provider of the preferred model. `None` means that there was no such switch.
     pub(crate) const fn unavailable_model(&self) -> Option<FailureClass> {
         match &self.stage {
             RunStage::ModelPending(pending) => pending.unavailable_model,
@@ -45,8 +46,9 @@ impl ControlState {
         }
     }
 
-    /// Returns the new value of `unavailable_model` after this failed model call, which may make
-    /// the run switch to its fallback model.
+    /// Returns the value of `unavailable_model` after this failed model call: the class of its
+    /// failure if it makes the run switch to the fallback model instead of waiting, or else the
+    /// value before.
     pub(crate) fn unavailable_model_after(&self, failed: &TurnFailed) -> Option<FailureClass> {
         let class = failed.failure.class;
         let is_switch = failed.fallback_model.is_some() && class.is_transient();

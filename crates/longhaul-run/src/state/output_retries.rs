@@ -41,7 +41,8 @@ impl OutputRetries {
         self.count = 0;
     }
 
-    /// Returns the problem of the last invalid answer if the model was not informed about it yet.
+    /// Returns what is wrong with the last invalid final answer. `None` means that the model was
+    /// already informed, or that there was no invalid answer.
     pub(crate) fn unreported_answer_problem(&self) -> Option<&Arc<str>> {
         self.last.as_ref().filter(|_| !self.reported)
     }
@@ -59,7 +60,8 @@ impl OutputRetries {
     }
 }
 
-/// Returns the problem of the reply's `finish` call. A truncated reply is not checked.
+/// Returns what is wrong with the reply's `finish` call. `None` means that the call is valid or
+/// missing, or that the reply is truncated and so not checked.
 fn finish_call_problem(turn: &TurnCompleted) -> Option<&str> {
     if turn.stop == StopReason::MaxTokens {
         return None;

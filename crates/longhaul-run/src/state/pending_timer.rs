@@ -1,10 +1,10 @@
-//! A timer that a run, a tool call or the end of a run waits for.
+//! A timer that a run or one of its tool calls waits for, or that delays the end of a run.
 
 use longhaul_core::id::TimerId;
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A timer that a run, a tool call or the end of a run waits for.
+/// A timer that a run or one of its tool calls waits for, or that delays the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingTimer {
     /// Id of the pending timer.

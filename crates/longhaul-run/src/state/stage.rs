@@ -52,7 +52,8 @@ pub struct PendingModelCall {
     pub attempts: u32,
     /// Number of failed model calls of this turn that count toward the retry limit.
     pub failures: u32,
-    /// Timer that must fire before the next model call.
+    /// Timer that must fire before the next model call. `None` means that the model can be called
+    /// without a delay.
     pub pending_timer: Option<PendingTimer>,
     /// Whether `pending_timer` was set because the provider limits the request rate.
     pub rate_limited: bool,
@@ -63,8 +64,8 @@ pub struct PendingModelCall {
     /// Number of failed model calls of this turn that were made during an outage of the provider.
     #[serde(default)]
     pub outage_attempts: u32,
-    /// Class of the failure that made the run switch to its fallback model, if the run would
-    /// otherwise have waited for the provider of the preferred model.
+    /// Class of the failure that made the run switch to its fallback model instead of waiting for
+    /// the provider of the preferred model. `None` means that there was no such switch.
     #[serde(default)]
     pub unavailable_model: Option<FailureClass>,
     /// Whether a person has resumed the run, so that the next model call is made without a delay.
@@ -105,15 +106,16 @@ pub struct RunningModelCall {
     pub attempt: u32,
     /// Number of earlier failed model calls of this turn that count toward the retry limit.
     pub failures: u32,
-    /// Outage of the provider during which the model call is made, if there is one.
+    /// Outage of the provider during which the model call is made. `None` means that no outage is
+    /// known.
     #[serde(default)]
     pub outage: Option<ProviderOutage>,
     /// Number of earlier failed model calls of this turn that were made during an outage of the
     /// provider.
     #[serde(default)]
     pub outage_attempts: u32,
-    /// Class of the failure that made the run switch to its fallback model, if the run would
-    /// otherwise have waited for the provider of the preferred model.
+    /// Class of the failure that made the run switch to its fallback model instead of waiting for
+    /// the provider of the preferred model. `None` means that there was no such switch.
     #[serde(default)]
     pub unavailable_model: Option<FailureClass>,
     /// Epoch (number of the claim) of the driver that made the model call.
@@ -162,11 +164,12 @@ pub struct RunningToolCalls {
     pub turn: u32,
     /// Tool calls of the reply, in the model's order.
     pub calls: Vec<TrackedToolCall>,
-    /// Output of the run that was recorded with the reply, for its `finish` call. `None` means that
-    /// the output is determined by the legacy rule, the first version of the code, as for older
-    /// journals.
+    /// Output of the run that was recorded with the reply because of its `finish` call. `None`
+    /// means that the output is determined by the legacy rule (the first version of the code, used
+    /// for older journals).
     pub final_output: Option<RunOutput>,
-    /// Output with which a `finish` call ends the run once all calls are done.
+    /// Output with which a `finish` call ends the run once all calls are done. `None` means that no
+    /// `finish` call has succeeded.
     pub finish_output: Option<RunOutput>,
 }
 
@@ -177,7 +180,8 @@ pub struct ConcludingState {
     pub output: RunOutput,
     /// Whether the agent called `finish`. Then the run is not kept open for messages.
     pub by_finish_tool: bool,
-    /// Whether a handler returned the output. A handler is not called again.
+    /// Whether the output is from a handler (a function that replaces the model). A handler is not
+    /// called again.
     #[serde(default)]
     pub by_handler: bool,
     /// Progress of grading the output against the rubric of the agent.
@@ -185,12 +189,14 @@ pub struct ConcludingState {
     pub grading: Grading,
     /// Whether a person has approved the output.
     pub approved: bool,
-    /// Answer of the person who approved the output.
+    /// Answer of the person who approved the output. `None` means that nobody has approved it, or
+    /// that the answer has neither a note nor a payload.
     #[serde(default)]
     pub answer: Option<ResultAnswer>,
-    /// Open gate at which a person approves the output.
+    /// Open gate at which a person approves the output. `None` means that no such gate is open.
     pub gate: Option<GateId>,
-    /// Timer until which the run stays open for further messages.
+    /// Timer until which the run stays open for further messages. `None` means that the timer is
+    /// not set.
     pub pending_timer: Option<PendingTimer>,
 }
 

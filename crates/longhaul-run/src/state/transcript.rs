@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 pub struct Transcript {
     system: StoredText,
     tools: StoredText,
-    /// Names of the tools that the run has loaded, which are the last ones in `tools`.
+    /// Names of the tools that were loaded while the run was going on. They are the last ones in
+    /// `tools`.
     #[serde(default)]
     loaded_tools: Vec<String>,
     /// Size in bytes of the entries of the loaded tools in `tools`.
@@ -34,10 +35,11 @@ pub struct Transcript {
     /// Number of messages that compactions have replaced, not counting replaced summaries.
     #[serde(default)]
     dropped: usize,
-    /// Message with the task's input. It is appended to the thread when the run completes.
+    /// Message with the task's input. When the run completes, it is appended to the thread (the
+    /// conversation that successive runs share). `None` until the run is prepared.
     task_message: Option<Arc<Message>>,
-    /// Messages of tasks that were added to the run after it was created. Like `task_message`, they
-    /// are appended to the thread when the run completes.
+    /// Messages of tasks that were added to the run after it was created. When the run completes,
+    /// they are appended to the thread (the conversation that successive runs share).
     #[serde(default)]
     added_task_messages: Vec<Arc<Message>>,
 }
@@ -97,7 +99,7 @@ impl Transcript {
         &self.messages
     }
 
-    /// Returns the message with the task's input.
+    /// Returns the message with the task's input. `None` means that the run is not prepared yet.
     pub fn task_message(&self) -> Option<&Message> {
         self.task_message.as_deref()
     }
@@ -135,12 +137,12 @@ impl Transcript {
             let StoredText::Inline(list) = &self.tools else {
                 return;
             };
-            let Some(before) = list.strip_suffix(']').filter(|_| !self.has_loaded_tool(name))
+            let Some(list_start) = list.strip_suffix(']').filter(|_| !self.has_loaded_tool(name))
             else {
                 continue;
             };
-            let comma = if before.ends_with('[') { "" } else { "," };
-            let list = format!("{before}{comma}{}]", entry.as_str());
+            let comma = if list_start.ends_with('[') { "" } else { "," };
+            let list = format!("{list_start}{comma}{}]", entry.as_str());
             self.tools = StoredText::new_inline(list);
             self.loaded_tools.push(name.to_owned());
             self.loaded_bytes += entry.as_str().len() as u64;
@@ -177,7 +179,8 @@ impl Transcript {
         Arc::make_mut(&mut self.messages).push(Arc::new(message));
     }
 
-    /// Removes the last message if the model wrote it, and returns it.
+    /// Removes the last message of the conversation if the model wrote it, and returns it. `None`
+    /// means that the model did not write the last message.
     pub(crate) fn remove_last_reply(&mut self) -> Option<Arc<Message>> {
         let is_reply =
             self.messages.last().is_some_and(|last| matches!(**last, Message::Assistant(_)));

@@ -34,7 +34,8 @@ const TURNS_MAX: u32 = 1_000_000_000;
 /// Largest integer that every JSON parser can represent exactly (2^53 - 1).
 const JSON_INTEGER_MAX: u64 = 9_007_199_254_740_991;
 
-/// Returns an error if the value of a budget field is zero or above its maximum.
+/// Checks that the value of a budget field is between 1 and `max`, and returns it. `None` means
+/// that the field is not set.
 fn check_budget_field<T: PartialOrd + From<u8> + std::fmt::Display>(
     name: &str,
     value: Option<T>,
@@ -130,7 +131,8 @@ fn refuse_unsupported_run_fields(body: &NewRunBody) -> Result<(), Problem> {
     }
 }
 
-/// Parses the chain of a request body: a name or an object with steps.
+/// Parses the field `chain` of a request body: the name of a chain, or an object with steps. `None`
+/// means that the body has no chain.
 fn parse_chain(body: &NewRunBody) -> Result<Option<TaskChain>, Problem> {
     let Some(value) = &body.chain else {
         return match (&body.step, body.auto_approve) {
@@ -246,7 +248,10 @@ fn undeclared_context_message(name: &str, agents: &[Arc<Agent>]) -> String {
             true => "none".to_owned(),
             false => agent.context.join(", "),
         };
-        format!("agent `{}` does not declare this name; its file lists {names}", agent.name)
+        format!(
+            "agent `{}` does not declare the context value `{name}`; its file lists {names}",
+            agent.name
+        )
     };
     let messages: Vec<String> = agents.iter().map(describe).collect();
     format!("`context.{name}`: {}", messages.join("; "))

@@ -122,7 +122,7 @@ pub(crate) async fn raise_gate(
     if !is_new {
         return ok_response(&view);
     }
-    tracing::info!(run = %view.run, gate = %view.id, caller = caller.name(), "gate raised");
+    tracing::info!(run = %view.run, gate = %view.id, caller = caller.name(), "gate created");
     created_response(&format!("/v1/gates/{}", view.id), &view)
 }
 

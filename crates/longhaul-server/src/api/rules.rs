@@ -1,4 +1,5 @@
-//! API handlers for remembered approvals: rules that people add with the scope of an answer.
+//! API handlers for remembered approvals: rules that are added when a person approves a call for
+//! the rest of the run, for the agent or for the project.
 
 use axum::extract::State;
 use axum::response::Response;

@@ -59,7 +59,8 @@ pub(crate) async fn assign_request_id(
     response
 }
 
-/// Returns the run id in a request path, so that the log can be filtered by run.
+/// Returns the run id in a request path, so that the log can be filtered by run. `None` means that
+/// the path is not about a run.
 fn run_id_in_path(path: &str) -> Option<String> {
     let rest = path.strip_prefix("/v1/runs/")?;
     let run: RunId = rest.split('/').next()?.parse().ok()?;

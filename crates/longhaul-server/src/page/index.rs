@@ -76,12 +76,13 @@ async fn open_session_with_ticket(
     };
     let name = session_cookie_name(app);
     let value = session.reveal();
-    let line = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200{secure}");
+    let cookie =
+        format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200{secure}");
     let mut response = StatusCode::SEE_OTHER.into_response();
     let response_headers = response.headers_mut();
     response_headers.insert(LOCATION, HeaderValue::from_static("/"));
-    if let Ok(line) = HeaderValue::from_str(&line) {
-        response_headers.insert(SET_COOKIE, line);
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        response_headers.insert(SET_COOKIE, cookie);
     }
     Ok(response)
 }

@@ -47,7 +47,7 @@ struct GateLinkPage {
     /// What the call would change, as pairs of a label and a text. Empty if there is no call to
     /// approve.
     effects: Vec<(&'static str, String)>,
-    /// Values of earlier outputs that the call passes on, each with a description.
+    /// Values of earlier tool outputs that the call uses in its input, each with a description.
     passed_values: Vec<(String, String)>,
     /// Lines of the diff, each with its CSS class.
     diff: Vec<(&'static str, String)>,
@@ -295,7 +295,8 @@ fn gate_input_text(input: &RawJson) -> String {
     }
 }
 
-/// Returns how a closed gate ended, or why an open gate can't be answered on this page.
+/// Returns how a closed gate ended, or why an open gate can't be answered on this page. `None`
+/// means that the gate can be answered.
 fn gate_outcome_text(link: &ResolvedGateLink, view: &GateView) -> Option<String> {
     match view.status {
         GateStatus::Open if has_submit_again_tag(&view.tags) => Some(
@@ -380,7 +381,7 @@ struct AnswerForm {
     decision: String,
     choice: String,
     note: String,
-    /// Texts of the form's fields, by name.
+    /// Texts of the fields of the question's form, by field name.
     fields: BTreeMap<String, String>,
 }
 
@@ -416,8 +417,8 @@ impl AnswerForm {
         Ok(form)
     }
 
-    /// Returns the decision that was submitted, or as inner error the problems with the form's
-    /// fields. The outer error means that the request is invalid.
+    /// Returns the submitted decision. The inner error lists the problems with the fields of the
+    /// question's form, to be shown on the page; the outer error means that the request is invalid.
     fn decision(&self, form: Option<&Form>) -> Result<Result<GateDecision, Vec<String>>, Problem> {
         match (self.decision.as_str(), form) {
             ("approve", _) => Ok(Ok(GateDecision::Approve)),

@@ -17,7 +17,8 @@ pub(crate) struct AllRunsStream {
     filter: EventKindFilter,
     changes: watch::Receiver<GlobalSeq>,
     after: GlobalSeq,
-    /// Whether the last read from the store returned no events.
+    /// Whether the client has received all events so far: the last read from the store returned no
+    /// events.
     caught_up: bool,
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn accepts_event_stream(headers: &HeaderMap) -> bool {
 }
 
 /// Returns the value of the `Last-Event-ID` header: the id of the last event that the client
-/// received.
+/// received. `None` means that the header is missing or empty.
 pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(header) = headers.get(LAST_EVENT_ID) else {
         return Ok(None);

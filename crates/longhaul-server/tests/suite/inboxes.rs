@@ -59,7 +59,11 @@ async fn invalid_tasks_are_rejected_with_a_reason() {
         ("mail", json!({ "payload": "x", "idempotency_key": "" }), "1 to 255 printable ASCII"),
         ("mail", json!({ "payload": "x", "idempotency_key": "a\nb" }), "1 to 255 printable"),
         ("mail", json!({ "payload": "x", "idempotency_key": "k".repeat(256) }), "1 to 255"),
-        ("mail", json!({ "payload": "x", "type": "" }), "the type must have 1 to 256 bytes"),
+        (
+            "mail",
+            json!({ "payload": "x", "type": "" }),
+            "the type of the task must have 1 to 256 bytes",
+        ),
         ("mail", json!({ "payload": "x", "type": "\u{1b}" }), "no control characters"),
         ("mail", json!({ "payload": "x", "metadata": { "threadId": 7 } }), "metadata.threadId"),
         (

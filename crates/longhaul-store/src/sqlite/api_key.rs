@@ -64,7 +64,7 @@ pub(crate) fn add_key(tx: &Tx<'_>, key: &NewKey) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns the API key with this hash.
+/// Returns the API key with this hash. `None` means that there is no such key.
 pub(crate) fn find_key(tx: &Tx<'_>, key_hash: Hash) -> Result<Option<KeyRow>> {
     tx.query_one(SELECT_KEY, params![key_hash.bytes()], read_key_row)
 }

@@ -52,8 +52,8 @@ pub fn back_up_store(
 }
 
 /// Replaces the store `store` with a copy of `from`. Fails if a process holds the driver lock of
-/// the store. Returns the new path of the replaced store, or `None` if there was no store to
-/// replace.
+/// the store. Returns the report of checking the copy, and the new path of the replaced store, or
+/// `None` if there was no store to replace.
 pub fn restore_store(
     from: &Path,
     store: &Path,
@@ -160,9 +160,9 @@ fn copy_database_pages(
     }
 }
 
-/// Gives the store and its write-ahead log a second name and returns the new path of the store. The
-/// store also keeps its own name until another file replaces it, so that a store exists at every
-/// moment.
+/// Keeps the store that a restore is about to replace: gives its files a second name and returns
+/// that path. `None` means that there is no store. The store keeps its own name until another file
+/// replaces it.
 fn keep_previous_store(store_path: &Path) -> io::Result<Option<PathBuf>> {
     if !store_path.try_exists()? {
         return Ok(None);

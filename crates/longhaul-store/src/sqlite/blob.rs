@@ -32,13 +32,13 @@ pub(crate) fn put_agent_definition(tx: &Tx<'_>, blob: &Blob) -> Result<()> {
     )
 }
 
-/// Returns the content of the blob with this hash.
+/// Returns the content of the blob with this hash. `None` means that there is no such blob.
 pub(crate) fn get_blob(tx: &Tx<'_>, hash: Hash) -> Result<Option<Vec<u8>>> {
     let sql = "SELECT content FROM blob WHERE hash = ?1";
     tx.query_one(sql, params![hash.bytes()], |row| row.get(0))
 }
 
-/// Returns the content of the definition with this hash.
+/// Returns the content of the agent definition with this hash. `None` means that there is none.
 pub(crate) fn get_agent_definition(tx: &Tx<'_>, hash: Hash) -> Result<Option<Vec<u8>>> {
     let sql = "SELECT content FROM definition WHERE hash = ?1";
     tx.query_one(sql, params![hash.bytes()], |row| row.get(0))

@@ -31,8 +31,9 @@ pub(crate) fn create_budget(tx: &Tx<'_>, root: RunId, caps: &Budget) -> Result<(
     )
 }
 
-/// Reserves the worst-case cost of a call. Refused if a cap would be exceeded, if runs that wait need
-/// the amount, or if the model is to be warned first.
+/// Reserves the worst-case cost of a model call. Refused if a cap would be exceeded, if runs that
+/// wait in the queue need the amount, or if a cap would be so nearly exhausted that the run has to
+/// warn its model before.
 pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetHold) -> Result<(), RowChangeError> {
     let sql = format!(
         "SELECT {COLUMNS}, b.root, {HAS_QUEUE} FROM run r
@@ -142,8 +143,8 @@ pub(crate) fn set_budget_caps(
 }
 
 /// Queues a parked run until the budget covers this amount. A run that is queued already keeps its
-/// place. The run is woken at once if it is its turn, because another request was settled after the
-/// refusal.
+/// place. The run is woken at once if the amount is free by now, because another run has released
+/// its hold since the refusal.
 pub(crate) fn wait_for_holds(
     tx: &Tx<'_>,
     run: RunId,
@@ -174,7 +175,7 @@ fn wake_waiting_runs(tx: &Tx<'_>, root: [u8; 16]) -> Result<(), RowChangeError> 
     Ok(())
 }
 
-/// Selects the runs in the queue of an account.
+/// Selects the runs that wait for the budget of a tree of runs.
 pub(crate) const SELECT_QUEUE: &str = "SELECT w.run, w.micro_usd, w.tokens, h.state = ?2
        FROM budget_wait w CROSS JOIN run_head h ON h.run = w.run
       WHERE w.account = ?1
@@ -212,7 +213,7 @@ const COLUMNS: &str = "cap_micro_usd, cap_tokens, spent_micro_usd, spent_tokens,
                        lost_tokens, held_micro_usd, held_tokens";
 
 /// Returns the budget of a root run and its descendants. A retry has the budget of the run that it
-/// retries.
+/// retries. `None` means that there is no such budget, such as after it was pruned.
 pub(crate) fn budget_account_of_tree(tx: &Tx<'_>, root: RunId) -> Result<Option<BudgetAccount>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM budget

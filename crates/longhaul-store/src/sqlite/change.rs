@@ -102,7 +102,8 @@ fn upsert_sandbox(tx: &Tx<'_>, row: &SandboxRow) -> Result<()> {
     )
 }
 
-/// Returns whether a sandbox in this state occupies a slot of its sandbox provider.
+/// Returns whether a sandbox in this state occupies one of the limited slots of its sandbox
+/// provider.
 const fn holds_slot(state: SandboxState) -> bool {
     match state {
         SandboxState::Creating

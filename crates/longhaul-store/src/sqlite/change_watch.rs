@@ -36,7 +36,8 @@ pub(crate) struct WatchedFile {
     conn: Connection,
     /// Database file, which must not be moved or deleted while it is open.
     file: OpenedDatabaseFile,
-    /// Hook that is called when the file is gone, because later writes would be lost.
+    /// Hook that is called when the database file is gone, because later writes would be lost.
+    /// `None` means that nothing is called.
     on_fatal: Option<FatalHook>,
 }
 
@@ -135,8 +136,9 @@ fn spawn_watcher_thread(target: WatchedFile, sender: watch::Sender<u64>) -> File
     }
 }
 
-/// Returns a number that changes with every commit of another connection. Commits of this process's
-/// own writer count too, which only causes an extra notification.
+/// Returns a number that changes with every commit of another connection. `None` means that SQLite
+/// returned an error. Commits of this process's own writer count too, which only causes an extra
+/// notification.
 fn read_data_version(conn: &Connection) -> Option<i64> {
     let mut look = conn.prepare_cached("PRAGMA data_version").ok()?;
     look.query_row((), |row| row.get(0)).ok()

@@ -84,6 +84,7 @@ pub struct CheckReport {
 
 impl CheckReport {
     /// Returns the first problem with the pages of the file. Such a file can't be read reliably.
+    /// `None` means that no such problem was found.
     pub(crate) fn find_page_problem(&self) -> Option<&StoreProblem> {
         let mut problems = self.problems.iter();
         problems.find(|problem| problem.kind == "pages")
@@ -234,20 +235,21 @@ fn check_all_journals(
         Ok((run, row.get::<_, i64>(1)? == ENDED, Seq(get_u64(row, 2)?)))
     })?;
     report.runs = heads.len() as u64;
-    for (run, ended, counted) in heads {
-        let (read, checked) = check_journal(tx, run, journals);
-        report.events += read;
+    for (run, ended, recorded) in heads {
+        let (read_count, checked) = check_journal(tx, run, journals);
+        report.events += read_count;
         let finished = journals.finish_journal_check(ended);
         match checked {
-            Err(what) => report.add_problem("journal", Some(run), what),
-            Ok(()) if read != counted.0 => {
-                let what =
-                    format!("the run's record counts {counted} events, but its journal has {read}");
-                report.add_problem("journal", Some(run), what);
+            Err(problem) => report.add_problem("journal", Some(run), problem),
+            Ok(()) if read_count != recorded.0 => {
+                let problem = format!(
+                    "the run's record counts {recorded} events, but its journal has {read_count}"
+                );
+                report.add_problem("journal", Some(run), problem);
             }
             Ok(()) => {
-                if let Err(what) = finished {
-                    report.add_problem("journal", Some(run), what);
+                if let Err(problem) = finished {
+                    report.add_problem("journal", Some(run), problem);
                 }
             }
         }
@@ -255,8 +257,8 @@ fn check_all_journals(
     Ok(())
 }
 
-/// Reads and checks a journal from its start. Returns the number of events read and the first
-/// problem.
+/// Reads and checks a journal from its start. Returns the number of valid events, and the first
+/// problem as an error.
 fn check_journal(
     tx: &Tx<'_>,
     run: RunId,
@@ -271,11 +273,12 @@ fn check_journal(
         };
         for entry in &page.entries {
             if entry.seq != after.next() {
-                let what = format!("events are missing: event {} follows event {after}", entry.seq);
-                return (read, Err(what));
+                let problem =
+                    format!("events are missing: event {} follows event {after}", entry.seq);
+                return (read, Err(problem));
             }
-            if let Err(what) = journals.check_next_entry(entry) {
-                return (read, Err(format!("event {} is invalid: {what}", entry.seq)));
+            if let Err(problem) = journals.check_next_entry(entry) {
+                return (read, Err(format!("event {} is invalid: {problem}", entry.seq)));
             }
             after = entry.seq;
             read += 1;

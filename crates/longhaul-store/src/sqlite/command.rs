@@ -38,7 +38,8 @@ pub(crate) trait WriteCommand: Send {
     /// the location of the store, for errors.
     fn run_in_transaction(&mut self, tx: &Tx<'_>, location: &str) -> CommandStatus;
 
-    /// Sends the response to the caller after the commit, or the error if the commit failed.
+    /// Sends the response to the caller after the commit. If the commit failed, sends `error`
+    /// instead.
     fn respond_to_caller(self: Box<Self>, error: Option<StoreError>);
 }
 

@@ -82,8 +82,8 @@ fn open_immutable(path: &Path, busy_timeout: Duration) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_URI;
-    let address = format!("file:{}?immutable=1", percent_encode_path(path));
-    open_connection(Path::new(&address), flags, busy_timeout)
+    let uri = format!("file:{}?immutable=1", percent_encode_path(path));
+    open_connection(Path::new(&uri), flags, busy_timeout)
 }
 
 fn wal_path(path: &Path) -> PathBuf {

@@ -76,7 +76,8 @@ pub(crate) fn answer_or_close_gate(
     )
 }
 
-/// Makes the open gates of a run wait for a person.
+/// Switches off the automatic approval of the open gates of a run, so that they wait until a person
+/// answers.
 pub(crate) fn stop_auto_approval(tx: &Tx<'_>, run: RunId) -> Result<()> {
     let (run, status) = (Some(run), Some(GateStatus::Open));
     let filter = GateFilter { run, status, limit: usize::MAX, ..GateFilter::default() };

@@ -36,7 +36,7 @@ pub struct SqliteStore {
     /// Error for accessing tables that the file lacks, because an older build created the file and
     /// it could only be opened read-only. `None` means that all tables exist.
     pub(crate) outdated_schema: Option<CommitError>,
-    /// Where the search for inconsistent rows continues.
+    /// Position after which the next search for inconsistent rows continues.
     pub(crate) repair_cursor: Mutex<RepairCursor>,
 }
 
@@ -114,12 +114,12 @@ impl SqliteStore {
         }
     }
 
-    /// Returns where the search for inconsistent rows continues.
+    /// Returns the position after which the next search for inconsistent rows continues.
     pub(crate) fn repair_cursor(&self) -> RepairCursor {
         self.repair_cursor.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets where the search for inconsistent rows continues.
+    /// Sets the position after which the next search for inconsistent rows continues.
     pub(crate) fn set_repair_cursor(&self, cursor: RepairCursor) {
         *self.repair_cursor.lock().unwrap_or_else(PoisonError::into_inner) = cursor;
     }

@@ -109,7 +109,8 @@ impl WorkerState {
     }
 }
 
-/// Lists the runs claimed by a worker, each with its last sequence number.
+/// Lists the runs claimed by a worker, each with the sequence number of the last event in its
+/// journal.
 pub(crate) fn claimed_runs(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<(RunId, Seq)>> {
     tx.query_all(
         "SELECT run, last_seq FROM run_head WHERE worker = ?1 AND state = ?2 ORDER BY run",

@@ -14,15 +14,16 @@ use crate::sqlite::column::{get_hash, get_json, to_json};
 use crate::sqlite::error::RowChangeError;
 use crate::sqlite::tx::Tx;
 
-/// Selects an idempotent request that has a response or an effect, or is in progress.
+/// Selects an idempotent request that is in progress, has a stored response, or has committed a
+/// change (its effect).
 pub(crate) const SELECT_KNOWN: &str =
     "SELECT body_hash, status, location, response_body, effect, lease_until > ?3
        FROM idempotent_request
       WHERE principal = ?1 AND key = ?2 AND expires_at > ?3
         AND (status IS NOT NULL OR effect IS NOT NULL OR lease_until > ?3)";
 
-/// Begins an attempt at an idempotent request. Returns the response or effect of an earlier
-/// attempt, if there is one.
+/// Begins an attempt at an idempotent request. Returns the response of an earlier attempt, or the
+/// change that it committed without storing a response, if there is one.
 pub(crate) fn begin_idempotent_request(
     tx: &Tx<'_>,
     request: &IdempotencyRequest,
@@ -52,7 +53,8 @@ pub(crate) fn begin_idempotent_request(
     }
 }
 
-/// Stores the first effect of a request in progress. Refuses a second effect.
+/// Stores which change a request in progress has committed (its effect). Refused if an effect is
+/// already stored.
 pub(crate) fn set_request_effect_once(
     tx: &Tx<'_>,
     key: &IdempotencyKey,
@@ -69,7 +71,8 @@ pub(crate) fn set_request_effect_once(
     }
 }
 
-/// Stores the effect of a request in progress. Replaces an earlier effect.
+/// Stores which change a request in progress has committed (its effect). Replaces an effect that
+/// was stored before.
 pub(crate) fn replace_request_effect(
     tx: &Tx<'_>,
     key: &IdempotencyKey,
@@ -82,8 +85,8 @@ pub(crate) fn replace_request_effect(
     )
 }
 
-/// Returns the effect that an earlier attempt at a request had, if the request has no stored
-/// response yet. `None` means that no attempt has had an effect, or that there is a response.
+/// Returns the change that an earlier attempt at a request has committed (its effect). `None` means
+/// that no attempt has committed a change, or that the request has a stored response.
 pub(crate) fn effect_of_earlier_attempt(
     tx: &Tx<'_>,
     key: &IdempotencyKey,
@@ -125,7 +128,7 @@ pub(crate) fn complete_idempotent_request(
     )
 }
 
-/// Aborts an attempt at a request. Deletes the request if it has had no effect.
+/// Aborts an attempt at a request. Deletes the request if no attempt has committed a change.
 pub(crate) fn abort_idempotent_request(tx: &Tx<'_>, key: &IdempotencyKey) -> Result<()> {
     for sql in [
         "DELETE FROM idempotent_request

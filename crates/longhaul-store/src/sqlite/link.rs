@@ -23,7 +23,7 @@ pub(crate) fn add_gate_link(tx: &Tx<'_>, link: &GateLinkRow) -> Result<()> {
     )
 }
 
-/// Returns the link whose secret has this hash.
+/// Returns the link whose secret has this hash. `None` means that there is no such link.
 pub(crate) fn find_gate_link(tx: &Tx<'_>, link_hash: Hash) -> Result<Option<GateLinkRow>> {
     tx.query_one(
         "SELECT hash, gate, digest, recipient, created_by FROM gate_link WHERE hash = ?1",

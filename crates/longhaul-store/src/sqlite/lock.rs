@@ -64,7 +64,7 @@ pub(crate) struct DriverLockSlot {
     location: Arc<str>,
     /// Description of this process. Another process that can't get the lock shows it in its error.
     holder: String,
-    /// The lock. `None` while this process does not hold it.
+    /// The driver lock of the store. `None` means that this process does not hold it.
     lock: Mutex<Option<DriverLock>>,
 }
 
@@ -80,7 +80,7 @@ impl DriverLockSlot {
         }
     }
 
-    /// Acquires the lock. Does nothing if this process holds it.
+    /// Acquires the driver lock of the store. Does nothing if this process already holds it.
     pub(crate) fn acquire(&self) -> Result<(), StoreError> {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if lock.is_none() {
@@ -89,12 +89,12 @@ impl DriverLockSlot {
         Ok(())
     }
 
-    /// Releases the lock. Does nothing if this process does not hold it.
+    /// Releases the driver lock of the store. Does nothing if this process does not hold it.
     pub(crate) fn release(&self) {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Returns whether this process holds the lock.
+    /// Returns whether this process holds the driver lock of the store.
     pub(crate) fn is_held(&self) -> bool {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }

@@ -95,15 +95,16 @@ fn an_append_finds_the_run_head_by_primary_key() {
 
 #[test]
 fn pruning_lists_active_run_trees_once() {
-    let by_id = |table: &str| format!("SEARCH {table} USING INDEX sqlite_autoindex_run_1 (id=?)");
+    let search_by_id =
+        |table: &str| format!("SEARCH {table} USING INDEX sqlite_autoindex_run_1 (id=?)");
     let steps = [
         "SEARCH h USING INDEX run_head_finished (finished_at<?)",
         "CORRELATED SCALAR SUBQUERY 1",
         "SEARCH o USING COVERING INDEX outbox_run (run=?)",
-        &by_id("r"),
+        &search_by_id("r"),
         "LIST SUBQUERY 2",
         "SCAN th USING INDEX run_head_open",
-        &by_id("t"),
+        &search_by_id("t"),
         "CREATE BLOOM FILTER",
     ];
     check_query_plan(SELECT_EXPIRED_RUNS, &steps);
@@ -111,10 +112,11 @@ fn pruning_lists_active_run_trees_once() {
 
 #[test]
 fn the_global_log_is_read_in_rowid_order() {
-    let rows = |table: &str| format!("SEARCH {table} USING INTEGER PRIMARY KEY (rowid>?)");
+    let search_by_rowid =
+        |table: &str| format!("SEARCH {table} USING INTEGER PRIMARY KEY (rowid>?)");
     let blob = "SEARCH b USING INDEX blob_hash (hash=?) LEFT-JOIN";
-    check_query_plan(SELECT_ALL_AFTER, &[&rows("j"), blob]);
-    check_query_plan(SELECT_CHANGED_AFTER, &[&rows("journal")]);
+    check_query_plan(SELECT_ALL_AFTER, &[&search_by_rowid("j"), blob]);
+    check_query_plan(SELECT_CHANGED_AFTER, &[&search_by_rowid("journal")]);
     // The last row is found directly, without a scan.
     check_query_plan(SELECT_LAST_GLOBAL_SEQ, &["SEARCH journal"]);
     let newest = "SEARCH journal USING INTEGER PRIMARY KEY (rowid=?)";
@@ -168,10 +170,12 @@ fn inboxes_are_counted_from_indexes_alone() {
     let [of_later, later] = RETRIED;
     for (inboxes, access) in [(InboxesToCount::All, "SCAN"), (InboxesToCount::One, "SEARCH")] {
         let condition = if inboxes == InboxesToCount::One { " (inbox=?)" } else { "" };
-        let open = format!("{access} h USING COVERING INDEX run_head_open_inbox{condition}");
-        check_query_plan(&count_open_runs(inboxes), &[&open]);
-        let failed = format!("{access} h USING COVERING INDEX run_head_failed_inbox{condition}");
-        check_query_plan(&count_failed_runs(inboxes), &[&failed, of_later, later]);
+        let open_runs_plan =
+            format!("{access} h USING COVERING INDEX run_head_open_inbox{condition}");
+        check_query_plan(&count_open_runs(inboxes), &[&open_runs_plan]);
+        let failed_runs_plan =
+            format!("{access} h USING COVERING INDEX run_head_failed_inbox{condition}");
+        check_query_plan(&count_failed_runs(inboxes), &[&failed_runs_plan, of_later, later]);
     }
 }
 

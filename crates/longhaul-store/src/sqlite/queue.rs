@@ -24,13 +24,15 @@ pub(crate) fn add_run_to_queue(tx: &Tx<'_>, run: RunId) -> Result<()> {
 
 /// Makes the claimed runs of dead workers ready, and returns their number.
 pub(crate) fn release_runs_of_dead_workers(conn: &Connection) -> Result<usize> {
-    let of_dead_worker = "state = ?1 AND worker IS NOT NULL
+    let dead_worker_condition = "state = ?1 AND worker IS NOT NULL
         AND worker NOT IN (SELECT id FROM worker WHERE liveness <> ?2)";
     let dead = liveness_code(WorkerLiveness::Dead);
-    let add = format!("{INSERT_READY} IN (SELECT run FROM run_head WHERE {of_dead_worker})");
-    conn.prepare_cached(&add)?.execute(params![LEASED, dead])?;
-    let release = format!("UPDATE run_head SET state = ?3, worker = NULL WHERE {of_dead_worker}");
-    conn.prepare_cached(&release)?.execute(params![LEASED, dead, READY])
+    let insert_sql =
+        format!("{INSERT_READY} IN (SELECT run FROM run_head WHERE {dead_worker_condition})");
+    conn.prepare_cached(&insert_sql)?.execute(params![LEASED, dead])?;
+    let release_sql =
+        format!("UPDATE run_head SET state = ?3, worker = NULL WHERE {dead_worker_condition}");
+    conn.prepare_cached(&release_sql)?.execute(params![LEASED, dead, READY])
 }
 
 /// Makes a run wait for its turn in its lane.

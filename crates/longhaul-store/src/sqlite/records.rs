@@ -79,7 +79,7 @@ pub(crate) fn list_late_results(tx: &Tx<'_>, run: RunId) -> Result<Vec<LateToolR
     )
 }
 
-/// Selects the outbox items of an endpoint whose delivery is due.
+/// Selects the outbox items (messages to external endpoints) of an endpoint whose delivery is due.
 pub(crate) const SELECT_DUE_OUTBOX: &str = "SELECT id, run, endpoint, body, attempts FROM outbox
       WHERE endpoint = ?1 AND due_at <= ?2 ORDER BY due_at, id LIMIT ?3";
 
@@ -157,6 +157,7 @@ pub(crate) fn save_checkpoint(tx: &Tx<'_>, run: RunId, checkpoint: &RunCheckpoin
 }
 
 /// Returns the checkpoint of a run (a copy of its state), whichever build wrote the checkpoint.
+/// `None` means that the run has no checkpoint.
 pub(crate) fn get_checkpoint(tx: &Tx<'_>, run: RunId) -> Result<Option<RunCheckpoint>> {
     let sql = "SELECT seq, fold_hash, state FROM checkpoint WHERE run = ?1";
     tx.query_one(sql, params![run.bytes()], |row| {

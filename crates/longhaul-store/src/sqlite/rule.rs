@@ -1,4 +1,5 @@
-//! Remembered approvals: rules that people add with the scope of an answer.
+//! Remembered approvals: rules that are added when a person approves a call for the rest of the
+//! run, for the agent or for the project.
 
 use longhaul_core::id::RuleId;
 use longhaul_core::policy::gate::RulePattern;
@@ -12,11 +13,11 @@ use crate::sqlite::column::{get_json, get_u64, limit_to_column, to_json};
 use crate::sqlite::error::RowChangeError;
 use crate::sqlite::tx::Tx;
 
-/// Selects the active rule with this scope and pattern.
+/// Selects the active rule (remembered approval) with this scope and pattern.
 pub(crate) const SELECT_ACTIVE_RULE: &str =
     "SELECT data FROM rule WHERE scope = ?1 AND pattern = ?2 AND revoked = 0";
 
-/// Counts the active rules that apply to more than one run.
+/// Counts the active rules (remembered approvals) that apply to more than one run.
 pub(crate) const COUNT_SHARED_RULES: &str =
     "SELECT count(*) FROM rule WHERE scope < 'run:' AND revoked = 0";
 
@@ -50,7 +51,8 @@ pub(crate) fn add_rule(tx: &Tx<'_>, row: &ApprovalRuleRow) -> Result<(), RowChan
     )
 }
 
-/// Counts one more use of a rule. A rule that was deleted meanwhile is ignored.
+/// Counts one more use of a rule (remembered approval). A rule that was deleted meanwhile is
+/// ignored.
 pub(crate) fn use_rule(tx: &Tx<'_>, rule: RuleId) -> Result<()> {
     if let Some(mut row) = get_rule(tx, rule)? {
         row.used += 1;
@@ -60,7 +62,7 @@ pub(crate) fn use_rule(tx: &Tx<'_>, rule: RuleId) -> Result<()> {
     Ok(())
 }
 
-/// Revokes a rule. Returns `false` if there is no such active rule.
+/// Revokes a rule (remembered approval). Returns `false` if there is no such active rule.
 pub(crate) fn revoke_rule(tx: &Tx<'_>, rule: RuleId, by: &str) -> Result<bool> {
     let Some(mut row) = get_rule(tx, rule)?.filter(|row| row.revoked.is_none()) else {
         return Ok(false);

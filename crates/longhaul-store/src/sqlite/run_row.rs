@@ -76,7 +76,7 @@ pub(crate) fn select_run_rows(run_filter: &RunFilter) -> (String, Vec<Value>) {
     let by_tree = run_filter.root.is_some() || run_filter.parent.is_some();
     let by_open = all_open && !run_filter.statuses.is_empty() && !by_tree;
     let by_failed = run_filter.statuses == [Status::Failed] && !by_tree;
-    let id = if by_open || by_failed { "h.run" } else { "r.id" };
+    let id_column = if by_open || by_failed { "h.run" } else { "r.id" };
     let mut filter = WhereClauseBuilder::default();
     if by_open {
         filter.add_fixed_condition("h.state <> 5");
@@ -111,15 +111,15 @@ pub(crate) fn select_run_rows(run_filter: &RunFilter) -> (String, Vec<Value>) {
     let tree = "r.root = (SELECT p.root FROM run p WHERE p.id = ?)";
     filter.add_optional_condition(tree, bytes(run_filter.parent));
     filter.add_optional_condition("r.parent = ?", bytes(run_filter.parent));
-    filter.add_optional_condition(&format!("{id} < ?"), bytes(run_filter.after));
-    let from = match (by_open, by_failed, &run_filter.inbox) {
+    filter.add_optional_condition(&format!("{id_column} < ?"), bytes(run_filter.after));
+    let from_clause = match (by_open, by_failed, &run_filter.inbox) {
         (true, ..) => FROM_OPEN_RUNS,
         (false, true, None) => FROM_FAILED_RUNS,
         (false, true, Some(_)) => FROM_FAILED_RUNS_OF_INBOX,
         (false, false, _) => FROM_RUNS,
     };
-    let select = format!("SELECT {COLUMNS} {from} {JOIN_CHAIN}");
-    let order = format!(" ORDER BY {id} DESC");
+    let select = format!("SELECT {COLUMNS} {from_clause} {JOIN_CHAIN}");
+    let order = format!(" ORDER BY {id_column} DESC");
     filter.into_statement(&select, &order, limit_to_column(run_filter.limit))
 }
 

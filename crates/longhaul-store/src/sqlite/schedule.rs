@@ -1,6 +1,7 @@
 //! Schedules and their firings.
 //!
-//! Invariant: a firing moves the due time of its schedule in the transaction that creates its run.
+//! Invariant: the next due time of a schedule is set in the transaction that creates the run of the
+//! current firing.
 
 use longhaul_core::id::{RunId, ScheduleName};
 use longhaul_core::port::schedules::{

@@ -50,13 +50,15 @@ pub(crate) fn add_token(tx: &Tx<'_>, token: &NewToken) -> Result<()> {
     )
 }
 
-/// Returns the token with this kind and hash if it is valid.
+/// Returns the token with this kind and hash. `None` means that there is no such token, or that it
+/// is not valid.
 pub(crate) fn find_token(tx: &Tx<'_>, kind: TokenKind, hash: Hash) -> Result<Option<TokenRow>> {
     let kind = token_kind_code(kind);
     tx.query_one(SELECT_TOKEN, params![hash.bytes(), kind, tx.now_micros()], read_token_row)
 }
 
-/// Consumes a token: deletes the token and returns it, if it is valid.
+/// Consumes a token: deletes the token and returns it. `None` means that there is no such token, or
+/// that it is not valid.
 pub(crate) fn consume_token(tx: &Tx<'_>, kind: TokenKind, hash: Hash) -> Result<Option<TokenRow>> {
     let kind = token_kind_code(kind);
     tx.query_one(CONSUME_TOKEN, params![hash.bytes(), kind, tx.now_micros()], read_token_row)

@@ -113,7 +113,7 @@ impl Writer {
     }
 
     /// Commits one group of commands: the first command and all that arrive while it runs. Returns
-    /// an error if the store can't continue.
+    /// an error only if the store must be closed, because it is unknown what is on disk.
     fn commit_command_group(
         &self,
         first: Box<dyn WriteCommand>,
@@ -190,7 +190,8 @@ impl Writer {
     }
 
     /// Runs the commands of a batch again, each in a savepoint, so that a refused command rolls
-    /// back only its own writes. An error means that the whole transaction is lost.
+    /// back only its own writes. Returns whether watchers must be notified. An error means that the
+    /// whole transaction is lost.
     fn run_commands_with_savepoints(
         &self,
         commands: &mut [Box<dyn WriteCommand>],
@@ -271,13 +272,13 @@ impl Writer {
     /// Closes the store for writing and calls the fatal hook. After a failed sync the content of
     /// the disk is unknown, and further writes or moving the log into the file would build on that
     /// unknown content.
-    fn close_after_failure(&self, why: String) -> CommitError {
-        tracing::error!(store = %self.at, "{why}");
+    fn close_after_failure(&self, failure: String) -> CommitError {
+        tracing::error!(store = %self.at, "{failure}");
         _ = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         if let Some(fatal) = &self.on_fatal {
-            fatal(&why);
+            fatal(&failure);
         }
-        CommitError::Closed(why)
+        CommitError::Closed(failure)
     }
 
     fn roll_back(&self) {

@@ -48,8 +48,9 @@ impl ContextProvider for CommandContextProvider {
         let program = self.argv.first().map_or("", String::as_str);
         let describe = |why: String| format!("the program `{program}` failed: {why}");
         // Permanent errors are not retried.
-        let lasts = |why: String| ContextError::permanent(describe(why));
-        let request = serde_json::to_vec(request).map_err(|why| lasts(why.to_string()))?;
+        let permanent_error = |why: String| ContextError::permanent(describe(why));
+        let request =
+            serde_json::to_vec(request).map_err(|why| permanent_error(why.to_string()))?;
         let command = Command {
             stdin: request,
             keep_bytes: 2 * RESPONSE_BYTES_MAX,
@@ -65,12 +66,12 @@ impl ContextProvider for CommandContextProvider {
             CommandError::Empty
             | CommandError::MissingDir(_)
             | CommandError::NotFound(_)
-            | CommandError::NotExecutable(_) => lasts(why.to_string()),
+            | CommandError::NotExecutable(_) => permanent_error(why.to_string()),
         })?;
         // Checked before the exit status, which only says that the program was killed or its pipe
         // was closed.
         if ended.stdout.total_bytes() > RESPONSE_BYTES_MAX as u64 {
-            return Err(lasts(response_too_long_message()));
+            return Err(permanent_error(response_too_long_message()));
         }
         if !ended.exit.is_success() {
             let stderr = ended.stderr.tail_text(STDERR_BYTES_MAX);
@@ -80,8 +81,10 @@ impl ContextProvider for CommandContextProvider {
             };
             return Err(ContextError::transient(describe(why)));
         }
-        let answer =
-            ended.stdout.complete_output().ok_or_else(|| lasts(response_too_long_message()))?;
-        parse_perception(&answer).map_err(lasts)
+        let answer = ended
+            .stdout
+            .complete_output()
+            .ok_or_else(|| permanent_error(response_too_long_message()))?;
+        parse_perception(&answer).map_err(permanent_error)
     }
 }

@@ -121,26 +121,27 @@ fn edit_file(workspace: &Workspace, input: &EditFileInput) -> Result<ToolOutput,
     if input.old == input.new {
         return Err(edit_failure("`old` and `new` are the same text"));
     }
-    let display = &target.display;
-    let error = |error| edit_failure(format!("`{display}`: {error}{}", file_error_hint(&error)));
+    let display_path = &target.display;
+    let error =
+        |error| edit_failure(format!("`{display_path}`: {error}{}", file_error_hint(&error)));
     // Checked before the writer is opened, because that would create missing folders.
     let file = workspace.open_file(&target).map_err(error)?;
     if let Some(why) = file_too_long_error(&file) {
-        return Err(edit_failure(format!("`{display}`: {why}")));
+        return Err(edit_failure(format!("`{display_path}`: {why}")));
     }
     let writer = workspace.open_writer(&target).map_err(error)?;
     let before = writer.read_current_file(target.file_name(), FILE_BYTES_MAX);
     let before = before.map_err(error)?;
     let mut before = before.ok_or_else(|| error(FsError::NotFound))?;
     if before.is_truncated {
-        return Err(edit_failure(format!("`{display}` was changed and is now too large")));
+        return Err(edit_failure(format!("`{display_path}` was changed and is now too large")));
     }
     if before.is_read_only() {
-        return Err(edit_failure(format!("`{display}` is read-only")));
+        return Err(edit_failure(format!("`{display_path}` is read-only")));
     }
     let content = decode_utf8(std::mem::take(&mut before.bytes));
-    let content = content.map_err(|why| edit_failure(format!("`{display}`: {why}")))?;
-    let edited = edit_text(&content, input, display).map_err(edit_failure)?;
+    let content = content.map_err(|why| edit_failure(format!("`{display_path}`: {why}")))?;
+    let edited = edit_text(&content, input, display_path).map_err(edit_failure)?;
     let after = edited.content.as_bytes();
     writer
         .check_file_unchanged(target.file_name(), &before)
@@ -148,8 +149,8 @@ fn edit_file(workspace: &Workspace, input: &EditFileInput) -> Result<ToolOutput,
         .map_err(error)?;
     let line = edited.first_line;
     let done = match edited.count {
-        1 => format!("Edited `{display}` at line {line}."),
-        count => format!("Edited `{display}` {count} times, first at line {line}."),
+        1 => format!("Edited `{display_path}` at line {line}."),
+        count => format!("Edited `{display_path}` {count} times, first at line {line}."),
     };
     Ok(ToolOutput::text(done))
 }
@@ -164,16 +165,20 @@ struct EditedText {
 }
 
 /// Replaces the old text in the content of a file. The error says why that is not possible.
-fn edit_text(content: &str, input: &EditFileInput, display: &str) -> Result<EditedText, String> {
+fn edit_text(
+    content: &str,
+    input: &EditFileInput,
+    display_path: &str,
+) -> Result<EditedText, String> {
     let (old, new) = match_file_line_endings(content, input);
     let count = content.matches(&old).count();
     if count == 0 || count > 1 && !input.all {
-        return Err(old_text_mismatch_message(content, input, (display, count)));
+        return Err(old_text_mismatch_message(content, input, (display_path, count)));
     }
     // Computed before the replacement: a short `old` and a long `new` can multiply the size.
     let kept_len = content.len() - count * old.len();
     if count.saturating_mul(new.len()).saturating_add(kept_len) > FILE_BYTES_MAX {
-        return Err(format!("`{display}` would be longer than {FILE_BYTES_MAX} bytes"));
+        return Err(format!("`{display_path}` would be longer than {FILE_BYTES_MAX} bytes"));
     }
     let first_line = content[..content.find(&old).unwrap_or_default()].matches('\n').count() + 1;
     Ok(EditedText { content: content.replace(&old, &new), count, first_line })
@@ -207,12 +212,12 @@ fn match_file_line_endings(content: &str, input: &EditFileInput) -> (String, Str
 fn old_text_mismatch_message(
     content: &str,
     input: &EditFileInput,
-    (display, count): (&str, usize),
+    (display_path, count): (&str, usize),
 ) -> String {
     if count > 1 {
         return format!(
-            "`old` occurs {count} times in `{display}`; include more of the surrounding lines, or set \
-             `all` to replace every one"
+            "`old` occurs {count} times in `{display_path}`; include more of the \
+             surrounding lines, or set `all` to replace every one"
         );
     }
     let is_numbered = |line: &str| {
@@ -230,7 +235,7 @@ fn old_text_mismatch_message(
     } else {
         "read the file and copy the text exactly"
     };
-    format!("`old` was not found in `{display}`; {hint}")
+    format!("`old` was not found in `{display_path}`; {hint}")
 }
 
 fn verify_edit_happened(workspace: &Workspace, input: &EditFileInput) -> VerifyOutcome {

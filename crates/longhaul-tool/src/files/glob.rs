@@ -45,7 +45,7 @@ impl Glob {
         self.regex.is_match(path_from_start) || self.regex.is_match(path_from_top)
     }
 
-    /// Returns whether the glob contains the name of this folder.
+    /// Returns whether one of the glob's path components is exactly this folder name.
     pub(crate) fn mentions_folder(&self, folder: &str) -> bool {
         self.text.split('/').any(|part| part == folder)
     }
@@ -92,7 +92,7 @@ fn glob_to_regex(text: &str) -> String {
 }
 
 /// Translates a leading `[...]` of a glob to a regular expression, and returns it with the rest of
-/// the glob.
+/// the glob. `None` means that the glob does not start with a valid `[...]`.
 fn parse_char_class(rest: &str) -> Option<(String, &str)> {
     let inside = rest.strip_prefix('[')?;
     let (inside, after) = inside.split_once(']')?;

@@ -101,8 +101,9 @@ fn list_workspace_entries(
         });
         WalkControl::Continue
     });
-    let display = join_path_parts(&parts);
-    walked.map_err(|error| refuse(format!("`{display}`: {error}{}", file_error_hint(&error))))?;
+    let display_path = join_path_parts(&parts);
+    walked
+        .map_err(|error| refuse(format!("`{display_path}`: {error}{}", file_error_hint(&error))))?;
     let mut notes = walk.omission_notes();
     if more {
         let note = format!(

@@ -16,9 +16,9 @@ pub(crate) const DEPTH_MAX: usize = 32;
 
 /// What is wrong with a path, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{display}` {problem}; {hint}")]
+#[error("`{display_path}` {problem}; {hint}")]
 pub(crate) struct PathError {
-    display: String,
+    display_path: String,
     problem: &'static str,
     hint: &'static str,
 }
@@ -26,11 +26,11 @@ pub(crate) struct PathError {
 impl PathError {
     /// Creates the error for a rejected path.
     pub(crate) fn new(text: &str, problem: &'static str, hint: &'static str) -> Self {
-        Self { display: escape_for_message(text), problem, hint }
+        Self { display_path: escape_for_message(text), problem, hint }
     }
 }
 
-/// Texts about the folder that paths are relative to, for errors about paths outside of it.
+/// Error texts for a path outside of the folder that it must be in: what is wrong, and a hint.
 #[derive(Debug)]
 pub(crate) struct OutsidePathErrorTexts {
     outside: &'static str,

@@ -5,7 +5,7 @@
 
 use crate::filename_fold::fold_file_name_case;
 
-/// The access to a path that an agent requests.
+/// Kind of access to a path that an agent requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathAccess {
     /// Read a file or list a folder.
@@ -161,8 +161,8 @@ fn is_private_key_file(name: &str) -> bool {
     !is_public && (is_usual || KEY_ENDS.iter().any(|end| name.ends_with(end)))
 }
 
-/// Returns whether the rest of a name after a key name continues the word: `id_rsa.old` and
-/// `id_rsa-2` are keys, `id_rsasomething` is not.
+/// Returns whether the text after a key name makes it another name: `id_rsa.old` and `id_rsa-2` are
+/// keys, `id_rsasomething` is not.
 fn starts_with_word_char(rest: &str) -> bool {
     rest.starts_with(|first: char| first.is_alphanumeric() || first == '_')
 }

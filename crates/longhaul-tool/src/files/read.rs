@@ -84,27 +84,28 @@ fn read_file(
     let refuse = |why: String| ToolFailure::new(format!("The file was not read: {why}."));
     let target = workspace.checked_file_path(&input.path, PathAccess::Read);
     let target = target.map_err(|bad| refuse(bad.to_string()))?;
-    let display = &target.display;
-    let error = |error| refuse(format!("`{display}`: {error}{}", file_error_hint(&error)));
+    let display_path = &target.display;
+    let error = |error| refuse(format!("`{display_path}`: {error}{}", file_error_hint(&error)));
     let file = workspace.open_file(&target).map_err(error)?;
     if let Some(why) = file_too_long_error(&file) {
         let hint = "search_files does not open such files either; ask a person for a part of it";
-        return Err(refuse(format!("`{display}`: {why}; {hint}")));
+        return Err(refuse(format!("`{display_path}`: {why}; {hint}")));
     }
     // The file may have grown since, so the read is still limited.
     let bytes = file.read_snapshot(FILE_BYTES_MAX).map_err(error)?.bytes;
     if ImageInfo::has_image_signature(&bytes) && !is_text(&bytes) {
         let whole = ImageInfo::parse(&bytes).ok_or(ImageError::UnsupportedFormat);
         let output = whole.and_then(|info| image_output(&info, bytes, sink));
-        return output
-            .map_err(|why| refuse(format!("`{display}` is an image that can't be shown: {why}")));
+        return output.map_err(|why| {
+            refuse(format!("`{display_path}` is an image that can't be shown: {why}"))
+        });
     }
-    let text = decode_utf8(bytes).map_err(|why| refuse(format!("`{display}`: {why}")))?;
+    let text = decode_utf8(bytes).map_err(|why| refuse(format!("`{display_path}`: {why}")))?;
     let offset = input.offset.unwrap_or(1).max(1);
     let limit = input.limit.unwrap_or(LINES_DEFAULT).max(1);
     let page = render_file_page(&text, offset, limit).map_err(|lines| {
         let lines = line_count_text(lines);
-        refuse(format!("`{display}` has {lines}, so there is no line {offset}"))
+        refuse(format!("`{display_path}` has {lines}, so there is no line {offset}"))
     })?;
     Ok(ToolOutput::text(page))
 }

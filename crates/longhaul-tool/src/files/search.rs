@@ -128,15 +128,16 @@ fn search_files(
             }),
         walked => walked,
     };
-    let display = join_path_parts(&parts);
-    walked.map_err(|error| refuse(format!("`{display}`: {error}{}", file_error_hint(&error))))?;
+    let display_path = join_path_parts(&parts);
+    walked
+        .map_err(|error| refuse(format!("`{display_path}`: {error}{}", file_error_hint(&error))))?;
     let mut notes = walk.omission_notes();
     notes.extend(plain);
     Ok(ToolOutput::text(hunt.into_result_text(notes)))
 }
 
 /// Compiles the search pattern. A pattern that is not a valid regular expression is searched as
-/// plain text, and a note says so.
+/// plain text, and the returned note says so. `None` means that there is no note.
 fn compile_search_pattern(text: &str) -> Result<(SearchPattern, Option<String>), String> {
     if text.is_empty() {
         return Err("the pattern is empty".into());
@@ -190,7 +191,8 @@ impl SearchPattern {
         }
     }
 
-    /// Returns the position of the first match at or after byte `start_byte` of the line.
+    /// Returns the byte position of the first match at or after byte `start_byte` of the line.
+    /// `None` means that there is no match.
     fn find_match(&self, line: &str, start_byte: usize) -> Option<usize> {
         let reach = self.searched_byte_count(line);
         let found = self.regex.find_at(&line[..reach], start_byte.min(reach))?;
@@ -298,7 +300,8 @@ impl SearchState {
     }
 }
 
-/// Returns the part of the line around the match at byte `match_start`, and where that part ends.
+/// Returns the part of the line around the match at byte `match_start`, and the byte of the line at
+/// which that part ends.
 fn match_excerpt(line: &str, match_start: usize) -> (String, usize) {
     let lead = line[..match_start].chars().rev().take(LEAD_CHARS_MAX);
     let start = match_start - lead.map(char::len_utf8).sum::<usize>();
@@ -349,18 +352,18 @@ mod tests {
 
     #[test]
     fn a_large_pattern_is_matched_across_chunks() {
-        let far = "b".repeat(LINE_BYTES_MAX) + "needle";
+        let long_line = "b".repeat(LINE_BYTES_MAX) + "needle";
         let check = |text: &str, line: &str, lean: bool, expected: Option<usize>| {
             let (pattern, _) = compile_search_pattern(text).unwrap();
             assert_eq!(pattern.is_small, lean, "{text}");
             assert_eq!(pattern.find_match(line, 0), expected, "{text}");
         };
-        let large = r"\w{8}";
-        check("needle$", &far, true, Some(LINE_BYTES_MAX));
-        check("b$", &far, true, None);
-        check(&format!("{large}xx|b$"), &far, false, None);
-        check(&format!("{large}xx|needle"), &far, false, None);
-        check(&format!("{large}xx|^bb"), &far, false, Some(0));
-        check(&format!("{large}xx|b$"), "aab", false, Some(2));
+        let large_pattern = r"\w{8}";
+        check("needle$", &long_line, true, Some(LINE_BYTES_MAX));
+        check("b$", &long_line, true, None);
+        check(&format!("{large_pattern}xx|b$"), &long_line, false, None);
+        check(&format!("{large_pattern}xx|needle"), &long_line, false, None);
+        check(&format!("{large_pattern}xx|^bb"), &long_line, false, Some(0));
+        check(&format!("{large_pattern}xx|b$"), "aab", false, Some(2));
     }
 }

@@ -78,8 +78,8 @@ fn write_file(workspace: &Workspace, input: &WriteFileInput) -> Result<ToolOutpu
     }
     let target = workspace.checked_file_path(&input.path, PathAccess::Write);
     let target = target.map_err(|bad| refuse(bad.to_string()))?;
-    let display = &target.display;
-    let error = |error| refuse(format!("`{display}`: {error}{}", file_error_hint(&error)));
+    let display_path = &target.display;
+    let error = |error| refuse(format!("`{display_path}`: {error}{}", file_error_hint(&error)));
     let writer = workspace.open_writer(&target).map_err(error)?;
     let before = writer.read_current_file(target.file_name(), CONTENT_BYTES_MAX);
     let before = before.map_err(error)?;
@@ -87,15 +87,16 @@ fn write_file(workspace: &Workspace, input: &WriteFileInput) -> Result<ToolOutpu
     let verb = match &before {
         None => "Created",
         Some(before) if !before.is_truncated && before.bytes == bytes => {
-            let display = format!("`{display}` already has exactly this content ({count} bytes).");
-            return Ok(ToolOutput::text(display));
+            let message =
+                format!("`{display_path}` already has exactly this content ({count} bytes).");
+            return Ok(ToolOutput::text(message));
         }
         Some(before) if before.is_read_only() => {
-            return Err(refuse(format!("`{display}` is read-only")));
+            return Err(refuse(format!("`{display_path}` is read-only")));
         }
         Some(_) => "Replaced",
     };
     let put = writer.replace_file(target.file_name(), bytes, before.as_ref());
     put.map_err(error)?;
-    Ok(ToolOutput::text(format!("{verb} `{display}` ({count} bytes).")))
+    Ok(ToolOutput::text(format!("{verb} `{display_path}` ({count} bytes).")))
 }

@@ -93,7 +93,8 @@ fn decode_body(content_type: &str, kind: BodyKind, body: &[u8]) -> String {
     encoding.decode_without_bom_handling(body).0.into_owned()
 }
 
-/// Returns the charset named after `charset=` in this text.
+/// Returns the charset named after `charset=` in this text. `None` means that the text names no
+/// known charset.
 fn parse_charset(text: &str) -> Option<&'static Encoding> {
     let lower = text.to_ascii_lowercase();
     let (_, rest) = lower.split_once("charset")?;

@@ -57,7 +57,7 @@ fn parse_html_page<'a>(html: &str, base: &'a Url, skip_noise: bool) -> HtmlPageR
 #[derive(Debug)]
 struct HtmlPageReader<'a> {
     base: &'a Url,
-    /// Base URL from the page's `base` element.
+    /// Base URL from the page's `base` element. `None` means that the page has no such element.
     base_override: Option<Url>,
     is_noise_skipped: bool,
     title: String,
@@ -202,8 +202,8 @@ impl<'a> HtmlPageReader<'a> {
         }
     }
 
-    /// Requests line breaks before the next text. In a table cell or a list there are fewer,
-    /// because breaks would split the row or the items.
+    /// Requests line breaks before the next text. In a table cell or a list fewer are written,
+    /// because breaks would split the row or separate the items.
     fn request_line_breaks(&mut self, breaks: usize) {
         let in_cell = self.tables.last().is_some_and(|table| table.cells > 0);
         let breaks = if self.lists.is_empty() { breaks } else { breaks.min(1) };
@@ -343,8 +343,8 @@ mod tests {
 
     use super::*;
 
-    /// Maximum number of bytes of text per byte of a short page. The text is longer, because a link
-    /// is shown with its full URL.
+    /// Maximum number of bytes of rendered text per byte of a short HTML page. The text can be
+    /// longer than the page, because each link is shown with its full URL.
     const GROWTH_MAX: usize = 10;
 
     fn test_base_url() -> Url {
@@ -410,10 +410,10 @@ mod tests {
     #[test]
     fn deep_and_long_pages_are_limited() {
         let check = |tag: &str, count: usize| {
-            let deep = format!("<{tag}>").repeat(count);
-            let text = html_to_text(&format!("{deep}core"), &test_base_url());
+            let open_tags = format!("<{tag}>").repeat(count);
+            let text = html_to_text(&format!("{open_tags}core"), &test_base_url());
             assert!(text.contains("core"), "{tag}");
-            let closed = format!("{deep}core{}", format!("</{tag}>").repeat(count));
+            let closed = format!("{open_tags}core{}", format!("</{tag}>").repeat(count));
             assert!(html_to_text(&closed, &test_base_url()).len() < 40 * count + 100, "{tag}");
         };
         check("div", 100_000);

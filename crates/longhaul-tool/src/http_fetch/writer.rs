@@ -12,7 +12,8 @@ pub(super) struct TextWriter {
     pending_breaks: usize,
     /// Whether to write a space before the next text.
     pending_space: bool,
-    /// Start position of marks, such as `# ` or `- `, that have no text after them yet.
+    /// Start position of marks, such as `# ` or `- `, that have no text after them yet. `None`
+    /// means that there are no such marks.
     pending_mark: Option<usize>,
     /// Indentation of new lines, in list levels.
     indent: usize,

@@ -21,12 +21,13 @@ use crate::openat::{is_regular_file, open_file};
 const MAGIC: u64 = u64::from_le_bytes(*b"lhindex1");
 const HEADER_BYTES: u64 = 64;
 const SLOT_BYTES: u64 = 16;
-/// Number of slots in the first segment. Each segment is filled to half.
+/// Number of slots in the first segment of the index. A segment counts as full when half of its
+/// slots are used.
 const FIRST_SLOTS: u64 = 4096;
 /// Maximum number of segments; the last segment alone can point to 2^35 lines.
 const SEGMENTS_MAX: u64 = 25;
-/// Number of bytes before the end of the indexed part that are hashed to recognize the JSON lines
-/// file.
+/// Number of bytes at the end of the indexed part of the JSON lines file that are hashed, to detect
+/// that the file was replaced.
 const CHECK_BYTES: u64 = 256;
 
 /// The open index of one JSON lines file. The caller holds the lock of that file.
@@ -158,8 +159,8 @@ impl<'a> KeyIndex<'a> {
         Ok(offsets)
     }
 
-    /// Adds the line at this offset to the index. The entry takes effect when the covered bytes
-    /// include the line.
+    /// Adds the line at this offset of the JSON lines file to the index. The entry counts only
+    /// after `set_indexed_bytes` was called with a number of bytes that includes the line.
     pub(super) fn add_line_offset(&mut self, key: &str, offset: u64) -> io::Result<()> {
         if self.header.used_slots >= slots_of(self.header.segment) / 2 {
             self.header.segment += 1;
@@ -200,8 +201,9 @@ impl<'a> KeyIndex<'a> {
         self.slots.write_all_at(&self.header.to_bytes(), 0)
     }
 
-    /// Calls a closure with the slots where this hash may be, up to the first empty slot, until the
-    /// closure returns `true`.
+    /// Calls `visit` with each slot of the segment where this hash may be, until `visit` returns
+    /// `true` or a slot is empty. The arguments are the slot's position in the file and its
+    /// content.
     fn probe_slots(
         &self,
         segment: u64,
@@ -239,7 +241,7 @@ const fn slots_of(segment: u64) -> u64 {
     FIRST_SLOTS << segment
 }
 
-/// Returns where a segment ends in the index file.
+/// Returns the byte of the index file at which a segment ends.
 const fn segment_end(segment: u64) -> u64 {
     HEADER_BYTES + SLOT_BYTES * FIRST_SLOTS * ((2 << segment) - 1)
 }

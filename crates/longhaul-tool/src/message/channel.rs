@@ -142,7 +142,7 @@ fn program_failure_message(output: &CommandOutput, recipient: &str) -> String {
 struct OutboxFile(JsonLinesFile);
 
 impl OutboxFile {
-    /// Appends a message to the outbox on a blocking thread.
+    /// Appends a message to the outbox (the JSON lines file of messages) on a blocking thread.
     async fn append_on_blocking_thread(
         self,
         envelope: Envelope,
@@ -153,18 +153,20 @@ impl OutboxFile {
         let added = run_on_blocking_thread(move || {
             Ok(self.append_unless_present(&envelope, &record, epoch))
         });
-        let (why, sure) = match added.await {
+        let (why, certain) = match added.await {
             Ok(Ok(answer)) => return Ok(answer.to_owned()),
             Ok(Err(OutboxError::Superseded)) => (TAKEN_OVER.to_owned(), true),
-            Ok(Err(OutboxError::Fs(why, sure))) => (format!("the outbox `{path}`: {why}"), sure),
+            Ok(Err(OutboxError::Fs(why, certain))) => {
+                (format!("the outbox `{path}`: {why}"), certain)
+            }
             Err(why) => (why.to_string(), false),
         };
-        Err(DeliveryError { reason: why, is_certain: sure })
+        Err(DeliveryError { reason: why, is_certain: certain })
     }
 
-    /// Appends the message to the outbox, unless the outbox already has it, or another worker that
-    /// has claimed the run since is sending it. The file is locked, so no other process can append
-    /// the message in between.
+    /// Appends the message to the outbox (the JSON lines file of messages), unless the message is
+    /// already there or a worker that has claimed the run since is sending it. The file is locked,
+    /// so no other process can append the message in between.
     fn append_unless_present(
         &self,
         envelope: &Envelope,
@@ -193,10 +195,10 @@ impl OutboxFile {
     }
 }
 
-/// Why a message was not appended to the outbox.
+/// Why a message was not appended to the outbox (the JSON lines file of messages).
 #[derive(Debug)]
 enum OutboxError {
-    /// Another worker has claimed the run since and is sending the message.
+    /// A worker that has claimed the run later is sending the message.
     Superseded,
     /// The outbox file could not be used. `true` means that certainly nothing was written.
     Fs(FsError, bool),

@@ -119,7 +119,7 @@ impl NoteFile<'_> {
 struct NoteLister {
     tag: Option<String>,
     text: Option<String>,
-    /// The notes found so far, with their paths.
+    /// The notes found so far, each as its path and the JSON that is shown for it.
     notes: Vec<(String, Value)>,
     opened_count: usize,
     skipped_count: usize,

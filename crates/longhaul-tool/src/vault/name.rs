@@ -20,10 +20,10 @@ const TAG_BYTES_MAX: usize = 100;
 const FORBIDDEN: &[char] = &['/', '\\', ':', '*', '?', '"', '<', '>', '|', '#', '^', '[', ']'];
 /// What is wrong with the name of a note, folder or tag, and what to use instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name_kind} `{display}` {problem}; {hint}")]
+#[error("{name_kind} `{display_name}` {problem}; {hint}")]
 pub(crate) struct VaultNameError {
     name_kind: &'static str,
-    display: String,
+    display_name: String,
     problem: &'static str,
     hint: String,
 }
@@ -147,7 +147,7 @@ fn vault_name_error(
     problem: &'static str,
     hint: String,
 ) -> VaultNameError {
-    VaultNameError { name_kind, display: escape_for_message(text), problem, hint }
+    VaultNameError { name_kind, display_name: escape_for_message(text), problem, hint }
 }
 
 #[cfg(test)]

@@ -134,7 +134,8 @@ impl<'a> ParsedNote<'a> {
     }
 }
 
-/// Parses the `tags` field, which people write as a list or on one line.
+/// Parses the value of the `tags` field, which people write as a list or on one line. `None` gives
+/// no tags.
 fn parse_tags(value: Option<&Value>) -> Vec<String> {
     let Some(value) = value else {
         return Vec::new();

@@ -129,9 +129,10 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
     let subject = note_input::note_rule_subject(&draft.folder, &draft.title);
     let parts = name::parse_note_folder(&draft.folder).map_err(note_write_failure)?;
     let file = name::note_file_name(&draft.title).map_err(note_write_failure)?;
-    let in_folder = |error| note_write_failure(format!("the folder `{}`: {error}", draft.folder));
-    let parts = locate::path_parts_as_stored_on_disk(dir, &parts).map_err(in_folder)?;
-    let writer = AtomicWriter::open_and_lock_dir(dir, &parts).map_err(in_folder)?;
+    let folder_error =
+        |error| note_write_failure(format!("the folder `{}`: {error}", draft.folder));
+    let parts = locate::path_parts_as_stored_on_disk(dir, &parts).map_err(folder_error)?;
+    let writer = AtomicWriter::open_and_lock_dir(dir, &parts).map_err(folder_error)?;
     let error = |error| {
         note_write_failure(format!(
             "`{subject}`: {}",
@@ -150,8 +151,8 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
     let content = before.as_ref().map(FileSnapshot::lossy_text);
     let text = draft.render_updated_note(content.as_deref(), now);
     let Some(text) = text else {
-        let content = format!("`{subject}` already has exactly this content.");
-        return Ok(ToolOutput::text(content));
+        let message = format!("`{subject}` already has exactly this content.");
+        return Ok(ToolOutput::text(message));
     };
     if !draft.matches_parsed_text(&text) {
         let why = "the front matter would be too long; use another title";
@@ -183,8 +184,9 @@ fn predict_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Option<Pred
 
 /// Returns why replacing the existing note would lose data. `None` if nothing would be lost.
 fn data_loss_reason(before: &FileSnapshot) -> Option<String> {
-    let long = || format!("the note is longer than the {READ_BYTES_MAX} bytes vault_read shows");
-    note_replacement_error(before).or_else(|| before.is_truncated.then(long))
+    let truncation_reason =
+        || format!("the note is longer than the {READ_BYTES_MAX} bytes vault_read shows");
+    note_replacement_error(before).or_else(|| before.is_truncated.then(truncation_reason))
 }
 
 fn note_write_failure(why: impl std::fmt::Display) -> ToolFailure {

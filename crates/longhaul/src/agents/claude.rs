@@ -178,7 +178,7 @@ fn convert_claude_model(
     model_name: &str,
     ctx: &LoadContext<'_>,
 ) -> Vec<String> {
-    let (models, meaning) = if model_name.is_empty() || model_name == "inherit" {
+    let (models, note) = if model_name.is_empty() || model_name == "inherit" {
         (Vec::new(), "the project's default model is used".to_owned())
     } else if ctx.short_names.contains(&model_name) {
         (vec![model_name.to_owned()], "the short name in `[models]`".to_owned())
@@ -193,7 +193,7 @@ fn convert_claude_model(
             format!("`[models]` has no `{model_name}`, so the project's default model is used");
         (Vec::new(), note)
     };
-    diagnostics.add_note(format!("`model: {model_name}`: {meaning}"));
+    diagnostics.add_note(format!("`model: {model_name}`: {note}"));
     models
 }
 
@@ -216,7 +216,7 @@ fn set_agent_sandbox(diagnostics: &mut Diagnostics, agent: &mut Agent, entry: &T
     let read = runtime_fields::parse_sandbox(&mut own, entry);
     match own.problems.first() {
         None => agent.sandbox = read,
-        Some(found) => diagnostics.add_note(format!("`sandbox` is ignored: {}", found.message)),
+        Some(problem) => diagnostics.add_note(format!("`sandbox` is ignored: {}", problem.message)),
     }
 }
 

@@ -58,8 +58,8 @@ pub(crate) struct FieldReader<'s, 'a> {
 }
 
 impl<'s, 'a> FieldReader<'s, 'a> {
-    /// Creates a reader for the fields of the table in `entry`. The last parameter is an example
-    /// key for messages. `None` means that the value is not a table, which is reported.
+    /// Creates a reader for the fields of the table in `entry`. `None` means that the value is not
+    /// a table, which is reported with an example of a table that has the key `example_key`.
     pub(crate) fn new(
         diagnostics: &'s mut Diagnostics,
         entry: &'a TableEntry,
@@ -72,7 +72,8 @@ impl<'s, 'a> FieldReader<'s, 'a> {
         Some(Self { diagnostics, entries, requested: Vec::new() })
     }
 
-    /// Returns the field with this key and marks the key as valid.
+    /// Returns the field with this key. `None` means that it is missing. From now on the key counts
+    /// as valid, so it is not reported as unknown.
     pub(crate) fn get(&mut self, key: &'static str) -> Option<&'a TableEntry> {
         if !self.requested.contains(&key) {
             self.requested.push(key);
@@ -148,7 +149,7 @@ impl Diagnostics {
     /// Reports that the value of `entry` is not what is expected. Always returns `None`.
     fn report_type_mismatch<T>(&mut self, entry: &TableEntry, expected: &str) -> Option<T> {
         let node = &entry.node;
-        let found = match &node.value {
+        let actual_value = match &node.value {
             NodeValue::Null => "has no value".to_owned(),
             NodeValue::Boolean(flag) => format!("is {flag}"),
             NodeValue::Integer(whole) => format!("is {whole}"),
@@ -156,7 +157,10 @@ impl Diagnostics {
             NodeValue::Text(text) => format!("is {text:?}"),
             NodeValue::List(_) | NodeValue::Table(_) => format!("is {}", node.type_name()),
         };
-        self.report_invalid(node.position, format!("`{}` {found}: write {expected}", entry.key));
+        self.report_invalid(
+            node.position,
+            format!("`{}` {actual_value}: write {expected}", entry.key),
+        );
         None
     }
 
@@ -277,10 +281,10 @@ impl Diagnostics {
         let found = choices.iter().find(|(name, _)| *name == text);
         if found.is_none() {
             let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-            let what = format!("value for `{}`:", entry.key);
+            let kind = format!("value for `{}`:", entry.key);
             self.report_invalid(
                 entry.node.position,
-                suggest::unknown_name_message(&what, &text, &names),
+                suggest::unknown_name_message(&kind, &text, &names),
             );
         }
         found.map(|(_, meaning)| *meaning)

@@ -21,7 +21,8 @@ impl AgentChanges {
     }
 }
 
-/// Returns the first eight characters of an agent version, for display.
+/// Returns the first eight characters of an agent version (the hash of the agent's definition), for
+/// display.
 pub fn short_version(version: &longhaul_core::raw::Hash) -> String {
     let mut version = version.to_string();
     version.truncate(8);

@@ -3,7 +3,8 @@
 const RAW_OPEN: &str = "{% raw %}";
 const RAW_CLOSE: &str = "{% endraw %}";
 
-/// The word that ends a raw block of a template. In an escaped text `ENDRAW_SPLIT` replaces it.
+/// Keyword that ends a raw block of a template. An escaped text contains `ENDRAW_SPLIT` instead,
+/// which renders to this keyword and does not end the block.
 const ENDRAW: &str = "endraw";
 const ENDRAW_SPLIT: &str = "end{% endraw %}{% raw %}raw";
 

@@ -28,13 +28,17 @@ pub(crate) fn check_program_executable(
         }
         return;
     }
-    let Some(why) = not_executable_reason(&root.join(at)) else {
+    let Some(problem) = not_executable_reason(&root.join(at)) else {
         return;
     };
     match at.is_absolute() {
-        true => diagnostics.add_note(format!("at {position}: `{program}` {why} on this machine")),
-        false => diagnostics
-            .report_missing(position, format!("`{program}` {why}, relative to the project root")),
+        true => {
+            diagnostics.add_note(format!("at {position}: `{program}` {problem} on this machine"))
+        }
+        false => diagnostics.report_missing(
+            position,
+            format!("`{program}` {problem}, relative to the project root"),
+        ),
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct AgentFileListing {
     pub(crate) files: Vec<(PathBuf, AgentFile)>,
     /// Folders that could not be listed.
     pub(crate) problems: Vec<Problem>,
-    /// Skipped folders, each with the reason.
+    /// Skipped folders, each with the reason why it was skipped.
     pub(crate) notes: Vec<(PathBuf, String)>,
 }
 

@@ -56,7 +56,8 @@ pub(crate) fn parse_project_agent(
     agent
 }
 
-/// Parses all fields of the front matter. Returns whether it has the field `perception`.
+/// Parses all fields of the front matter into `agent`. Returns whether the front matter has the
+/// field `perception` (a source of data about the outside world).
 fn parse_agent_fields(
     diagnostics: &mut Diagnostics,
     agent: &mut Agent,

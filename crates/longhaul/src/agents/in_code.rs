@@ -10,8 +10,8 @@ use crate::agents::template::{self, AllowedVariables, LANE_VARIABLES, prompt_var
 use crate::agents::tools;
 use crate::agents::{outcome, output};
 
-/// Returns all problems of the agent. Converts its output schema to the canonical form, as for
-/// agent files.
+/// Returns all problems of the agent. Converts its output schema to canonical JSON, as for agent
+/// files.
 pub(crate) fn find_agent_problems(agent: &mut Agent, ctx: &LoadContext<'_>) -> Vec<String> {
     let mut problems = Vec::new();
     for tool in &agent.tools {

@@ -21,7 +21,7 @@ pub enum AgentSource {
 }
 
 impl AgentSource {
-    /// Returns the name of the source, for output.
+    /// Returns the name of the place where the agent comes from, such as `project`, for output.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Project => "project",
@@ -89,7 +89,7 @@ pub struct LoadedAgents {
     pub unreadable_rules: Option<PathBuf>,
     /// Files that are part of the definition of an agent, such as output schemas.
     pub files: Vec<PathBuf>,
-    /// Chains, whose steps the agents execute.
+    /// Chains of the project: sequences of steps that the agents execute.
     pub chains: LoadedChains,
 }
 

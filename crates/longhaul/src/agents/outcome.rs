@@ -10,7 +10,7 @@ use crate::agents::load_context::LoadContext;
 use crate::project_file;
 use crate::spanned::TableEntry;
 
-/// Parses the field `outcome` of an agent file.
+/// Parses the field `outcome` of an agent file: how the results of the agent are graded.
 pub(crate) fn parse_outcome_field(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
@@ -44,7 +44,8 @@ fn parse_max_rounds(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option
     Some(rounds)
 }
 
-/// Parses a rubric: text, or the path of a file. See `is_file_path`.
+/// Parses a rubric (the criteria for grading a result): its text, or the path of the file that
+/// contains the text.
 fn parse_rubric(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,

@@ -59,7 +59,7 @@ fn load_schema_file(name: &str, ctx: &LoadContext<'_>) -> Result<RawJson, String
     validate_output_schema(value).map_err(|why| format!("the schema `{name}` can't be used: {why}"))
 }
 
-/// Checks an output schema and returns its canonical form.
+/// Checks an output schema (the JSON Schema of an agent's result) and returns it as canonical JSON.
 pub(crate) fn validate_output_schema(value: Value) -> Result<RawJson, String> {
     if !value.is_object() {
         return Err(

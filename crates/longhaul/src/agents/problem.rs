@@ -33,7 +33,7 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    /// Returns the name of the kind, for output.
+    /// Returns the name of the problem's kind, for output.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Invalid => "invalid",

@@ -51,7 +51,8 @@ pub(crate) fn parse_in_doubt_policy(
     diagnostics.parse_one_of(entry, IN_DOUBT)
 }
 
-/// Parses one element of `approve:`, a rule for tool calls.
+/// Parses one element of `approve:`, a rule that allows certain tool calls, denies them or asks a
+/// person about them.
 pub(crate) fn parse_gate_rule(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
@@ -128,7 +129,8 @@ pub(crate) fn parse_result_gate(
     }))
 }
 
-/// Parses `timeout` and `on_timeout` of a gate.
+/// Parses `timeout`, the time within which a gate must be answered, and `on_timeout`, the action
+/// that is taken if it is not answered.
 fn parse_timeout_fields(
     fields: &mut FieldReader<'_, '_>,
 ) -> (Option<GateTimeout>, Option<GateTimeoutAction>) {
@@ -149,13 +151,14 @@ fn parse_timeout_fields(
     (timeout, on_timeout)
 }
 
-/// Parses a duration of at most `GATE_TIMEOUT_MAX`.
+/// Parses a duration in the settings of a gate, and reports it if it is longer than
+/// `GATE_TIMEOUT_MAX`.
 fn parse_gate_duration(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Millis> {
     let duration = diagnostics.parse_duration(entry)?;
     if duration > GATE_TIMEOUT_MAX {
         let max = duration::format_duration(GATE_TIMEOUT_MAX);
-        let or_never = if entry.key == "timeout" { ", or `never`" } else { "" };
-        let message = format!("`{}` must be at most {max}{or_never}", entry.key);
+        let never_hint = if entry.key == "timeout" { ", or `never`" } else { "" };
+        let message = format!("`{}` must be at most {max}{never_hint}", entry.key);
         diagnostics.report_invalid(entry.node.position, message);
     }
     Some(duration)
@@ -176,7 +179,8 @@ fn parse_notification_delay(
     Some(delay)
 }
 
-/// Parses one element of `then:`, a person or group that is notified later.
+/// Parses one element of `then:`, a person or group that is notified if the gate is still open
+/// after some time.
 fn parse_escalation_step(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
@@ -195,7 +199,7 @@ fn parse_escalation_step(
     Some(EscalationStep { after: after?, to: to? })
 }
 
-/// Parses the tags of a gate.
+/// Parses the tags of a gate, by which people can search for the gate.
 fn parse_tags(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Vec<String>> {
     let tags = diagnostics.parse_list_items(entry, Diagnostics::parse_nonempty_text)?;
     if let Err(message) = check_tags(&tags) {

@@ -54,7 +54,7 @@ const COMPACTION_KEEP_BYTES_MAX: usize = 4_096;
 const CHILDREN_ON_CANCEL: &[(&str, ChildCancelPolicy)] =
     &[("cancel", ChildCancelPolicy::Cancel), ("keep", ChildCancelPolicy::Keep)];
 
-/// Value that disables a loop guard.
+/// Value that disables a loop guard (a limit on how often a run may repeat itself).
 const OFF_VALUE: &[(&str, ())] = &[("off", ())];
 
 /// Parses the fields `skills`, `sandbox`, `guards`, `children`, `compaction`, `perception` and `events`.
@@ -111,7 +111,7 @@ pub(crate) fn find_skill(name: &str, ctx: &LoadContext<'_>) -> Result<Skill, Str
     let names = ctx.skills.iter().map(|skill| skill.name.as_str());
     let names: Vec<&str> = names.collect();
     let hint = match names.is_empty() {
-        true => format!(": write skills/{name}/SKILL.md"),
+        true => format!(": create the skill in skills/{name}/SKILL.md"),
         false => String::new(),
     };
     Err(format!("{}{hint}", suggest::unknown_name_message("skill", name, &names)))
@@ -165,8 +165,8 @@ fn parse_loop_guards(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Optio
     })
 }
 
-/// Parses a limit of repetitions: a number, or `off`. The inner `None` means `off`; the outer
-/// `None` means that the value is invalid.
+/// Parses a loop guard (a limit on how often a run may repeat itself): a number, or `off`. The
+/// inner `None` means `off`; the outer `None` means that the value is invalid.
 fn parse_guard_limit(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Option<u32>> {
     match entry.node.as_text() {
         Some(_) => diagnostics.parse_one_of(entry, OFF_VALUE).map(|()| None),

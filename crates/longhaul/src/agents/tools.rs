@@ -38,11 +38,11 @@ pub(crate) fn longhaul_tool_name(claude_tool_name: &str) -> Option<&'static str>
 /// Converts the name `mcp__server__tool`, as Claude Code writes it, to Longhaul's name
 /// `mcp:server/tool`. `None` means that the name does not start with `mcp__`.
 pub(crate) fn parse_claude_mcp_tool_name(wire_name: &str) -> Option<String> {
-    let rest = wire_name.strip_prefix("mcp__")?;
-    Some(match rest.split_once("__") {
+    let qualified_name = wire_name.strip_prefix("mcp__")?;
+    Some(match qualified_name.split_once("__") {
         Some((server, "*")) => format!("{MCP_PREFIX}{server}"),
         Some((server, tool)) => format!("{MCP_PREFIX}{server}/{tool}"),
-        None => format!("{MCP_PREFIX}{rest}"),
+        None => format!("{MCP_PREFIX}{qualified_name}"),
     })
 }
 

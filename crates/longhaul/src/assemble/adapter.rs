@@ -17,7 +17,8 @@ use longhaul_model::{anthropic, chat, responses};
 use crate::assemble::providers::Provider;
 use crate::config::built_in_providers::ApiFormat;
 
-/// A model for which an adapter is created, with its API key and prices.
+/// A model for which an adapter (client for one API format) is created, with its API key and
+/// prices.
 #[derive(Debug)]
 pub(crate) struct ModelSpec<'a> {
     /// Provider of the model.
@@ -30,7 +31,7 @@ pub(crate) struct ModelSpec<'a> {
     pub(crate) pricing: ModelPricing,
 }
 
-/// HTTP client, clock and image source of an adapter.
+/// HTTP client, clock and image source that the adapter of a model uses to call the provider's API.
 #[derive(Debug)]
 pub(crate) struct AdapterContext {
     /// HTTP client, shared by all models of a provider.
@@ -41,7 +42,8 @@ pub(crate) struct AdapterContext {
     pub(crate) image_source: Option<Arc<dyn ImageSource>>,
 }
 
-/// Creates the adapter of a model. The error is a message for people.
+/// Creates the adapter of a model: the client for its provider's API format. The error is a message
+/// for people.
 pub(crate) fn create_model_adapter(
     spec: ModelSpec<'_>,
     ctx: AdapterContext,

@@ -87,7 +87,7 @@ pub fn replay_model_name_of_cassette(
     Ok(format!("{CASSETTE_PROVIDER}/{name}{suffix}"))
 }
 
-/// Opens the model that replays the cassette in `model_name`.
+/// Opens the model that replays the cassette (recorded responses) to which `model_name` refers.
 pub(crate) fn open_cassette(config: &Config, model_name: &str) -> Result<CassetteModel, String> {
     let (name, loose) = parse_cassette_model_name(model_name);
     let path = cassette_file_path(config, name)?;
@@ -127,7 +127,7 @@ fn parse_cassette_model_name(model_name: &str) -> (&str, bool) {
     }
 }
 
-/// Returns the cassette folder of a project.
+/// Returns the folder of a project's cassettes (files with recorded model responses).
 pub fn cassette_folder(config: &Config) -> PathBuf {
     config.data_folder().join("cassettes")
 }

@@ -1,5 +1,5 @@
-//! Context providers of a project: trusted commands, and URLs that are fetched through the guarded
-//! HTTP client.
+//! Context providers of a project: trusted commands, and URLs that are fetched through an HTTP
+//! client that connects only to allowed addresses.
 //!
 //! Invariant: a command is not run before a person has trusted it.
 
@@ -32,7 +32,7 @@ pub struct ProjectContextProviders {
 }
 
 impl ProjectContextProviders {
-    /// Creates the context providers of a project. URLs are fetched through `outbound`.
+    /// Creates the context providers of a project. `outbound` is the HTTP client that fetches URLs.
     pub fn new(
         config: &Config,
         outbound: Arc<dyn OutboundHttpClient>,

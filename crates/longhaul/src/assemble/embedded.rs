@@ -33,7 +33,7 @@ use crate::handler::threads::HandlerThreads;
 use crate::mcp::file::McpFile;
 
 /// Opens a runtime with the agents, tools and models that the program registered, and with the
-/// files of its project. `store` overrides the project's store.
+/// files of its project. `store` is a URL that overrides the URL of the project's store.
 pub(crate) fn open_project(
     here: &ProcessEnv,
     store: Option<String>,
@@ -134,7 +134,8 @@ fn invalid_settings_error(error: ConfigError) -> AssembleError {
     AssembleError::Setting(format!("invalid settings: {error}"))
 }
 
-/// Returns the options with which a program opens its store.
+/// Returns the options with which a program that uses the library opens its runtime: the program
+/// drives runs, and requests to models are not recorded.
 fn embedded_open_options() -> ProjectOpenOptions {
     let program = std::env::args().next().unwrap_or_default();
     ProjectOpenOptions {

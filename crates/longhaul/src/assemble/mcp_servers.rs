@@ -47,8 +47,8 @@ pub fn create_mcp_servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock
     Servers::new(specs.collect(), Arc::clone(clock))
 }
 
-/// Converts the settings of a server to the format of the MCP client. `login` is called for an
-/// HTTP server only.
+/// Converts the settings of an MCP server to the format of the MCP client. `login` creates the
+/// login data of a server that is reached over HTTP.
 fn to_server_spec(
     server: &McpServerConfig,
     filled: ResolvedServer,
@@ -92,9 +92,9 @@ impl McpClient for McpServersClient {
         claim_id: ClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         let result = self.0.server_tools(server, tool, claim_id).await;
-        result.map_err(|why| match matches!(why, McpError::LoginRequired { .. }) {
-            true => format!("{why} {RESUME_HINT}"),
-            false => why.to_string(),
+        result.map_err(|error| match matches!(error, McpError::LoginRequired { .. }) {
+            true => format!("{error} {RESUME_HINT}"),
+            false => error.to_string(),
         })
     }
 

@@ -37,13 +37,14 @@ pub struct McpTools {
     config: Config,
     decisions: TrustDecisions,
     current: Mutex<Arc<McpServerSet>>,
-    /// Server sets of earlier versions of `.mcp.json`. Runs that use one of them keep it.
+    /// Earlier versions of `.mcp.json`, each with its MCP client. A version is kept while runs use
+    /// it.
     retired: Mutex<Vec<Arc<McpServerSet>>>,
     closing: Mutex<ClosingMcpClients>,
     slow_notice: SlowServerNotifier,
 }
 
-/// Clients that no run uses any more and that are being closed.
+/// MCP clients that no run uses any more and that are being closed.
 #[derive(Debug, Default)]
 struct ClosingMcpClients {
     clients: Vec<Arc<dyn McpClient>>,
@@ -56,7 +57,8 @@ struct McpServerSet {
     file: McpFile,
     resolved: ResolvedServers,
     client: Arc<dyn McpClient>,
-    /// Claims of the runs that use this client.
+    /// Claims of the runs that use this client. A claim is a worker's exclusive right to drive a
+    /// run.
     claims: Mutex<BTreeSet<ClaimId>>,
 }
 
@@ -111,8 +113,8 @@ impl McpTools {
         Arc::clone(&now)
     }
 
-    /// Returns the MCP client for this claim. The claim is registered while the lock is held, so
-    /// that the client is not closed as unused when `.mcp.json` changes.
+    /// Returns the MCP client for the run that has this claim. The claim is registered while the
+    /// lock is held, so that the client is not closed as unused when `.mcp.json` changes.
     fn client_for_claim(&self, claim_id: ClaimId) -> Arc<dyn McpClient> {
         let now = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         now.lock_claims().insert(claim_id);
@@ -166,7 +168,8 @@ impl McpTools {
         drop(self.close_unused_clients());
     }
 
-    /// Makes the file and the client the current ones. The previous ones are kept in `retired`.
+    /// Makes this version of `.mcp.json` and this MCP client the current ones. The previous ones
+    /// are kept in `retired`.
     fn install_servers(&self, file: McpFile, client: Arc<dyn McpClient>) {
         let ready = resolve_enabled_servers(&self.config, &file);
         let state = McpServerSet::new(file, ready, client);
@@ -177,8 +180,8 @@ impl McpTools {
         before.push(std::mem::replace(&mut *now, state));
     }
 
-    /// Starts to close the unused clients, and returns for each a receiver that completes when the
-    /// client is closed. If a receiver is dropped, closing continues, and
+    /// Starts to close the MCP clients that no run uses, and returns for each a receiver that
+    /// completes when the client is closed. If a receiver is dropped, closing continues, and
     /// `close_mcp_clients` still waits for it.
     fn close_unused_clients(&self) -> Vec<oneshot::Receiver<()>> {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,21 +202,23 @@ impl McpTools {
         self.take_unused_clients().into_iter().map(begin).collect()
     }
 
-    /// Removes the clients of earlier versions that no run uses any more, and returns them.
+    /// Removes the MCP clients of earlier versions of `.mcp.json` that no run uses any more, and
+    /// returns them.
     fn take_unused_clients(&self) -> Vec<Arc<dyn McpClient>> {
         let mut before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let unneeded = before.extract_if(.., |state| state.lock_claims().is_empty());
         unneeded.map(|state| Arc::clone(&state.client)).collect()
     }
 
-    /// Returns all server sets whose clients are not closed yet.
+    /// Returns the current and the earlier versions of `.mcp.json` whose MCP clients are not closed
+    /// yet.
     fn unclosed_server_sets(&self) -> Vec<Arc<McpServerSet>> {
         let before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         before.iter().cloned().chain([self.current_server_set()]).collect()
     }
 
-    /// Closes all clients. A server that does not stop in time is abandoned. Operations that must
-    /// not be interrupted have their own time limit.
+    /// Closes all MCP clients. A server that does not stop within `CLOSE_TIMEOUT` is abandoned.
+    /// Token refreshes must not be interrupted and have their own time limit.
     pub async fn close_mcp_clients(&self) {
         let (closing, states) = {
             // Holding the lock makes sure that a concurrently released client is found in one of
@@ -224,8 +229,8 @@ impl McpTools {
         close_all_clients(closing, &states).await;
     }
 
-    /// Replaces the file and the client immediately, even while runs use them. The returned future
-    /// closes the connections of all previous clients.
+    /// Switches to this version of `.mcp.json` and this MCP client immediately, even while runs use
+    /// the previous ones. The returned future closes the connections of all previous clients.
     pub fn restart_servers(
         &self,
         file: McpFile,
@@ -319,7 +324,8 @@ impl ExternalToolSource for McpTools {
     }
 }
 
-/// Closes the connections of the server sets, and waits for the clients that are being closed.
+/// Closes the connections to these MCP servers, and waits for the MCP clients that are already
+/// being closed.
 async fn close_all_clients(closing: ClosingMcpClients, server_sets: &[Arc<McpServerSet>]) {
     let ClosingMcpClients { clients: mut lines, mut tasks } = closing;
     let all = async {
@@ -333,8 +339,8 @@ async fn close_all_clients(closing: ClosingMcpClients, server_sets: &[Arc<McpSer
     join_all(lines.iter().map(|line| line.wait_for_token_refreshes())).await;
 }
 
-/// Closes the connections of a client, and waits for operations that must not be interrupted. Then
-/// the client can be dropped.
+/// Closes the connections of an MCP client, and waits for its token refreshes, which must not be
+/// interrupted. Then the client can be dropped.
 async fn close_client(client: &dyn McpClient) {
     client.close_all_connections().await;
     client.wait_for_token_refreshes().await;

@@ -31,7 +31,8 @@ pub enum ModelChoiceReason {
     Named,
     /// The model is the configured default. The text says where the default is set.
     Default(String),
-    /// The variable with this name has an API key, and the key's provider has a default model.
+    /// The environment variable with this name contains an API key, and the provider of the key has
+    /// a default model.
     Key(String),
     /// An Ollama server is running on this machine.
     Ollama,
@@ -93,12 +94,12 @@ impl ModelSelector {
     pub fn provider_idle_tick_model(&self, name: Option<&str>) -> Option<String> {
         let choice = self.choose_model(name, |_| None).ok()?;
         let (provider, _) = choice.name.split_once('/')?;
-        let listed = || self.prices.idle_model(provider);
+        let listed_idle_model = || self.prices.idle_model(provider);
         if provider == MOONSHOT_PROVIDER {
-            return choose_moonshot_model(&self.env, IDLE_MODEL_VAR, listed)
+            return choose_moonshot_model(&self.env, IDLE_MODEL_VAR, listed_idle_model)
                 .map(|(model, _)| model);
         }
-        listed().map(|model| format!("{provider}/{model}"))
+        listed_idle_model().map(|model| format!("{provider}/{model}"))
     }
 
     /// Selects a model. `ollama` returns the first model of a running Ollama server; it is called
@@ -149,12 +150,12 @@ impl ModelSelector {
 
     /// Returns the default model of a provider as `provider/model`. `None` means that it has none.
     pub fn default_model(&self, provider: &str) -> Option<String> {
-        let listed = || self.prices.default_model(provider);
+        let listed_default_model = || self.prices.default_model(provider);
         if provider == MOONSHOT_PROVIDER {
-            return choose_moonshot_model(&self.env, CONVERSATION_MODEL_VAR, listed)
+            return choose_moonshot_model(&self.env, CONVERSATION_MODEL_VAR, listed_default_model)
                 .map(|(model, _)| model);
         }
-        listed().map(|model| format!("{provider}/{model}"))
+        listed_default_model().map(|model| format!("{provider}/{model}"))
     }
 
     /// Resolves a model name or alias to `provider/model`. An alias must refer to a model; only
@@ -254,8 +255,8 @@ impl ModelSelector {
     }
 }
 
-/// Returns the Moonshot model that the environment variable names or else `listed` returns, and
-/// which of the two is its origin, as text.
+/// Returns the Moonshot model that this environment variable names or, if it is not set, that
+/// `listed` returns. The second text says where the model comes from.
 fn choose_moonshot_model<'a>(
     env: &Env,
     variable: &str,

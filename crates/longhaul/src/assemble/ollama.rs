@@ -23,11 +23,12 @@ const TOTAL_TIMEOUT: Duration = Duration::from_millis(700);
 /// found soon.
 const FOUND_MODEL_TTL: Millis = Millis::from_secs(5);
 
-/// How long it is remembered that Ollama has no model or does not respond. Longer, since each query
-/// waits for the timeout.
+/// How long it is cached that Ollama has no model or does not respond. Longer than for a found
+/// model, since each query waits for the timeout.
 const NO_MODEL_TTL: Millis = Millis::from_secs(30);
 
-/// Returns how long the answer of Ollama is cached.
+/// Returns how long the name of Ollama's first model is cached, or for `None` the fact that Ollama
+/// has no model or does not respond.
 pub(crate) fn first_model_cache_ttl(model: Option<&str>) -> Millis {
     match model {
         Some(_) => FOUND_MODEL_TTL,

@@ -26,14 +26,14 @@ pub(crate) fn ollama_base_url(host: &str) -> Option<String> {
         (None, "https") => "443".to_owned(),
         (None, _) => DEFAULT_PORT.to_owned(),
     };
-    let name = match name.trim_matches(['[', ']']) {
+    let host_name = match name.trim_matches(['[', ']']) {
         "" | "0.0.0.0" => "127.0.0.1".to_owned(),
         "::" => "[::1]".to_owned(),
         six if six.contains(':') => format!("[{six}]"),
-        name => name.to_owned(),
+        host_name => host_name.to_owned(),
     };
     let odd = |c: char| c.is_whitespace() || c == '@';
-    if name.contains(odd) || !["", "http", "https"].contains(&scheme) {
+    if host_name.contains(odd) || !["", "http", "https"].contains(&scheme) {
         return None;
     }
     let scheme = if scheme.is_empty() { "http" } else { scheme };
@@ -42,7 +42,7 @@ pub(crate) fn ollama_base_url(host: &str) -> Option<String> {
         path if path.ends_with("/v1") => path.to_owned(),
         path => format!("{path}/v1"),
     };
-    Some(format!("{scheme}://{name}:{port}/{path}"))
+    Some(format!("{scheme}://{host_name}:{port}/{path}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The guarded HTTP client of a project, and the tools that use it.
+//! The guarded HTTP client of a project, which connects only to allowed addresses, and the tools
+//! that use it.
 //!
 //! Invariant: agents have no other way to send requests, and the allowlist in an untrusted project
 //! file is not used.
@@ -19,7 +20,8 @@ use crate::config::value::SettingValue;
 use crate::trust::decisions::TrustDecisions;
 use crate::trust::egress::{self, ALLOW_KEY};
 
-/// Default file of the tool `log_interaction`, relative to the data folder.
+/// Default path of the file to which the tool `log_interaction` appends, relative to the data
+/// folder.
 const INTERACTIONS_FILE: &str = "interactions.jsonl";
 
 /// The HTTP client of a project and the tools that send or log data.

@@ -29,8 +29,8 @@ impl SlowServerNotifier {
         _ = self.0.set(Box::new(callback));
     }
 
-    /// Waits for `work` of an MCP server. If that takes longer than `NOTICE_DELAY`, reports the
-    /// server once as slow.
+    /// Waits for `work`, an operation on the MCP server with this name. If that takes longer than
+    /// `NOTICE_DELAY`, reports the server once as slow.
     pub(crate) async fn wait_for_server<T>(
         &self,
         server: &str,

@@ -130,9 +130,11 @@ fn provider_setting_error(setting_path: &str, key: &str, setting: &Setting) -> O
 /// Returns the API format of a provider. `None` means that the provider is unknown and sets no
 /// format.
 fn provider_api_format(settings: &BTreeMap<String, Setting>, name: &str) -> Option<ApiFormat> {
-    let set = settings.get(&format!("providers.{name}.api"));
-    let set = set.and_then(|setting| ApiFormat::from_name(setting.value.to_text_list().first()?));
-    set.or_else(|| built_in_providers::find_built_in_provider(name).map(|provider| provider.api))
+    let configured_api = settings.get(&format!("providers.{name}.api"));
+    let configured_api = configured_api
+        .and_then(|setting| ApiFormat::from_name(setting.value.to_text_list().first()?));
+    configured_api
+        .or_else(|| built_in_providers::find_built_in_provider(name).map(|provider| provider.api))
 }
 
 /// Returns an error if the API format of a provider does not support one of its settings: request
@@ -218,7 +220,7 @@ fn check_model_aliases(settings: &BTreeMap<String, Setting>) -> Vec<SettingError
         let SettingValue::Text(target) = &setting.value else {
             return None;
         };
-        let why = match (is_short(target), name) {
+        let invalid_target = match (is_short(target), name) {
             _ if is_model(target) => return None,
             _ if target == name => "itself".to_owned(),
             (true, DEFAULT_ALIAS) => return None,
@@ -227,7 +229,7 @@ fn check_model_aliases(settings: &BTreeMap<String, Setting>) -> Vec<SettingError
             }
             (false, _) => format!("`{target}`, which is not a model"),
         };
-        let message = format!("`{path}` refers to {why}: write `provider/model`");
+        let message = format!("`{path}` refers to {invalid_target}: write `provider/model`");
         Some(setting_error(setting, &message))
     });
     faults.collect()

@@ -85,8 +85,8 @@ mod tests {
 
     use super::*;
 
-    /// Ensures linear time: a parser that starts again at the first line for each line would take
-    /// hours.
+    /// Ensures that a `.env` file is parsed in linear time: a parser that starts again at the first
+    /// line for each line would take hours.
     #[test]
     fn long_dotenv_files_are_read_in_linear_time() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,17 +1,18 @@
-//! The folder inboxes of a project: the folders in `inbox/`.
+//! The folder inboxes of a project: the folders in `inbox/`, whose files become tasks.
 
 use longhaul_core::id::InboxName;
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags};
 
 use crate::config::settings::Config;
 
-/// Name of the folder that contains the folder inboxes of a project.
+/// Name of the project's folder that contains its folder inboxes (folders whose files become
+/// tasks).
 pub const INBOX_FOLDER: &str = "inbox";
 
 /// Maximum number of folder inboxes of a project.
 const INBOXES_MAX: usize = 100;
 
-/// A folder inbox of a project.
+/// A folder inbox of a project: a folder whose files become tasks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InboxFolderConfig {
     /// Name of the inbox, which is the name of its folder in `inbox/`.

@@ -4,10 +4,11 @@
 use crate::config::built_in_providers::API_NAMES;
 use crate::config::value_kind::SettingValueKind;
 
-/// Path of the setting with the delivery target of the tool `send_message`.
+/// Path of the setting that names the delivery target of the tool `send_message` (where messages
+/// go).
 pub const DELIVER_KEY: &str = "tools.send_message.deliver";
 
-/// Path of the setting with the file of the tool `log_interaction`.
+/// Path of the setting that names the file to which the tool `log_interaction` appends.
 pub const LOG_FILE_KEY: &str = "tools.log_interaction.file";
 
 /// Path of the setting that lists folders of other users whose projects may be used. Only the user
@@ -223,8 +224,8 @@ impl SettingKey {
         own.map(|(_, name)| (*name).to_owned()).or_else(|| self.derived_env_var_name())
     }
 
-    /// Returns the name of the environment variable that follows from the setting's path, without
-    /// overrides.
+    /// Returns the name of the environment variable that is derived from the setting's path, even
+    /// if the setting has another variable. `None` means that the path contains `*`.
     pub(crate) fn derived_env_var_name(&self) -> Option<String> {
         let made = || format!("LONGHAUL_{}", self.path.to_uppercase().replace('.', "_"));
         (!self.path.contains('*')).then(made)

@@ -20,7 +20,8 @@ use crate::config::schema::SECRETS_KEY;
 use crate::config::spend_caps::parse_spend_caps;
 use crate::config::value::{Setting, SettingValue};
 
-/// Environment variable that enables the crash probe tools, which tests use.
+/// Environment variable with the path of the file in which the crash probe tools record their
+/// calls. If it is not set, these tools, which crash tests use, are disabled.
 pub const CRASH_PROBE_FILE_VAR: &str = "LONGHAUL_TOOLS_CRASH_PROBE_FILE";
 
 /// The effective settings of a project, each with its origin.
@@ -128,8 +129,9 @@ impl Config {
         }
     }
 
-    /// Returns the file of the crash probe tools, which `chaos`, `bench` and tests use. `None`
-    /// means that the tools are disabled. Only the process environment can enable them.
+    /// Returns the path of the file in which the crash probe tools record their calls, for crash
+    /// tests. `None` means that these tools are disabled. Only the process environment can enable
+    /// them.
     pub fn crash_probe_file(&self) -> Option<PathBuf> {
         let file = self.env.process_var(CRASH_PROBE_FILE_VAR)?;
         Some(self.root.join(file))
@@ -158,7 +160,7 @@ impl Config {
         }
     }
 
-    /// Returns the spend caps, which were checked when the settings were loaded.
+    /// Returns the spend caps: limits on money, tokens or runs per day, week or month.
     pub fn spend_caps(&self) -> Vec<SpendCap> {
         match self.settings.get("caps").map(|setting| &setting.value) {
             Some(SettingValue::Any(caps)) => parse_spend_caps(caps).unwrap_or_default(),

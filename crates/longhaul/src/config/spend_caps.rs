@@ -8,18 +8,18 @@ use serde_json::{Map, Value as Json};
 /// Maximum number of spend caps in `[[caps]]`.
 const CAPS_MAX: usize = 32;
 
-/// Maximum length in bytes of the texts `match` and `tz` of a cap.
+/// Maximum length in bytes of `match` (a pattern of names) and `tz` (a time zone) of a spend cap.
 const PATTERN_BYTES_MAX: usize = 200;
 
-/// Maximum of `usd`, the limit of a cap in dollars.
+/// Maximum of `usd`, the limit of a spend cap in dollars.
 const USD_MAX: f64 = 1e9;
 
-/// Maximum of `tokens` and `runs`, the limits of a cap: 2^50.
+/// Maximum of `tokens` and `runs`, the limits of a spend cap in tokens or runs: 2^50.
 const COUNT_MAX: u64 = 1 << 50;
 
 const KEYS: &[&str] = &["window", "usd", "tokens", "runs", "per", "match", "at_cap", "tz"];
 
-/// Parses the list of caps.
+/// Parses `[[caps]]`, the list of spend caps.
 ///
 /// # Errors
 /// A cap is invalid. The message says which one, and why.
@@ -67,7 +67,8 @@ fn parse_cap(table: &Map<String, Json>) -> Result<SpendCap, String> {
     Ok(SpendCap { window: CapWindow::ALL[window], tz, per, pattern, unit, limit, at_cap })
 }
 
-/// Returns the index in `choices` of the text of `key`. `None` means that the key is not set.
+/// Parses the value of `key`, which must be one of `choices`, and returns its index in `choices`.
+/// `None` means that the key is not set.
 fn parse_choice(
     table: &Map<String, Json>,
     key: &str,
@@ -83,7 +84,8 @@ fn parse_choice(
     }
 }
 
-/// Returns the text of `key`. `None` means that the key is not set.
+/// Parses the value of `key`, a text of at most `PATTERN_BYTES_MAX` bytes. `None` means that the
+/// key is not set.
 fn parse_text(table: &Map<String, Json>, key: &str) -> Result<Option<String>, String> {
     let Some(value) = table.get(key) else {
         return Ok(None);
@@ -95,7 +97,7 @@ fn parse_text(table: &Map<String, Json>, key: &str) -> Result<Option<String>, St
     }
 }
 
-/// Returns the unit and the limit of a cap. For `usd`, the limit is in micro-dollars.
+/// Parses the unit and the limit of a spend cap. For `usd`, the limit is in micro-dollars.
 fn parse_limit(table: &Map<String, Json>) -> Result<(CapUnit, u64), String> {
     let mut units = CapUnit::ALL.into_iter().filter(|unit| table.contains_key(unit.as_str()));
     let (Some(unit), None) = (units.next(), units.next()) else {

@@ -98,20 +98,20 @@ pub(crate) fn redact_password(text: &str) -> String {
     let mut redacted = text.to_owned();
     if let Some((scheme, rest)) = text.split_once("://") {
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (authority, tail) = rest.split_at(end);
-        let masked = authority.rsplit_once('@').map(|(who, host)| {
+        let (authority, path_and_query) = rest.split_at(end);
+        let masked_authority = authority.rsplit_once('@').map(|(who, host)| {
             let user = who.split_once(':').map(|(user, _)| format!("{user}:***"));
             format!("{}@{host}", user.as_deref().unwrap_or(who))
         });
-        let masked = masked.as_deref().unwrap_or(authority);
-        redacted = format!("{scheme}://{masked}{tail}");
+        let masked_authority = masked_authority.as_deref().unwrap_or(authority);
+        redacted = format!("{scheme}://{masked_authority}{path_and_query}");
     }
     match redacted.find("password=") {
         None => redacted,
         Some(at) => {
-            let (before, after) = redacted.split_at(at + "password=".len());
-            let end = after.find('&').unwrap_or(after.len());
-            format!("{before}***{}", &after[end..])
+            let (up_to_password, from_password) = redacted.split_at(at + "password=".len());
+            let password_end = from_password.find('&').unwrap_or(from_password.len());
+            format!("{up_to_password}***{}", &from_password[password_end..])
         }
     }
 }

@@ -52,7 +52,10 @@ pub(crate) fn encode_run_output(output: &RunOutput) -> Result<HandlerResult, Han
     encode_result_with_prefix(RESPONSE_PREFIX, serde_json::to_string(output)?)
 }
 
-fn encode_result_with_prefix(prefix: &str, json: String) -> Result<HandlerResult, HandlerError> {
+fn encode_result_with_prefix(
+    object_start: &str,
+    json: String,
+) -> Result<HandlerResult, HandlerError> {
     if json.len() > RESULT_BYTES_MAX {
         return Err(HandlerError::permanent(format!(
             "the result has {} bytes as JSON, but the maximum is {RESULT_BYTES_MAX}: write it to a \
@@ -60,12 +63,12 @@ fn encode_result_with_prefix(prefix: &str, json: String) -> Result<HandlerResult
             json.len()
         )));
     }
-    let result = format!("{prefix}{json}}}");
+    let result_object = format!("{object_start}{json}}}");
     // Checked in a form as deep as that which `finish` receives: a result that can't be parsed then
     // must fail now.
-    serde_json::from_str::<Value>(&result)
+    serde_json::from_str::<Value>(&result_object)
         .map_err(|why| HandlerError::permanent(format!("the result can't be stored: {why}")))?;
-    Ok(HandlerResult(result))
+    Ok(HandlerResult(result_object))
 }
 
 /// Decodes a journaled result. The error says why it can't be read.

@@ -34,7 +34,7 @@ pub(crate) struct HandlerModel {
 }
 
 impl HandlerModel {
-    /// Returns the reply to a request, which is one block: a call of the handler's tool, or the end
+    /// Returns the reply to a request, one content block: a call of the handler's tool, or the end
     /// of the run. The second value is the run's output if the handler returned a `Response`.
     async fn next_reply_block(
         &self,
@@ -75,8 +75,8 @@ impl HandlerModel {
     }
 }
 
-/// Returns the block that ends the run with a journaled result, and the run's output if the result
-/// is a `Response`.
+/// Returns the content block that ends the run with a journaled result, and the run's output if the
+/// result is a `Response`.
 fn final_reply_block(result: &str) -> Result<(Block, Option<RunOutput>), String> {
     match decode_handler_result(result)? {
         JournaledResult::Value(json) => {

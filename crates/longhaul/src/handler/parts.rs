@@ -38,7 +38,8 @@ pub(crate) struct HandlerParts {
     pub(crate) model: Arc<dyn Model>,
 }
 
-/// Creates the agent, the tool and the model of a handler. `store` contains the journals.
+/// Creates the agent, the tool and the model of a handler. `store` contains the journals of runs,
+/// and `records` the full texts of truncated results.
 pub(crate) fn convert_handler(
     handler: Handler,
     store: Arc<dyn Store>,

@@ -1,4 +1,4 @@
-//! What a handler receives, and the error that it returns.
+//! The request that the function of a handler receives, and the error that the function returns.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -60,11 +60,15 @@ impl Response {
     }
 
     /// Serializes a part of the response. `None` means that an error was recorded.
-    fn serialize_response_field(&mut self, what: &str, value: &impl Serialize) -> Option<RawJson> {
+    fn serialize_response_field(
+        &mut self,
+        part_name: &str,
+        value: &impl Serialize,
+    ) -> Option<RawJson> {
         match serde_json::to_string(value).and_then(RawJson::parse) {
             Ok(json) => Some(json),
             Err(why) => {
-                self.error.get_or_insert(format!("{what} can't be stored: {why}"));
+                self.error.get_or_insert(format!("{part_name} can't be stored: {why}"));
                 None
             }
         }

@@ -28,7 +28,7 @@ const THREAD_NAME: &str = "longhaul-handler";
 pub(crate) struct HandlerThreads {
     clock: Arc<dyn Clock>,
     counters: EngineCounters,
-    /// Async tasks that wait for functions that were aborted.
+    /// Async tasks that wait until aborted functions have returned.
     watchers: Arc<Mutex<JoinSet<()>>>,
 }
 
@@ -77,7 +77,8 @@ impl HandlerThreads {
         }
     }
 
-    /// Waits in the background until an aborted call has ended, and counts it as stuck meanwhile.
+    /// Waits in the background until the aborted call of a handler's function has ended. After
+    /// `ABORT_GRACE` the call counts as stuck until it ends.
     fn watch_aborted_call<T: Send + 'static>(
         &self,
         handler: String,
@@ -109,20 +110,21 @@ impl HandlerThreads {
     }
 }
 
-/// How a call ended on its thread.
+/// How a call of a handler's function ended on its thread.
 enum CallEnd<T> {
     Returned(T),
     Panicked(Box<dyn Any + Send>),
     Aborted,
 }
 
-/// A call that runs on a thread. Dropping it aborts the call.
+/// A call of a handler's function that runs on a thread. Dropping this value aborts the call.
 struct RunningCall<T> {
     result: oneshot::Receiver<CallEnd<T>>,
     _abort: oneshot::Sender<()>,
 }
 
-/// Starts a thread that runs a call until it ends, or until the sender of `aborted` is dropped.
+/// Starts a thread that runs a call of a handler's function until the call ends, or until the
+/// sender of `aborted` is dropped.
 ///
 /// The thread is neither a worker thread of the async runtime, which a blocked call would take away
 /// from other runs, nor one of its blocking pool, which the end of the program would wait for.
@@ -148,7 +150,7 @@ fn spawn_call_thread<T: Send + 'static>(
     Ok(result)
 }
 
-/// Guard that aborts a call when it is dropped.
+/// Guard that aborts the call of a handler's function when it is dropped.
 struct AbortGuard<'a, T: Send + 'static> {
     owner: &'a HandlerThreads,
     handler: &'a str,

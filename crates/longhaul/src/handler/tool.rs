@@ -34,7 +34,8 @@ impl fmt::Debug for HandlerTool {
 }
 
 impl HandlerTool {
-    /// Returns the request for the function. Fails if the run does not belong to this handler.
+    /// Builds the argument of the handler's function from the task of the run. Fails if the task is
+    /// not one for this handler.
     async fn request(&self, ctx: &ToolContext) -> Result<HandlerRequest, ToolFailure> {
         let read = JournaledCalls::read_journal(&*self.store, ctx.run).await;
         let journaled = read.map_err(|error| ToolFailure::transient(error.to_string()))?;

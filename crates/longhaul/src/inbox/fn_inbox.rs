@@ -30,7 +30,8 @@ pub struct FnInbox {
     end: Option<EndFn>,
     is_claiming: Arc<AtomicBool>,
     is_ending: Arc<AtomicBool>,
-    /// Tasks that the claim closure has returned and that the worker has not received yet.
+    /// Claimed tasks that the program's closure has returned and that the worker has not received
+    /// yet.
     claimed: Arc<Mutex<Vec<InboxTask>>>,
 }
 
@@ -112,7 +113,7 @@ async fn call_on_thread(
     }
 }
 
-/// Guard of the call of a closure. Dropping it allows the next call.
+/// Guard that marks a closure as being called. When it is dropped, the closure may be called again.
 struct CallGuard(Arc<AtomicBool>);
 
 impl Drop for CallGuard {

@@ -104,7 +104,8 @@ impl FolderInbox {
         Self { scanner: Arc::new(scanner), ..self }
     }
 
-    /// Moves the file of an ended task to the folder `end`, and writes its result beside it.
+    /// Moves the file of an ended task to the folder `end`, and writes the task's result beside the
+    /// file.
     async fn move_to_end_folder(
         &self,
         id: &str,
@@ -179,7 +180,7 @@ impl FolderScanner {
         Self { files, agent, clock, seen, started }
     }
 
-    /// Calls `f` with the locked set `started`.
+    /// Locks `started`, the names of claimed files whose tasks have a run, and calls `f` with it.
     fn with_started<T>(&self, f: impl FnOnce(&mut HashSet<String>) -> T) -> T {
         f(&mut self.started.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -255,7 +256,7 @@ impl FolderScanner {
             }
             Err(message) => message,
         };
-        tracing::warn!(file = name, %message, "a file of a folder inbox can't be a task");
+        tracing::warn!(file = name, %message, "a file of a folder inbox is not a valid task");
         let failure = TaskFailure {
             run: None,
             status: Status::Failed,
@@ -264,7 +265,7 @@ impl FolderScanner {
         if let Err(error) =
             self.files.move_claimed_file(name, EndFolder::Failed, &task_failure_json(&failure))
         {
-            tracing::warn!(file = name, %error, "a file of a folder inbox can't be moved");
+            tracing::warn!(file = name, %error, "a file of a folder inbox can't be moved to `failed`");
         }
         None
     }

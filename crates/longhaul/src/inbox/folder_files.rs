@@ -57,11 +57,12 @@ pub(crate) struct WaitingFile {
     pub(crate) name: OsString,
 }
 
-/// The folder of a folder inbox, by its path. It is opened for each access.
+/// Path of the folder that is an inbox. The folder is opened for each access.
 #[derive(Debug, Clone)]
 pub(crate) struct InboxFolder {
     base: PathBuf,
-    /// Names of the folders from the base to the inbox. None of them may be a symbolic link.
+    /// Names of the folders on the path from the folder `base` down to the inbox. None of them may
+    /// be a symbolic link.
     below: Vec<String>,
 }
 
@@ -172,7 +173,8 @@ impl InboxFolder {
         opened.map_err(|errno| error_with_path(&self.path(), errno))
     }
 
-    /// Opens a subfolder, which is created if it is missing: a person may have deleted it.
+    /// Opens a subfolder of the inbox. Creates it if it is missing, since a person may have deleted
+    /// it.
     fn open_subfolder(&self, root: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
         let opened = match open_folder(root, name) {
             Err(Errno::NOENT) => match sys::mkdirat(root, name, Mode::from_raw_mode(0o755)) {

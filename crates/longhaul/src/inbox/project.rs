@@ -1,4 +1,4 @@
-//! The folder inboxes of a project, which its workers serve.
+//! The folder inboxes (folders whose files become tasks) of a project, which its workers serve.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::inbox::interface::Inbox;
 use crate::trust::decisions::TrustDecisions;
 use crate::trust::egress;
 
-/// Folder inboxes of a project.
+/// Folder inboxes (folders whose files become tasks) of a project.
 #[derive(Debug, Default)]
 pub struct ProjectInboxes {
     /// Inboxes that can be served.

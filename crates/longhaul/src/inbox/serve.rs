@@ -28,10 +28,12 @@ use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFai
 /// waits in the inbox for a worker.
 const CLAIM_MAX: usize = 64;
 
-/// Maximum number of postponed tasks. No tasks are claimed while it is reached.
+/// Maximum number of claimed tasks that can't be submitted yet, for example because their lane is
+/// full. No further tasks are claimed while it is reached.
 const POSTPONED_MAX: usize = 256;
 
-/// Interval at which an inbox is asked for new tasks, and deliveries that failed are repeated.
+/// Interval at which an inbox is asked for new tasks, and at which failed reports to the inbox
+/// about ended runs are repeated.
 const POLL_INTERVAL: Millis = Millis::from_secs(1);
 
 /// Delay before a change of the store is handled. It limits how often the store is read.
@@ -97,7 +99,7 @@ struct ServedInbox {
     types: Vec<String>,
 }
 
-/// A claimed task that is not submitted yet.
+/// A claimed task that is not submitted as a run yet.
 struct WaitingTask {
     task: InboxTask,
     /// Whether the reason why the task waits was logged.
@@ -110,7 +112,7 @@ enum SubmissionOutcome {
     Created,
     /// The task already has a run, or has failed.
     NoNewRun,
-    /// The task can't be submitted now, for this reason.
+    /// The task can't be submitted now. The text is the reason.
     Postponed(String),
 }
 
@@ -164,7 +166,8 @@ impl ServedInbox {
         }
     }
 
-    /// Claims tasks from the inbox, and returns those that are not in `waiting` yet.
+    /// Claims tasks from the inbox, and returns those that are not in `waiting`, the claimed tasks
+    /// that are not submitted yet.
     async fn claim_new_tasks(&self, count: usize, waiting: &[WaitingTask]) -> Vec<WaitingTask> {
         // The inbox may return the waiting tasks again, and they must not displace new ones.
         let filter = ClaimFilter { types: self.types.clone(), limit: count + waiting.len() };
@@ -180,8 +183,8 @@ impl ServedInbox {
         new.map(|task| WaitingTask { task, is_reported: false }).collect()
     }
 
-    /// Submits tasks, and returns the number of new runs. Tasks that can't be submitted now are
-    /// added to `postponed`.
+    /// Submits claimed tasks as runs, and returns the number of new runs. Tasks that can't be
+    /// submitted now are added to `postponed`.
     async fn submit_waiting_tasks(
         &self,
         waiting: Vec<WaitingTask>,
@@ -237,7 +240,7 @@ impl ServedInbox {
         if let Some(&run) = outcome.run_ids().first()
             && let Err(reason) = self.call_inbox_method(self.inbox.start(id, run)).await
         {
-            tracing::warn!(inbox = %self.name, %run, %reason, "the inbox could not record the run");
+            tracing::warn!(inbox = %self.name, %run, %reason, "the inbox could not record the run of its task");
         }
         match outcome {
             SubmitOutcome::Created(_) => SubmissionOutcome::Created,
@@ -288,7 +291,8 @@ impl ServedInbox {
         SubmissionOutcome::NoNewRun
     }
 
-    /// Reports the ends of runs from the outbox to the inbox. Never returns.
+    /// Reads messages about ended runs from the store's outbox and reports them to the inbox. Never
+    /// returns.
     async fn deliver_task_results(&self) {
         let services = self.longhaul.services();
         let endpoint = TaskSource::outbox_endpoint(&self.name);
@@ -326,7 +330,8 @@ impl ServedInbox {
         })
     }
 
-    /// Calls the inbox, with a timeout. A panic is an error.
+    /// Waits for a call of the inbox, at most `CALL_TIMEOUT`. A panic of the inbox is returned as
+    /// an error.
     async fn call_inbox_method<T>(
         &self,
         call: impl Future<Output = Result<T, InboxError>>,

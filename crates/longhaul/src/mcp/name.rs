@@ -6,7 +6,7 @@ pub const FILE_NAME: &str = ".mcp.json";
 /// Prefix of MCP names in an agent file: `mcp:SERVER` or `mcp:SERVER/TOOL`.
 pub const MCP_PREFIX: &str = "mcp:";
 
-/// Means all MCP servers, as in `mcp:*`.
+/// Server name that means all MCP servers, as in `mcp:*`.
 pub const ALL_SERVERS: &str = "*";
 
 /// Splits an MCP name of an agent file into the server and, if named, the tool. `None` means that

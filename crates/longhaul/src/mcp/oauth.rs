@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::mcp::server_parser::{McpServerParser, Object};
 
-/// Keys that are allowed in `oauth`.
+/// Keys that are allowed in `oauth`, the login settings of an MCP server.
 const OAUTH_KEYS: &[&str] =
     &["clientId", "clientSecret", "clientMetadataUrl", "scopes", "callbackPort"];
 

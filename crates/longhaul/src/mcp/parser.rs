@@ -299,7 +299,7 @@ impl<'a> McpServerParser<'a> {
     }
 
     /// Parses the boolean at this key. Returns `false` if the key is missing. An invalid value is
-    /// reported and gives `true`.
+    /// reported and counts as `true`, which is the safer choice.
     fn parse_boolean(&mut self, fields: &Object<'a>, key: &str) -> bool {
         let value = fields.get(key);
         let read = value.and_then(|value| self.parse_field_value(key, value, "true or false"));
@@ -366,8 +366,8 @@ impl ScalarText {
 mod tests {
     use super::*;
 
-    /// Ensures linear time: computing each position by a scan from the start of the text would take
-    /// hours.
+    /// Ensures that `.mcp.json` is parsed in linear time: computing each position by a scan from
+    /// the start of the text would take hours.
     #[test]
     fn long_mcp_files_are_parsed_in_linear_time() {
         let keys: String = (0..100_000).map(|n| format!("\"k{n}\":1,")).collect();

@@ -191,11 +191,11 @@ pub fn format_argv<'a>(args: impl IntoIterator<Item = &'a String>) -> String {
 /// Returns a URL without user name, password and query.
 pub fn redact_url(url: &str) -> String {
     let end = url.find(['?', '#']);
-    let (visible, more) = match end {
+    let (shown_url, omission_mark) = match end {
         Some(end) => (&url[..end], "?..."),
         None => (url, ""),
     };
-    let visible = match visible.split_once("://") {
+    let shown_url = match shown_url.split_once("://") {
         Some((scheme, rest)) => {
             // HTTP clients treat both characters as the end of the host.
             let end = rest.find(['/', '\\']).unwrap_or(rest.len());
@@ -203,9 +203,9 @@ pub fn redact_url(url: &str) -> String {
             let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
             format!("{scheme}://{host}{path}")
         }
-        None => visible.to_owned(),
+        None => shown_url.to_owned(),
     };
-    format!("{visible}{more}")
+    format!("{shown_url}{omission_mark}")
 }
 
 /// Returns the scheme and the host of a URL, such as `https://example.com`.

@@ -39,9 +39,9 @@ fn value_to_node(
     let error_at = |message: String| ParseError { position, message };
     let content = match value.get_ref() {
         DeValue::String(text) => NodeValue::Text(text.to_string()),
-        DeValue::Integer(whole) => i128::from_str_radix(whole.as_str(), whole.radix())
+        DeValue::Integer(integer) => i128::from_str_radix(integer.as_str(), integer.radix())
             .map(NodeValue::Integer)
-            .map_err(|_| error_at(format!("the number `{whole}` is too large")))?,
+            .map_err(|_| error_at(format!("the number `{integer}` is too large")))?,
         DeValue::Float(real) => match real.as_str().parse::<f64>() {
             Ok(real) if real.is_finite() => NodeValue::Float(real),
             Ok(_) | Err(_) => {

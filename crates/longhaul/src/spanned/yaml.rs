@@ -41,12 +41,12 @@ fn parse_error(error: &serde_saphyr::Error) -> ParseError {
     let location = error.location().unwrap_or(Location::UNKNOWN);
     let rendered = error.render_with_formatter(&UserMessageFormatter);
     // The position is reported separately, so it is removed from the parser's message.
-    let note = format!(" at line {}, column {}", location.line(), location.column());
+    let position_text = format!(" at line {}, column {}", location.line(), location.column());
     ParseError {
         position: to_position(location),
         message: format!(
             "the text is not valid YAML: {}",
-            rendered.replace(&note, "").replace('\n', ", ")
+            rendered.replace(&position_text, "").replace('\n', ", ")
         ),
     }
 }

@@ -54,7 +54,7 @@ impl TrustStatus {
         }
     }
 
-    /// Returns the name of the status, for output.
+    /// Returns the name of the trust status, for output.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Trusted => "trusted",
@@ -71,15 +71,15 @@ impl TrustStatus {
             Some(rest) => format!("The {rest}"),
             None => item.title.clone(),
         };
-        let refused = item.kind.refusal_clause();
+        let consequence = item.kind.refusal_clause();
         let why = match self {
             Self::Trusted | Self::TrustedByVariable => return format!("{title} is trusted."),
-            Self::Undecided => format!("{title} is not trusted yet, so {refused}."),
+            Self::Undecided => format!("{title} is not trusted yet, so {consequence}."),
             Self::Changed(files) => format!(
-                "{title} has changed since it was trusted ({}), so {refused}.",
+                "{title} has changed since it was trusted ({}), so {consequence}.",
                 files.join(", ")
             ),
-            Self::Unknown(why) => format!("{title} can't be trusted, so {refused}: {why}."),
+            Self::Unknown(why) => format!("{title} can't be trusted, so {consequence}: {why}."),
         };
         let pinned = match (self, item.kind) {
             (Self::Changed(_), TrustKind::Shell) => {
@@ -300,8 +300,8 @@ fn load_decisions(file: &Path) -> Result<Vec<TrustDecision>, PrivateFileError> {
 
 fn malformed_file_error(file: &Path) -> PrivateFileError {
     let path = file.to_owned();
-    let what = "does not contain trust decisions in the format of this build";
-    PrivateFileError::Content { path, what }
+    let problem = "does not contain trust decisions in the format of this build";
+    PrivateFileError::Content { path, problem }
 }
 
 #[cfg(test)]

@@ -33,8 +33,8 @@ const FROM_OLLAMA_HOST: &str = "the address in OLLAMA_HOST";
 pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
     let path = |key: &str| format!("providers.{name}.{key}");
     let is_theirs = |key: &str| is_set_by_project(config, &path(key));
-    let (added, bound) = project_request_additions(config, name);
-    if !is_theirs("base_url") && !is_theirs("key_env") && added.is_empty() {
+    let (additions, bound) = project_request_additions(config, name);
+    if !is_theirs("base_url") && !is_theirs("key_env") && additions.is_empty() {
         return None;
     }
     let built_in = built_in_providers::find_built_in_provider(name);
@@ -44,7 +44,7 @@ pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
         None => Some(built_in?.base_url),
         Some(set) => Some(set),
     };
-    let keys = match config.settings.contains_key(&path("key_env")) {
+    let key_variables = match config.settings.contains_key(&path("key_env")) {
         true => config.text_list(&path("key_env")),
         false => {
             let names = built_in.map_or(&[][..], |built_in| built_in.key_env);
@@ -61,7 +61,7 @@ pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
     let is_elsewhere =
         address.is_some_and(|address| !is_loopback_url(address) && !is_known(address));
     let is_new = is_theirs("base_url") && is_elsewhere;
-    if keys.is_empty() && user_values.is_empty() && added.is_empty() && !is_new {
+    if key_variables.is_empty() && user_values.is_empty() && additions.is_empty() && !is_new {
         return None;
     }
     let address = address.unwrap_or(FROM_OLLAMA_HOST);
@@ -69,19 +69,19 @@ pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
     if is_new {
         lines.push(format!("sends conversations to {address}"));
     }
-    if !keys.is_empty() {
-        lines.push(format!("sends {} to {address}", keys.join(" or ")));
+    if !key_variables.is_empty() {
+        lines.push(format!("sends {} to {address}", key_variables.join(" or ")));
     }
     if !user_values.is_empty() {
         let names = user_values.join(", ");
         lines.push(format!("sends your headers {names} to {address}"));
     }
-    if !added.is_empty() {
-        let added = added.join(", ");
-        lines.push(format!("adds {added} to every request to {address}"));
+    if !additions.is_empty() {
+        let additions = additions.join(", ");
+        lines.push(format!("adds {additions} to every request to {address}"));
     }
-    let (keys, user_values) = (keys.join(","), user_values.join(","));
-    let mut digest_parts = vec![name, address, &keys, &user_values];
+    let (key_variables, user_values) = (key_variables.join(","), user_values.join(","));
+    let mut digest_parts = vec![name, address, &key_variables, &user_values];
     digest_parts.extend(bound.iter().map(String::as_str));
     let name = format!("providers.{name}");
     let title = format!("the provider `{name}`");

@@ -27,7 +27,7 @@ pub enum TrustKind {
 }
 
 impl TrustKind {
-    /// Returns the name of the kind: a verb, for output.
+    /// Returns the name of the kind of action, such as `run` or `send`, for output.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -47,7 +47,7 @@ impl TrustKind {
         }
     }
 
-    /// Returns the names of the files that contain the settings of items of this kind.
+    /// Returns which files contain the settings of items of this kind, as text for messages.
     pub(crate) const fn settings_source(self) -> &'static str {
         match self {
             Self::Run => ".mcp.json or .env",
@@ -158,8 +158,8 @@ pub(crate) fn truncate_line(line: &str) -> String {
     if count <= LINE_CHARS_MAX {
         return line.to_owned();
     }
-    let head: String = line.chars().take(LINE_CHARS_MAX).collect();
-    format!("{head} ... and {} more characters", count - LINE_CHARS_MAX)
+    let shown_part: String = line.chars().take(LINE_CHARS_MAX).collect();
+    format!("{shown_part} ... and {} more characters", count - LINE_CHARS_MAX)
 }
 
 #[cfg(test)]

@@ -81,9 +81,9 @@ pub fn discover_trust_items(
     items.extend(
         egress::outbound_trust_item(config).map(|item| item.with_used_by(users(&asks_address))),
     );
-    items.extend(unsandboxed_agents(loaded).map(|one| {
-        let mut item = shell_trust_item(&one.agent);
-        item.lines.push(format!("  defined in {}", one.path.display()));
+    items.extend(unsandboxed_agents(loaded).map(|loaded_agent| {
+        let mut item = shell_trust_item(&loaded_agent.agent);
+        item.lines.push(format!("  defined in {}", loaded_agent.path.display()));
         item
     }));
     items

@@ -141,6 +141,9 @@ fn describe_expanded_url(transport: &Transport, dotenv: &Env) -> Option<String> 
         return None;
     };
     referenced_variable_names(url).find_map(|name| dotenv.var(name))?;
-    let filled = expand_known_variables(url, dotenv).ok()?;
-    Some(format!("  URL of the server after expansion: {}", format_argv([&url_origin(&filled)])))
+    let expanded_url = expand_known_variables(url, dotenv).ok()?;
+    Some(format!(
+        "  URL of the server after expansion: {}",
+        format_argv([&url_origin(&expanded_url)])
+    ))
 }

@@ -47,7 +47,8 @@ impl fmt::Debug for Callbacks {
     }
 }
 
-/// Engine hooks that call the callbacks of the program.
+/// Hooks that the engine calls, for example when a run starts, and that call the callbacks of the
+/// program.
 #[derive(Debug)]
 pub(super) struct CallbackHooks {
     callbacks: Callbacks,

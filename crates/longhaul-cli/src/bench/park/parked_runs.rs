@@ -37,7 +37,7 @@ const BATCH: u32 = 1_000;
 /// Maximum number of runs that are resumed.
 const RESUMED_RUNS: u32 = 200;
 
-/// Maximum time in which no run is parked, resumed or ended.
+/// Maximum time in which no run is parked, resumed or ended. After it the benchmark fails.
 const STEP_TIMEOUT: Millis = Millis::from_secs(120);
 
 /// Script of the model: the first reply asks a person, the reply after the answer ends the run.
@@ -51,7 +51,7 @@ const SCRIPT: &str = "replies:
 pub(super) struct ParkMeasurements {
     pub(super) added_memory_mb: f64,
     pub(super) memory_bytes_per_run: f64,
-    /// CPU time while nothing happened, in percent of one core.
+    /// CPU time while all runs were parked and nothing happened, in percent of one core.
     pub(super) idle_cpu_percent: f64,
     pub(super) resume: ResumeCost,
 }
@@ -177,8 +177,8 @@ impl ParkedRuns {
         Ok(())
     }
 
-    /// Answers the chosen runs one after the other, and measures each from its answer to its next model
-    /// request.
+    /// Answers the questions of the chosen runs one after the other, and measures the cost from
+    /// each answer to the run's next model request.
     async fn resume_runs(&mut self) -> anyhow::Result<ResumeCost> {
         let (mut cpu_nanos, mut wall_nanos, mut commits_max) = (Vec::new(), Vec::new(), 0);
         for run in std::mem::take(&mut self.chosen) {

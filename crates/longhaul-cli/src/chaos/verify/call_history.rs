@@ -27,7 +27,8 @@ pub(crate) struct CallHistory {
     /// violation.
     end_epochs: Vec<Epoch>,
     started_after_end: bool,
-    /// True if an event after the call's last start reports that the call was lost with its driver.
+    /// True if an event after the call's last start reports that the call was lost when the worker
+    /// that made it died.
     is_loss_reported: bool,
     settled_by: Option<&'static str>,
 }
@@ -105,6 +106,7 @@ impl CallHistory {
     }
 
     /// Returns a violation message if the call was repeated after its result was recorded.
+    /// `effect_epochs` has the driver's epoch at each recorded effect of the call.
     pub(crate) fn repeat_after_result_message(&self, effect_epochs: &[Epoch]) -> Option<String> {
         let tool = &self.tool;
         if self.started_after_end {
@@ -120,7 +122,8 @@ impl CallHistory {
         ))
     }
 
-    /// Returns a violation message if the call had more effects than starts in one driver epoch.
+    /// Returns a violation message if the call had more effects than starts in one epoch of a
+    /// driver. `effect_epochs` has the driver's epoch at each recorded effect of the call.
     pub(crate) fn effect_without_start_message(&self, effect_epochs: &[Epoch]) -> Option<String> {
         let count = |all: &[Epoch], one: &Epoch| all.iter().filter(|epoch| *epoch == one).count();
         let more = |epoch: &&Epoch| count(effect_epochs, epoch) > count(&self.start_epochs, epoch);

@@ -1,9 +1,9 @@
-//! The counts and violations that the verification of a chaos run finds.
+//! The counts and violations that the verification of a chaos test finds.
 
 use longhaul_core::id::{CallId, RunId};
 use serde::Serialize;
 
-/// A guarantee of the runtime that a chaos run verifies. Each variant is described by its
+/// A guarantee of the runtime that a chaos test verifies. Each variant is described by its
 /// violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -78,7 +78,7 @@ pub(crate) struct InDoubtCall {
     pub(crate) settled_by: String,
 }
 
-/// Everything that the verification of a chaos run counted and found.
+/// Everything that the verification of a chaos test counted and found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ChaosCounts {
     pub(crate) completed: u64,

@@ -8,7 +8,7 @@ use crate::mock::event;
 use crate::mock::mock_reply::{MockReply, argument_chunks};
 use crate::scripted::reply;
 
-/// Values of the field `status` of a response and its items.
+/// Value of the field `status` of a response that is not complete yet, and of its items.
 const IN_PROGRESS: &str = "in_progress";
 const COMPLETED: &str = "completed";
 

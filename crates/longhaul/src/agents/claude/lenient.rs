@@ -121,25 +121,32 @@ mod tests {
 
     #[test]
     fn an_inline_or_indented_table_is_parsed() {
-        fn assert_parsed_fields(front: &str, expected: &str) {
-            let found = parse_fields_leniently(front).pop().unwrap().node;
-            let first = if let NodeValue::Table(entries) = &found.value {
+        fn assert_parsed_fields(yaml: &str, expected: &str) {
+            let node = parse_fields_leniently(yaml).pop().unwrap().node;
+            let entry_position = if let NodeValue::Table(entries) = &node.value {
                 entries[0].position.to_string()
             } else {
                 "none".to_owned()
             };
-            assert_eq!(format!("position {first}: {}", found.to_json()), expected, "{front}");
+            assert_eq!(
+                format!("position {entry_position}: {}", node.to_json()),
+                expected,
+                "{yaml}"
+            );
         }
-        let table = r#"{"isolation":"none"}"#;
+        let table_json = r#"{"isolation":"none"}"#;
         assert_parsed_fields(
             "a: b: c\nsandbox: { isolation: none }",
-            &format!("position 2:12: {table}"),
+            &format!("position 2:12: {table_json}"),
         );
         assert_parsed_fields(
             "sandbox: { isolation: none } # comment",
-            &format!("position 1:12: {table}"),
+            &format!("position 1:12: {table_json}"),
         );
-        assert_parsed_fields("sandbox:\n  isolation: none\n", &format!("position 2:3: {table}"));
+        assert_parsed_fields(
+            "sandbox:\n  isolation: none\n",
+            &format!("position 2:3: {table_json}"),
+        );
         // A field that is not valid YAML by itself, and the description, stay text.
         assert_parsed_fields("tools: a\nmy key: b", "position none: \"a\\nmy key: b\"");
         assert_parsed_fields("sandbox: { isolation", "position none: \"{ isolation\"");
