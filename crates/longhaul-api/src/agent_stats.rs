@@ -25,13 +25,13 @@ pub struct AgentStatsView {
     /// Share of completed runs among the completed and failed runs. `None` if there are none.
     pub success_rate: Option<f64>,
     /// Total and percentiles of the number of turns of ended runs.
-    pub turns: AmountStats,
+    pub turns: PerRunStats,
     /// Total and percentiles of the input tokens of ended runs.
-    pub input_tokens: AmountStats,
+    pub input_tokens: PerRunStats,
     /// Total and percentiles of the output tokens of ended runs.
-    pub output_tokens: AmountStats,
+    pub output_tokens: PerRunStats,
     /// Total and percentiles of the time in milliseconds during which workers drove ended runs.
-    pub active_ms: AmountStats,
+    pub active_ms: PerRunStats,
     /// Total and percentiles of the cost of ended runs in US dollars, without unknown costs.
     pub cost_usd: CostStats,
 }
@@ -56,7 +56,7 @@ pub struct OutcomeCounts {
 /// if no run has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = AmountStats)]
-pub struct AmountStats {
+pub struct PerRunStats {
     /// Sum of the measured amount, such as turns, over all ended runs.
     pub total: u64,
     /// Median of the measured amount, such as turns, over all ended runs.

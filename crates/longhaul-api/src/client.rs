@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use longhaul_core::duration;
-use longhaul_core::event::entry::{Entry, EntryEnvelope};
+use longhaul_core::event::entry::{Entry, JournalEntryEnvelope};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{
     AgentName, BatchId, GateId, InboxName, KeyName, LaneKey, RuleId, RunId, Seq, SteerId,
@@ -75,11 +75,11 @@ pub struct Client {
 /// One page of the events in a journal.
 #[derive(Debug, Deserialize)]
 struct EventPage {
-    data: Vec<EntryEnvelope>,
+    data: Vec<JournalEntryEnvelope>,
 }
 
 /// Range of a list that is requested page by page: at most `limit` items after the item `after`.
-struct ListRange {
+struct ListPaging {
     limit: usize,
     page_size: usize,
     after: Option<String>,
@@ -181,7 +181,7 @@ impl Client {
         if let Some(gate) = filter.gate {
             return Ok(vec![self.get_gate(gate).await?]);
         }
-        let limits = ListRange {
+        let limits = ListPaging {
             limit: filter.limit,
             page_size: GATES_MAX,
             after: filter.after.map(|gate| gate.to_string()),
@@ -281,7 +281,7 @@ impl Client {
     /// Returns the remembered approvals that match the filter, newest first.
     pub async fn list_rules(&self, filter: &RuleFilter) -> Result<Vec<RuleView>, Problem> {
         let after = filter.after.map(|rule| rule.to_string());
-        let range = ListRange { limit: filter.limit, page_size: RULES_MAX, after };
+        let range = ListPaging { limit: filter.limit, page_size: RULES_MAX, after };
         let request =
             ApiRequest::get(&["v1", "rules"]).with_query_param("all", filter.include_inactive);
         self.read_list_pages(request, range).await
@@ -295,7 +295,7 @@ impl Client {
 
     /// Returns the lanes that contain runs or are paused, ordered by name.
     pub async fn lanes(&self, limit: usize) -> Result<Vec<LaneView>, Problem> {
-        let range = ListRange { limit, page_size: LANES_MAX, after: None };
+        let range = ListPaging { limit, page_size: LANES_MAX, after: None };
         self.read_list_pages(ApiRequest::get(&["v1", "lanes"]), range).await
     }
 
@@ -322,7 +322,7 @@ impl Client {
 
     /// Returns the inboxes with the number of their tasks, ordered by name.
     pub async fn inboxes(&self) -> Result<Vec<InboxView>, Problem> {
-        let limits = ListRange { limit: usize::MAX, page_size: INBOXES_MAX, after: None };
+        let limits = ListPaging { limit: usize::MAX, page_size: INBOXES_MAX, after: None };
         self.read_list_pages(ApiRequest::get(&["v1", "inboxes"]), limits).await
     }
 
@@ -409,7 +409,7 @@ impl Client {
     }
 
     /// Returns whether a worker drives the runs of the server.
-    pub async fn has_driver(&self) -> Result<bool, Problem> {
+    pub async fn has_driving_process(&self) -> Result<bool, Problem> {
         let request = ApiRequest::get(&["readyz"]).without_retries();
         match self.connection.send_and_parse::<ReadinessResponse>(&request).await {
             Ok(ready) => Ok(ready.driven),
@@ -435,7 +435,7 @@ impl Client {
     async fn read_list_pages<T: DeserializeOwned>(
         &self,
         request: ApiRequest,
-        limits: ListRange,
+        limits: ListPaging,
     ) -> Result<Vec<T>, Problem> {
         let mut all: Vec<T> = Vec::new();
         let mut after = limits.after;
@@ -457,7 +457,7 @@ impl Client {
 }
 
 /// Returns the request for a list of the runs that match the filter, and the range of the list.
-fn list_runs_request(filter: &RunFilter, page_size: usize) -> (ApiRequest, ListRange) {
+fn list_runs_request(filter: &RunFilter, page_size: usize) -> (ApiRequest, ListPaging) {
     let mut request = ApiRequest::get(&["v1", "runs"]);
     for status in &filter.statuses {
         request = request.with_query_param("status", status.as_str());
@@ -468,7 +468,7 @@ fn list_runs_request(filter: &RunFilter, page_size: usize) -> (ApiRequest, ListR
         .with_optional_query_param("inbox", filter.inbox.as_ref())
         .with_optional_query_param("root", filter.root)
         .with_optional_query_param("parent", filter.parent);
-    let limits = ListRange {
+    let limits = ListPaging {
         limit: filter.limit,
         page_size,
         after: filter.after.map(|run| run.to_string()),

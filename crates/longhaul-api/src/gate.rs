@@ -115,7 +115,7 @@ impl GateView {
 
     /// Returns what the call would change as rows for people, each with a label and a text. Empty
     /// if nobody is asked to approve a call.
-    pub fn effect_rows(&self) -> Vec<(&'static str, String)> {
+    pub fn call_effect_rows(&self) -> Vec<(&'static str, String)> {
         let facts = match &self.facts {
             Some(facts) => facts.rows(),
             None if self.kind == GateKind::Approval => vec![("Effects", NOT_KNOWN.to_owned())],
@@ -127,7 +127,7 @@ impl GateView {
 
     /// Returns the values that the input takes from outputs of earlier calls: for each value a
     /// description and the beginning of the value.
-    pub fn passed_values(&self) -> Vec<(String, &str)> {
+    pub fn values_from_earlier_calls(&self) -> Vec<(String, &str)> {
         let outputs = self.outputs.iter();
         outputs.map(|output| (output.description(self.run), output.preview.as_str())).collect()
     }

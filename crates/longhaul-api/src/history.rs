@@ -121,12 +121,12 @@ impl HistoryMessage {
 
 /// A message of a history with its size in bytes.
 #[derive(Debug)]
-struct SizedMessage {
+struct MessageWithSize {
     message: HistoryMessage,
     bytes: usize,
 }
 
-impl<'de> Deserialize<'de> for SizedMessage {
+impl<'de> Deserialize<'de> for MessageWithSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = RawJson::deserialize(deserializer)?;
         let parsed = parse_history_message(&raw).map_err(D::Error::custom)?;
@@ -185,7 +185,7 @@ impl<'de> Visitor<'de> for HistoryVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<HistoryMessage>, A::Error> {
         let (mut all, mut bytes) = (Vec::new(), 0);
-        while let Some(next) = list.next_element::<SizedMessage>()? {
+        while let Some(next) = list.next_element::<MessageWithSize>()? {
             bytes += next.bytes;
             if bytes > HISTORY_BYTES_MAX {
                 return Err(A::Error::custom(format!("{}", HistoryError::TooLong)));

@@ -8,7 +8,7 @@ use longhaul_core::id::{BatchId, GateId, RunId};
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::{Hash, RawJson};
-use longhaul_core::status::{ResultAnswer, RunError, Status};
+use longhaul_core::status::{ResultApprovalAnswer, RunError, Status};
 use longhaul_core::time::Timestamp;
 use longhaul_core::usage::{MicroUsd, Usage};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use crate::schema;
 /// Numbers of repeated model calls and tool calls of a run, and of takeovers by other workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Retries)]
-pub struct RetriesView {
+pub struct RetryCountsView {
     /// Number of model calls that were repeated because the provider had failed.
     pub model_calls: u32,
     /// Number of tool calls that were started again because their worker had died.
@@ -65,7 +65,7 @@ pub struct RunView {
     /// Latest verdicts of grading runs about results of the run, the newest last. Empty unless the
     /// agent has a rubric (criteria for grading).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub verdicts: Vec<VerdictView>,
+    pub verdicts: Vec<GradingVerdictView>,
     /// Number of tokens that the run has used.
     pub usage: UsageView,
     /// Cost of the run so far in US dollars. `None` means that the price is not known.
@@ -81,7 +81,7 @@ pub struct RunView {
     pub attempt: u32,
     /// Numbers of repeated calls and of takeovers by other workers. They do not count as attempts
     /// of the run.
-    pub retries: RetriesView,
+    pub retries: RetryCountsView,
     /// Epoch of the current claim: a number that grows with every claim of the run by a worker.
     pub epoch: u64,
     /// Model that the run uses, as `provider/model`. `None` if no model was called yet and the task
@@ -153,7 +153,7 @@ pub struct RunView {
 /// Verdict about a result of a run, given by another run that graded the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Verdict)]
-pub struct VerdictView {
+pub struct GradingVerdictView {
     /// Number of the grading round, from 1.
     pub round: u32,
     /// Verdict: `satisfied`, `not_satisfied` or `grader_failed`.
@@ -167,7 +167,7 @@ pub struct VerdictView {
     pub run: Option<RunId>,
 }
 
-impl From<&OutcomeGraded> for VerdictView {
+impl From<&OutcomeGraded> for GradingVerdictView {
     fn from(graded: &OutcomeGraded) -> Self {
         let OutcomeGraded { round, verdict, note, child } = graded.clone();
         Self { round, verdict, note, run: child }
@@ -195,7 +195,7 @@ pub struct RunChainView {
 impl RunView {
     /// Returns the run that commands for this run go to: the newest run of its chain if this run has
     /// ended, and otherwise this run.
-    pub fn newest_run(&self) -> RunId {
+    pub fn newest_run_in_chain(&self) -> RunId {
         let chain = self.chain.as_ref().filter(|_| self.status.is_terminal());
         chain.map_or(self.id, |chain| chain.current)
     }
@@ -241,8 +241,8 @@ pub struct RunErrorView {
 
 /// OpenAPI schema of the answer with which a person approved the result of a run.
 #[derive(Debug, ToSchema)]
-#[schema(as = ResultAnswer)]
-pub struct ResultAnswerView {
+#[schema(as = ResultApprovalAnswer)]
+pub struct ResultApprovalView {
     /// Name of the person who answered.
     pub by: String,
     /// Decision of the answer: `approve` or `edit`.
@@ -342,8 +342,8 @@ pub struct OutputView {
     /// Answer with which a person approved the result. `None` unless that answer has a note or a
     /// payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<ResultAnswerView>)]
-    pub answer: Option<ResultAnswer>,
+    #[schema(value_type = Option<ResultApprovalView>)]
+    pub answer: Option<ResultApprovalAnswer>,
     /// Names of the tools that the run has called.
     pub tools_called: Vec<String>,
     /// Number of tokens that the run has used.

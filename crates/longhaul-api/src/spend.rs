@@ -38,7 +38,7 @@ pub struct SpendCapView {
     pub unit: String,
     /// Configured limit for each subject.
     #[schema(value_type = f64)]
-    pub limit: CapAmount,
+    pub limit: SpendCapAmount,
     /// What happens when the limit is reached: `wait` lets runs wait, `refuse` refuses new tasks.
     pub at_cap: String,
     /// Time at which the next window begins.
@@ -46,28 +46,28 @@ pub struct SpendCapView {
     pub resets_at: Timestamp,
     /// Usage of each subject in the current window. Subjects with waiting runs and with the highest
     /// usage come first.
-    pub counts: Vec<SpendCountView>,
+    pub counts: Vec<SpendCapUsageView>,
 }
 
 /// What a spend cap has counted for one subject in its current window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = SpendCount)]
-pub struct SpendCountView {
+pub struct SpendCapUsageView {
     /// API key, actor, agent or model whose usage is counted. Empty if all usage is counted
     /// together.
     pub subject: String,
     /// Current limit: the configured one, or a higher one to which a person has raised it.
     #[schema(value_type = f64)]
-    pub limit: CapAmount,
+    pub limit: SpendCapAmount,
     /// Amount that was used, or that counts as used because the real usage is unknown.
     #[schema(value_type = f64)]
-    pub used: CapAmount,
+    pub used: SpendCapAmount,
     /// Amount held (reserved) for model calls in progress.
     #[schema(value_type = f64)]
-    pub held: CapAmount,
+    pub held: SpendCapAmount,
     /// Amount that can still be used in the window: the limit less `used` and `held`.
     #[schema(value_type = f64)]
-    pub left: CapAmount,
+    pub left: SpendCapAmount,
     /// Number of runs that wait at the cap.
     pub waiting: u64,
 }
@@ -75,14 +75,14 @@ pub struct SpendCountView {
 /// Amount of a spend cap: dollars, or a number of tokens or runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum CapAmount {
+pub enum SpendCapAmount {
     /// Number of tokens or runs.
     Count(u64),
     /// Amount in US dollars.
     Usd(f64),
 }
 
-impl CapAmount {
+impl SpendCapAmount {
     /// Converts an amount from the unit of the store: micro-dollars, tokens or runs.
     pub fn new(unit: CapUnit, amount: u64) -> Self {
         match unit {
@@ -92,7 +92,7 @@ impl CapAmount {
     }
 }
 
-impl fmt::Display for CapAmount {
+impl fmt::Display for SpendCapAmount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // Amounts are counted in micro-dollars, and a small one must not look like none.
@@ -193,7 +193,7 @@ mod tests {
             (10_000, "$0.01"),
             (1_500_000, "$1.50"),
         ] {
-            assert_eq!(CapAmount::new(CapUnit::Usd, micros).to_string(), text);
+            assert_eq!(SpendCapAmount::new(CapUnit::Usd, micros).to_string(), text);
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct SteerView {
     /// Text of the message.
     pub text: String,
     /// When the run reads the message.
-    #[schema(value_type = DeliveryView)]
+    #[schema(value_type = SteerDeliveryView)]
     pub delivery: SteerDelivery,
     /// Status of the message: queued, delivered, dropped or withdrawn.
     pub status: SteerState,
@@ -57,7 +57,7 @@ pub enum SteerState {
 /// OpenAPI schema of [`SteerDelivery`]: when a run reads a message.
 #[derive(Debug, ToSchema)]
 #[schema(as = Delivery, rename_all = "snake_case")]
-pub enum DeliveryView {
+pub enum SteerDeliveryView {
     /// The run reads the message after all calls of the current turn have finished.
     AfterBatch,
     /// The run reads the message before the next call starts; calls that have not started are
@@ -72,16 +72,16 @@ pub enum DeliveryView {
 /// Times at which messages to a run were sent, and at which they were read, dropped or withdrawn,
 /// taken from the journal.
 #[derive(Debug, Clone, Default)]
-pub struct SteerTimes {
+pub struct SteerMessageTimes {
     sent: BTreeMap<SteerId, Timestamp>,
     settled: BTreeMap<SteerId, Timestamp>,
 }
 
-impl SteerTimes {
+impl SteerMessageTimes {
     /// Records the time of a journal entry, if it says that a message was sent, read, dropped or
     /// withdrawn.
     #[expect(clippy::wildcard_enum_match_arm, reason = "most events are not about a message")]
-    pub fn record_entry_time(&mut self, entry: &Entry) {
+    pub fn record_steer_event_time(&mut self, entry: &Entry) {
         match &entry.event {
             Event::SteerQueued(queued) => self.sent.insert(queued.steer, entry.at),
             Event::SteerDelivered(read) => self.settled.insert(read.steer, entry.at),
@@ -94,7 +94,7 @@ impl SteerTimes {
 
 impl SteerView {
     /// Builds the view of a message from its row in the store and its times in the journal.
-    pub fn new(row: &SteerRow, times: &SteerTimes) -> Self {
+    pub fn new(row: &SteerRow, times: &SteerMessageTimes) -> Self {
         let (status, between, why) = match &row.status {
             SteerStatus::Queued => (SteerState::Queued, None, None),
             SteerStatus::Delivered { after_turn } => {
@@ -128,7 +128,7 @@ pub struct SteerBody {
     pub text: String,
     /// When the run reads the message.
     #[serde(default)]
-    #[schema(value_type = DeliveryView)]
+    #[schema(value_type = SteerDeliveryView)]
     pub delivery: SteerDelivery,
 }
 
@@ -142,7 +142,7 @@ pub struct SteerChange {
     pub text: Option<String>,
     /// New time of delivery: when the run reads the message. `None` keeps the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<DeliveryView>)]
+    #[schema(value_type = Option<SteerDeliveryView>)]
     pub delivery: Option<SteerDelivery>,
 }
 
@@ -158,7 +158,7 @@ pub struct SteerReceipt {
     /// Status of the message: always `queued`.
     pub status: SteerState,
     /// When the run reads the message.
-    #[schema(value_type = DeliveryView)]
+    #[schema(value_type = SteerDeliveryView)]
     pub delivery: SteerDelivery,
     /// Why the message does not answer the question that the run asks. Missing if the run asks
     /// nothing, or the message is a valid answer.

@@ -101,11 +101,11 @@ fn ask_for_answer(gate: &GateView) -> anyhow::Result<String> {
         let Some(line) = output::ask_for_line(&question) else {
             return Err(CliError::usage_error("the form was not filled in").into());
         };
-        if let Err(why) = form.enter_line(&line) {
+        if let Err(why) = form.enter_field_value(&line) {
             output::eprint_line(&why);
         }
     }
-    Ok(form.answer())
+    Ok(form.answer_json())
 }
 
 impl RejectCommand {
@@ -177,13 +177,13 @@ impl GateAnswerSender<'_> {
             output::print_json(&gate)?;
             return Ok(Exit::Done);
         }
-        output::print_text(&format!("{done}: {}", gate_subject(&gate)))?;
-        output::print_text(&self.next_step_text(&verdict, &gate).await?)?;
+        output::print_text(&format!("{done}: {}", gate_subject_text(&gate)))?;
+        output::print_text(&self.run_continuation_text(&verdict, &gate).await?)?;
         Ok(Exit::Done)
     }
 
     /// Returns a sentence about the run of the answered gate: when it continues or what it needs.
-    async fn next_step_text(
+    async fn run_continuation_text(
         &self,
         outcome: &GateAnswerOutcome,
         gate: &GateView,
@@ -204,7 +204,7 @@ impl GateAnswerSender<'_> {
                 "{run} waits for {open_gates} more {noun}: longhaul gates --run {run}"
             ));
         }
-        Ok(match self.client.has_driver().await? {
+        Ok(match self.client.has_driving_process().await? {
             true => format!("{run} resumes at event {seq}."),
             false => format!(
                 "{run} resumes at event {seq} when a worker drives it: longhaul watch {run}"
@@ -214,7 +214,7 @@ impl GateAnswerSender<'_> {
 }
 
 /// Returns what the gate is about: the tool call with its input, or the question.
-fn gate_subject(gate: &GateView) -> String {
+fn gate_subject_text(gate: &GateView) -> String {
     let subject = match (&gate.tool, &gate.input) {
         (Some(tool), Some(input)) => first_line(&format!("{tool} {}", input.as_str())),
         (Some(_), None) | (None, _) => first_line(&gate.ask),

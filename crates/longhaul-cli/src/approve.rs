@@ -10,7 +10,7 @@ use crate::answer::{DIGEST_CHARS, GateAnswerSender, new_answer, parse_json_optio
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::form_prompt::answer_command;
-use crate::format::{pattern_text, scope_phrase};
+use crate::format::{rule_pattern_text, scope_phrase};
 use crate::gate_card::full_gate_card;
 use crate::{output, resolve, sanitize};
 
@@ -131,8 +131,8 @@ impl ApproveCommand {
         if let (Some(pattern), AnswerScope::Run | AnswerScope::Agent | AnswerScope::Project) =
             (&gate.pattern, self.scope.into())
         {
-            let (scope_text, calls) = (scope_phrase(self.scope.into()), pattern_text(pattern));
-            output::eprint_line(&format!("  {scope_text}, this also allows: {calls}"));
+            let (rule_scope_text, calls) = (scope_phrase(self.scope.into()), rule_pattern_text(pattern));
+            output::eprint_line(&format!("  {rule_scope_text}, this also allows: {calls}"));
         }
         let digest = output::ask_for_line("approve? [y/N]").unwrap_or_default();
         Ok(is_yes_answer(&digest))

@@ -17,7 +17,7 @@ use crate::client::connect::{
 };
 use crate::driver_status::needs_driver;
 use crate::error::CliError;
-use crate::ls::agent_and_step;
+use crate::ls::agent_and_step_text;
 use crate::table::{self, TableCell};
 use crate::task_args::parse_idempotency_key;
 use crate::{output, runtime};
@@ -114,30 +114,30 @@ impl ShowBatchCommand {
             }
             let mut newest = Vec::with_capacity(batch.runs.len());
             for run in &batch.runs {
-                newest.push(match run.newest_run() == run.id {
+                newest.push(match run.newest_run_in_chain() == run.id {
                     true => run.clone(),
-                    false => client.get_run(run.newest_run()).await?,
+                    false => client.get_run(run.newest_run_in_chain()).await?,
                 });
             }
-            print_batch(&batch, &newest, client.has_driver().await?)
+            print_batch(&batch, &newest, client.has_driving_process().await?)
         })
     }
 }
 
 /// Prints the runs of a batch. A run whose chain has gone on is printed with the state of the
-/// newest run of the chain. `has_driver` is whether a worker drives runs.
-fn print_batch(batch: &BatchView, newest: &[RunView], has_driver: bool) -> anyhow::Result<()> {
+/// newest run of the chain. `has_driving_process` is whether a worker drives runs.
+fn print_batch(batch: &BatchView, newest: &[RunView], has_driving_process: bool) -> anyhow::Result<()> {
     let (mode, count) = (batch.mode.as_str(), batch.runs.len());
     output::print_text(&format!("{} ({mode}, {count} runs)", batch.id))?;
     let rows = batch.runs.iter().zip(newest).map(|(first, run)| {
         // Without a worker a run does nothing, whatever its journal says.
-        let now = match has_driver || !needs_driver(run.status) {
+        let now = match has_driving_process || !needs_driver(run.status) {
             true => run.now.clone(),
             false => format!("no worker; last known: {}", run.now),
         };
         vec![
             TableCell::new(first.id.to_string()),
-            TableCell::new(agent_and_step(&run.agent, run.chain.as_ref())),
+            TableCell::new(agent_and_step_text(&run.agent, run.chain.as_ref())),
             TableCell::new(run.status.as_str()),
             TableCell::new(now),
         ]

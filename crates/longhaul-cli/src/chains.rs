@@ -112,7 +112,7 @@ impl ShowChainCommand {
         let mut lines = vec![format!("{}  {}", one.name, one.path.display())];
         lines.extend(one.spec.description.clone());
         for (number, step) in (1..).zip(&one.spec.steps) {
-            lines.push(format!("{number}. {}", step_text(step)));
+            lines.push(format!("{number}. {}", chain_step_text(step)));
         }
         for line in lines {
             output::print_text(&sanitize::sanitize_line(&line))?;
@@ -182,7 +182,7 @@ const fn source(one: &LoadedChain) -> &'static str {
     }
 }
 
-fn step_text(step: &ChainStepSpec) -> String {
+fn chain_step_text(step: &ChainStepSpec) -> String {
     let name = match &step.name {
         Some(name) => format!("{name} ({})", step.agent),
         None => step.agent.clone(),

@@ -141,7 +141,7 @@ impl ChaosCommand {
             };
             let took_ms = (SystemClock.monotonic_nanos() - start) / 1_000_000;
             let journals = read_run_journals(&runtime, &log).await?;
-            let counts = verify_runs(&journals, &load_probe_records(scratch)?);
+            let counts = verify_runs(&journals, &load_effect_records(scratch)?);
             Ok(Some(ChaosResult { log, counts, duration_ms: took_ms }))
         })
     }
@@ -166,9 +166,9 @@ impl ChaosCommand {
     }
 }
 
-fn load_probe_records(scratch: &ScratchProject) -> anyhow::Result<Vec<probe_log::ProbeRecord>> {
-    match scratch.probe_file() {
-        Some(file) => probe_log::read_probe_file(&file),
+fn load_effect_records(scratch: &ScratchProject) -> anyhow::Result<Vec<probe_log::EffectRecord>> {
+    match scratch.effect_log_path() {
+        Some(file) => probe_log::read_effect_log(&file),
         None => Ok(Vec::new()),
     }
 }

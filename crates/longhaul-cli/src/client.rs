@@ -30,13 +30,13 @@ use longhaul_core::task::BatchMode;
 use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::handle::{
-    CreateKeyRequest, GateAnswerOutcome, IssuedKey, JournalStream, inbox_task,
+    CreateKeyRequest, GateAnswerOutcome, IssuedKey, JournalStream, build_inbox_task,
 };
 use longhaul_engine::secret::Secret;
 use longhaul_engine::view::gate_view;
 use longhaul_engine::{Longhaul, Task};
 
-use self::run_request::{batch_task, to_request_body};
+use self::run_request::{batch_task_from_body, task_to_request_body};
 use crate::caller_name::caller_name;
 use crate::environment;
 use crate::error::{CliError, HintResultExt as _};
@@ -45,7 +45,7 @@ use crate::output;
 /// Maximum number of open gates that are read for one run.
 const OPEN_GATES_MAX: usize = 100;
 
-fn print_task_added_note(run: &RunView) {
+fn print_note_if_added_to_run(run: &RunView) {
     if run.added {
         let note = format!("note: the task was added to {}, because its lane is busy", run.id);
         output::eprint_line(&note);
@@ -106,11 +106,11 @@ impl RunClient {
             Self::Local(longhaul) => longhaul.submit_and_view_run(task).await.map_err(Into::into),
             Self::Remote(client) => {
                 let key = task.idempotency_key.take();
-                client.submit_run(&to_request_body(task), key).await.map_err(Into::into)
+                client.submit_run(&task_to_request_body(task), key).await.map_err(Into::into)
             }
         };
         let run = submitted.fill_hint_placeholder("AGENT", agent)?;
-        print_task_added_note(&run);
+        print_note_if_added_to_run(&run);
         Ok(run.id)
     }
 
@@ -130,7 +130,7 @@ impl RunClient {
             }
         };
         let tasks = (1..).zip(runs).map(|(number, run)| {
-            batch_task(longhaul, run).map_err(|why| {
+            batch_task_from_body(longhaul, run).map_err(|why| {
                 CliError::usage_error(format!("task {number}: {why}"))
                     .with_hint("all agents", "longhaul agents")
             })
@@ -439,14 +439,14 @@ impl RunClient {
     ) -> anyhow::Result<RunView> {
         let run = match self {
             Self::Local(longhaul) => {
-                let mut task = inbox_task(inbox, task, &default_inbox_agents()?)?;
+                let mut task = build_inbox_task(inbox, task, &default_inbox_agents()?)?;
                 task.submitter = Some(caller_name());
                 let agent = task.agent.clone();
                 longhaul.submit_and_view_run(task).await.fill_hint_placeholder("AGENT", agent)?
             }
             Self::Remote(client) => client.post_task(&inbox, &task).await?,
         };
-        print_task_added_note(&run);
+        print_note_if_added_to_run(&run);
         Ok(run)
     }
 
@@ -483,15 +483,15 @@ impl RunClient {
 
     /// Returns the current time of the store. A server does not report its time, so the local clock
     /// is used, and ages of runs may be off by the difference between the clocks.
-    pub(crate) async fn store_time(&self) -> anyhow::Result<Timestamp> {
+    pub(crate) async fn current_store_time(&self) -> anyhow::Result<Timestamp> {
         match self {
-            Self::Local(longhaul) => Ok(longhaul.store_time().await?),
+            Self::Local(longhaul) => Ok(longhaul.current_store_time().await?),
             Self::Remote(_) => Ok(SystemClock.now()),
         }
     }
 
     /// Returns whether a worker drives the runs of the store.
-    pub(crate) async fn has_driver(&self) -> anyhow::Result<bool> {
-        either!(RunClient::self, client => client.has_driver())
+    pub(crate) async fn has_driving_process(&self) -> anyhow::Result<bool> {
+        either!(RunClient::self, client => client.has_driving_process())
     }
 }

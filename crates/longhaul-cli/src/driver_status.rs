@@ -26,7 +26,7 @@ pub(crate) async fn explain_run_status_with_label(
     let explanation = client.explain_run(run.id).await;
     let mut explanation = explanation?;
     let mut label = status_label(run.status, run.reason.as_deref());
-    if needs_driver(run.status) && !client.has_driver().await? {
+    if needs_driver(run.status) && !client.has_driving_process().await? {
         label = no_driver_label(run.status);
         // A run behind another one needs a driver of that other run first.
         if !matches!(run.reason.as_deref(), Some("lane" | "batch")) {

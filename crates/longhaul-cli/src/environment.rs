@@ -69,7 +69,7 @@ pub(crate) fn add_dotenv_variables(mut process_env: ProcessEnv) -> anyhow::Resul
 
 /// Adds the variables of the project's `.env`, and ignores an invalid `.env`. For commands that do
 /// not use the values themselves: the process that uses them reports the error.
-pub(crate) fn add_dotenv_if_valid(process_env: ProcessEnv) -> ProcessEnv {
+pub(crate) fn add_dotenv_variables_if_valid(process_env: ProcessEnv) -> ProcessEnv {
     add_dotenv_variables(process_env.clone()).unwrap_or(process_env)
 }
 

@@ -19,7 +19,7 @@ pub(crate) const STOPPED_MESSAGE: &str =
 
 /// Returns the error message for an ephemeral run (one that stores nothing) that would have to
 /// wait. `reason` says why it would have to wait.
-pub(crate) fn cannot_wait_message(reason: &str) -> String {
+pub(crate) fn ephemeral_wait_error_message(reason: &str) -> String {
     format!(
         "{reason} An ephemeral run can't wait, because nothing is stored: run it on a \
          terminal, or without --ephemeral"
@@ -40,7 +40,7 @@ impl EphemeralArgs {
     }
 
     /// Opens the project on an in-memory store and builds the task that an ephemeral run executes.
-    pub(crate) fn prepare_run(
+    pub(crate) fn open_runtime_and_prepare_task(
         &self,
         args: &TaskArgs,
         cassette: &CassetteArgs,
@@ -52,7 +52,7 @@ impl EphemeralArgs {
             args_with_model.set_model(model);
         }
         let task =
-            prepare_task(&args_with_model, None, &process_env)?.into_task_printing_notes(silent);
+            prepare_task(&args_with_model, None, &process_env)?.print_notes_and_take_task(silent);
         let runtime = open_in_memory_as_driver(&process_env)?;
         if let Ok(agent) = runtime.longhaul.get_agent(args.agent_name()) {
             check_no_effect_keys(&agent)?;

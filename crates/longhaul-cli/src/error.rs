@@ -172,7 +172,7 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
             .with_hint("it was not changed; check the file", format!("file {at}"))
             .with_hints(&[other]),
         StoreError::AlreadyDriven { holder, .. } => {
-            already_driven_error(failure, holder).with_exit_code(Exit::Busy)
+            add_hints_to_already_driven_error(failure, holder).with_exit_code(Exit::Busy)
         }
         StoreError::Busy { .. } => failure.with_exit_code(Exit::Busy),
         StoreError::InvalidUrl { .. } => failure.with_hints(&[setting]),
@@ -188,7 +188,7 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
 
 /// Adds hints to the error for a store whose runs another process already executes. `holder`
 /// describes that process.
-fn already_driven_error(failure: CliError, holder: &str) -> CliError {
+fn add_hints_to_already_driven_error(failure: CliError, holder: &str) -> CliError {
     let status = ("see what it does", "longhaul ls");
     let is_own_run_only = holder.ends_with("longhaul run") || holder.ends_with("longhaul watch");
     let pid = holder.strip_prefix("pid ").and_then(|rest| rest.split(',').next());
@@ -239,7 +239,7 @@ fn from_api_problem(problem: &Problem) -> CliError {
     };
     match hints_for_problem_code(code) {
         Some(hints) if code == "forbidden" => {
-            let role = needed_role(&problem.detail);
+            let role = role_named_in_refusal(&problem.detail);
             let command = format!("longhaul keys new NAME --role {role}");
             let label = "create a key with that role on the server's machine";
             failure.with_hint(label, command).with_hints(hints)
@@ -252,7 +252,7 @@ fn from_api_problem(problem: &Problem) -> CliError {
 
 /// Returns the role that the caller of a request needs, taken from the server's message that the
 /// caller does not have it.
-fn needed_role(detail: &str) -> &'static str {
+fn role_named_in_refusal(detail: &str) -> &'static str {
     let is_needed = |role: &&Role| detail.contains(&format!("needs the role {},", role.as_str()));
     let roles = [Role::Viewer, Role::Operator, Role::Approver, Role::Admin];
     roles.iter().find(is_needed).map_or("ROLE", |role| role.as_str())
@@ -357,9 +357,9 @@ mod tests {
         let detail =
             |role| format!("this request needs the role {role}, but your key has the role viewer");
         for role in ["operator", "approver", "admin"] {
-            assert_eq!(needed_role(&detail(role)), role);
+            assert_eq!(role_named_in_refusal(&detail(role)), role);
         }
-        assert_eq!(needed_role("authentication required"), "ROLE");
+        assert_eq!(role_named_in_refusal("authentication required"), "ROLE");
     }
 
     #[test]

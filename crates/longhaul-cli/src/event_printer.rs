@@ -12,7 +12,7 @@ use longhaul_core::event::turn::{TurnCompleted, TurnFailed};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::CallId;
 use longhaul_core::message::Part;
-use longhaul_core::policy::effect_key::KeyHolder;
+use longhaul_core::policy::effect_key::EffectKeyHolder;
 use longhaul_core::policy::gate::{AnswerScope, GateDecision};
 use longhaul_core::status::WaitReason;
 use longhaul_core::time::Timestamp;
@@ -36,13 +36,13 @@ pub(crate) struct EventPrinter {
 impl EventPrinter {
     /// Returns a description of an event. `None` means that the event is not relevant for people.
     pub(crate) fn describe_event(&mut self, entry: &Entry) -> Option<String> {
-        self.label_and_text(entry).map(|(_, text)| text.trim().to_owned())
+        self.event_label_and_text(entry).map(|(_, text)| text.trim().to_owned())
     }
 
     /// Returns the line for an event: time, label and text. `None` means that the event is not
     /// relevant for people.
     pub(crate) fn format_event_line(&mut self, entry: &Entry) -> Option<String> {
-        let (label, text) = self.label_and_text(entry)?;
+        let (label, text) = self.event_label_and_text(entry)?;
         Some(format!("{}  {label:<9} {text}", format_time_of_day(entry.at)))
     }
 
@@ -50,7 +50,7 @@ impl EventPrinter {
         clippy::wildcard_enum_match_arm,
         reason = "events about neither turns nor calls are described elsewhere"
     )]
-    fn label_and_text(&mut self, entry: &Entry) -> Option<(String, String)> {
+    fn event_label_and_text(&mut self, entry: &Entry) -> Option<(String, String)> {
         let labeled = |what: &str, text: String| Some((what.to_owned(), text));
         match &entry.event {
             Event::TurnCompleted(done) => Some(self.turn_label_and_text(done)),
@@ -98,7 +98,7 @@ impl EventPrinter {
                     in_doubt_reason_suffix(doubt.reason.as_deref())
                 ),
             ),
-            Event::ToolKeyTaken(taken) => labeled("", self.duplicate_key_text(taken)),
+            Event::ToolKeyTaken(taken) => labeled("", self.duplicate_effect_key_text(taken)),
             Event::ToolSurfaced(surfaced) => labeled(
                 "",
                 format!("  the result of {} arrived late", self.tool_name(surfaced.call)),
@@ -128,8 +128,8 @@ impl EventPrinter {
         (format!("turn {}", completed.turn), format!("{text}{calls}"))
     }
 
-    fn duplicate_key_text(&self, taken: &ToolKeyTaken) -> String {
-        let KeyHolder { run, call } = taken.holder;
+    fn duplicate_effect_key_text(&self, taken: &ToolKeyTaken) -> String {
+        let EffectKeyHolder { run, call } = taken.holder;
         let tool = self.tool_name(taken.call);
         format!("  {tool} was not started: the call {call} of {run} has the same key")
     }
@@ -366,7 +366,7 @@ pub(crate) fn format_date_time(time: Timestamp) -> String {
 }
 
 /// Formats the date, the time with seconds and the local time zone.
-pub(crate) fn format_exact_time(time: Timestamp) -> String {
+pub(crate) fn format_time_with_zone(time: Timestamp) -> String {
     format_local_time(time, "%Y-%m-%d %H:%M:%S %Z")
 }
 

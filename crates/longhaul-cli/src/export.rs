@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::client::RunClient;
 use crate::error::CliError;
-use crate::format::format_exchanges;
+use crate::format::format_model_exchange_count;
 use crate::{environment, output, resolve, runtime, store_access};
 
 const EXAMPLES: &str = "Examples:
@@ -60,7 +60,7 @@ impl ExportCommand {
             let recorder = CassetteRecorder::new(build_redactor(&secrets));
             let folder_message = || format!("cassettes can't be written to {}", folder.display());
             recorder.create_temp_file(&folder).with_context(folder_message)?;
-            let now = runtime.longhaul.store_time().await?;
+            let now = runtime.longhaul.current_store_time().await?;
             let header = CassetteHeader::new(run.to_string(), view.agent, now.to_string());
             let file_message = || format!("{} can't be written", path.display());
             recorder.start_recording(run, &header, &path).with_context(file_message)?;
@@ -86,7 +86,7 @@ impl ExportCommand {
                 );
             }
             output::print_line(&path.display().to_string())?;
-            output::eprint_line(&format!("exported {} of {run}", format_exchanges(exchanges)));
+            output::eprint_line(&format!("exported {} of {run}", format_model_exchange_count(exchanges)));
             Ok(())
         })
     }

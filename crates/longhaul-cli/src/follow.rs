@@ -15,7 +15,7 @@ use longhaul_core::status::{Status, WaitReason};
 
 use crate::client::{EventStream, RunClient};
 use crate::event_printer::EventPrinter;
-use crate::gate_card::is_approved_by_chain;
+use crate::gate_card::will_chain_approve;
 use crate::output;
 use crate::prompt::{PromptInput, TerminalPrompt};
 use crate::status_label::status_label;
@@ -74,7 +74,7 @@ pub(crate) struct RunFollower<'a> {
     /// The run that is followed now: the run that the user named, or a later run of its chain.
     pub(crate) run: RunId,
     /// Event streams of the run, if it has not ended, and then of its open descendants.
-    streams: Vec<FollowedStream>,
+    streams: Vec<FollowedEventStream>,
     /// Pairs of parent and child run: the child has ended, and the parent's journal does not say so
     /// yet.
     unreported_ends: Vec<(RunId, RunId)>,
@@ -92,7 +92,7 @@ pub(crate) struct RunFollower<'a> {
 }
 
 /// Events of one of the followed runs.
-struct FollowedStream {
+struct FollowedEventStream {
     run: RunId,
     /// Parent run that has not recorded the end of this run yet. `None` if there is no such parent,
     /// or if it has ended.
@@ -105,7 +105,7 @@ struct FollowedStream {
     needs_person: bool,
 }
 
-impl FollowedStream {
+impl FollowedEventStream {
     async fn open(client: &RunClient, run: RunId, after: Seq) -> anyhow::Result<Self> {
         let entries = client.follow_events(run, after).await?;
         let printer = EventPrinter::default();
@@ -120,7 +120,7 @@ impl<'a> RunFollower<'a> {
         after: Seq,
         options: FollowOptions,
     ) -> anyhow::Result<Self> {
-        let mut stream = FollowedStream::open(client, run, after).await?;
+        let mut stream = FollowedEventStream::open(client, run, after).await?;
         // Events up to `after` are not read, so the run's status tells whether it waits for a
         // person.
         let view = client.get_run(run).await?;
@@ -149,8 +149,8 @@ impl<'a> RunFollower<'a> {
         loop {
             // A wait in the middle of the journal is over. Only a wait at its end counts, however
             // many pages the journal has.
-            if let Some(view) = self.load_waiting_run().await?
-                && let Some(outcome) = self.ask_person(&view).await?
+            if let Some(view) = self.load_run_waiting_for_person().await?
+                && let Some(outcome) = self.ask_person_or_stop(&view).await?
             {
                 return Ok(outcome);
             }
@@ -159,7 +159,7 @@ impl<'a> RunFollower<'a> {
                 biased;
                 (index, batch) = next_entries(&mut self.streams) => match batch? {
                     None if self.streams[index].run == self.run => match self.next_step.take() {
-                        Some(step) => self.follow_step(index, step).await?,
+                        Some(step) => self.follow_next_chain_step(index, step).await?,
                         None => return Ok(FollowOutcome::Ended),
                     },
                     None => self.remove_ended_stream(index),
@@ -181,8 +181,8 @@ impl<'a> RunFollower<'a> {
     }
 
     /// Replaces the stream at this index with that of `step`, the run of the chain's next step.
-    async fn follow_step(&mut self, index: usize, step: RunId) -> anyhow::Result<()> {
-        self.streams[index] = FollowedStream::open(self.client, step, Seq::START).await?;
+    async fn follow_next_chain_step(&mut self, index: usize, step: RunId) -> anyhow::Result<()> {
+        self.streams[index] = FollowedEventStream::open(self.client, step, Seq::START).await?;
         (self.run, self.asked) = (step, step);
         if !self.options.silent && !self.options.as_json {
             let view = self.client.get_run(step).await?;
@@ -200,7 +200,7 @@ impl<'a> RunFollower<'a> {
     /// Removes the stream of a run that has ended. The ends of its child runs count as reported,
     /// because the run records no more events.
     fn remove_ended_stream(&mut self, index: usize) {
-        let FollowedStream { run: ended, parent, .. } = self.streams.remove(index);
+        let FollowedEventStream { run: ended, parent, .. } = self.streams.remove(index);
         self.unreported_ends.retain(|(parent, _)| *parent != ended);
         self.unreported_ends.extend(parent.map(|parent| (parent, ended)));
         for stream in self.streams.iter_mut().filter(|stream| stream.parent == Some(ended)) {
@@ -210,7 +210,7 @@ impl<'a> RunFollower<'a> {
 
     /// Prints what the run needs from a person. Returns why following stops, or `None` if it
     /// continues.
-    async fn ask_person(&mut self, view: &RunView) -> anyhow::Result<Option<FollowOutcome>> {
+    async fn ask_person_or_stop(&mut self, view: &RunView) -> anyhow::Result<Option<FollowOutcome>> {
         self.asked = view.id;
         let gates = self.client.list_open_gates(view.id).await?;
         // A gate whose deadline has passed is closed without a person, and the run continues.
@@ -221,15 +221,15 @@ impl<'a> RunFollower<'a> {
         let stops = self.options.stop_at_person || self.is_wait_unanswerable(&gates);
         // A result that its chain approves needs no person.
         let stops =
-            stops && !(view.status == Status::Waiting && gates.iter().any(is_approved_by_chain));
-        if stops && !self.has_other_work(view.id).await? {
+            stops && !(view.status == Status::Waiting && gates.iter().any(will_chain_approve));
+        if stops && !self.can_other_runs_continue(view.id).await? {
             return Ok(Some(match is_session {
                 true => FollowOutcome::OpenForMessages,
                 false => FollowOutcome::NeedsPerson,
             }));
         }
         if self.prompt.is_interactive() && is_session {
-            self.print_session_result(view)?;
+            self.print_result_and_ask_for_message(view)?;
         } else if !self.options.silent && !self.options.as_json {
             self.prompt.show_oldest_gate(self.client, view.id).await?;
         }
@@ -241,7 +241,7 @@ impl<'a> RunFollower<'a> {
 
     /// Returns whether other runs of the tree continue while this child run waits for a person.
     /// Always false for the followed run itself.
-    async fn has_other_work(&self, waiting: RunId) -> anyhow::Result<bool> {
+    async fn can_other_runs_continue(&self, waiting: RunId) -> anyhow::Result<bool> {
         if waiting == self.run {
             return Ok(false);
         }
@@ -250,7 +250,7 @@ impl<'a> RunFollower<'a> {
         let limit = OPEN_RUNS_MAX;
         let filter = RunFilter { root: Some(root), statuses, limit, ..RunFilter::default() };
         let open = self.client.list_runs(filter).await?;
-        if open.iter().any(|run| !run.reason.as_deref().is_some_and(needs_outside_event)) {
+        if open.iter().any(|run| !run.reason.as_deref().is_some_and(waits_for_outside_event)) {
             return Ok(true);
         }
         // A parent goes on when it learns of the end of another child. That child may have ended
@@ -269,7 +269,7 @@ impl<'a> RunFollower<'a> {
 
     /// Prints the result of a run that is open for messages, unless it was printed already, and
     /// asks for a message.
-    fn print_session_result(&mut self, view: &RunView) -> anyhow::Result<()> {
+    fn print_result_and_ask_for_message(&mut self, view: &RunView) -> anyhow::Result<()> {
         let last_seq = self.streams.first().map_or(Seq::START, |stream| stream.last_seq);
         if self.printed_result.as_ref().is_some_and(|(seq, _)| *seq == last_seq) {
             return Ok(());
@@ -282,7 +282,7 @@ impl<'a> RunFollower<'a> {
     }
 
     /// Returns whether the last result that was printed at the prompt has this text.
-    pub(crate) fn has_printed(&self, text: &str) -> bool {
+    pub(crate) fn has_printed_result(&self, text: &str) -> bool {
         self.printed_result.as_ref().is_some_and(|(_, printed)| printed == text)
     }
 
@@ -324,8 +324,8 @@ impl<'a> RunFollower<'a> {
         }
         for child in children {
             // The journal of a child that ended long ago may be deleted.
-            if let Ok(stream) = FollowedStream::open(self.client, child, Seq::START).await {
-                self.streams.push(FollowedStream { parent: Some(run), ..stream });
+            if let Ok(stream) = FollowedEventStream::open(self.client, child, Seq::START).await {
+                self.streams.push(FollowedEventStream { parent: Some(run), ..stream });
             }
         }
         self.unreported_ends.retain(|(_, child)| !reported.contains(child));
@@ -370,7 +370,7 @@ impl<'a> RunFollower<'a> {
 
     /// Returns the first followed run that waits for a person and whose last event was already
     /// read. `None` if there is no such run.
-    async fn load_waiting_run(&self) -> anyhow::Result<Option<RunView>> {
+    async fn load_run_waiting_for_person(&self) -> anyhow::Result<Option<RunView>> {
         for stream in self.streams.iter().filter(|stream| stream.needs_person) {
             let view = self.client.get_run(stream.run).await?;
             let rests = matches!(view.status, Status::Waiting | Status::Blocked | Status::Paused);
@@ -384,7 +384,7 @@ impl<'a> RunFollower<'a> {
 
 /// Returns the next events of one of the streams, with the index of that stream. Cancel safe.
 async fn next_entries(
-    streams: &mut [FollowedStream],
+    streams: &mut [FollowedEventStream],
 ) -> (usize, anyhow::Result<Option<Vec<Entry>>>) {
     let next = streams.iter_mut().map(|stream| Box::pin(stream.entries.next()));
     let (batch, index, _) = futures_util::future::select_all(next).await;
@@ -404,7 +404,7 @@ fn is_open_for_messages(view: &RunView) -> bool {
 
 /// Returns whether a wait with this reason ends only through a person, another client of the store
 /// or another run of the tree.
-fn needs_outside_event(reason: &str) -> bool {
+fn waits_for_outside_event(reason: &str) -> bool {
     let others = ["approval", "question", "signal", "blocked", "budget", "message", "child", "key"];
     others.contains(&reason)
 }

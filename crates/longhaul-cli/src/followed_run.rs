@@ -38,7 +38,7 @@ pub(crate) struct FollowedRun<'a> {
 
 /// Registers a callback that prints the name of an MCP server if the run waits for the server for
 /// long.
-fn print_slow_server_names(runtime: &ProjectRuntime, options: FollowOptions) {
+fn register_slow_server_printer(runtime: &ProjectRuntime, options: FollowOptions) {
     if options.silent || options.as_json {
         return;
     }
@@ -81,7 +81,7 @@ impl FollowedRun<'_> {
     ) -> anyhow::Result<Exit> {
         let mut driver = match self.runtime {
             Some(runtime) => {
-                print_slow_server_names(runtime, options);
+                register_slow_server_printer(runtime, options);
                 Some(LocalDriver::start(runtime, self.run, options.silent).await?)
             }
             None => None,
@@ -123,7 +123,7 @@ impl FollowedRun<'_> {
         let options = follower.options;
         let mut is_reason_printed = false;
         loop {
-            let not_started = self.wait_until_not_startable(is_reason_printed);
+            let not_started = self.wait_until_run_cannot_start(is_reason_printed);
             let end = tokio::select! {
                 biased;
                 end = self.wait_for_follow_end(follower, driver.as_deref_mut()) => end?,
@@ -131,7 +131,7 @@ impl FollowedRun<'_> {
                 why = not_started => FollowEndReason::NotStarted(why?),
             };
             let FollowEndReason::NotStarted(why) = &end else { return Ok(end) };
-            if self.is_driver() || options.stop_at_person && self.waits_for_key().await? {
+            if self.is_driver() || options.stop_at_person && self.waits_for_effect_key().await? {
                 return Ok(end);
             }
             // Another process drives now; this one can take over when that process ends.
@@ -149,10 +149,10 @@ impl FollowedRun<'_> {
 
     /// Prints the run's final output to stdout, unless it was printed at the prompt.
     async fn print_final_output(&self, follower: &RunFollower<'_>) -> anyhow::Result<()> {
-        let view = self.newest_view(follower.run).await?;
+        let view = self.view_of_newest_run_in_chain(follower.run).await?;
         match (follower.options.final_output, &view.output) {
             (FinalOutputFormat::Json, _) => output::print_json(&view),
-            (FinalOutputFormat::Text, Some(output)) if !follower.has_printed(&output.text) => {
+            (FinalOutputFormat::Text, Some(output)) if !follower.has_printed_result(&output.text) => {
                 output::print_untrusted_text(&output.text)
             }
             (FinalOutputFormat::Text | FinalOutputFormat::Nothing, _) => Ok(()),
@@ -161,11 +161,11 @@ impl FollowedRun<'_> {
 
     /// Returns the run, or the newest run of its chain if the run has ended and the chain has
     /// continued.
-    async fn newest_view(&self, run: RunId) -> anyhow::Result<RunView> {
+    async fn view_of_newest_run_in_chain(&self, run: RunId) -> anyhow::Result<RunView> {
         let view = self.client.get_run(run).await?;
-        match view.newest_run() == view.id {
+        match view.newest_run_in_chain() == view.id {
             true => Ok(view),
-            false => self.client.get_run(view.newest_run()).await,
+            false => self.client.get_run(view.newest_run_in_chain()).await,
         }
     }
 
@@ -176,7 +176,7 @@ impl FollowedRun<'_> {
         run: RunId,
         options: FollowOptions,
     ) -> anyhow::Result<Exit> {
-        let view = self.newest_view(run).await?;
+        let view = self.view_of_newest_run_in_chain(run).await?;
         let notify = |message: String| {
             if !options.silent {
                 output::eprint_line(&message);
@@ -197,7 +197,7 @@ impl FollowedRun<'_> {
                 let why = self.client.explain_run(run).await?;
                 // Printed even if silent: otherwise nothing would tell why the command stops.
                 output::eprint_line(&match options.is_only_client {
-                    true => ephemeral::cannot_wait_message(&why.message),
+                    true => ephemeral::ephemeral_wait_error_message(&why.message),
                     false => format!("{run}: {}   {}", why.message, why.command),
                 });
                 Exit::from_run(&view)
@@ -242,7 +242,7 @@ impl FollowedRun<'_> {
         };
         let driver_error = async {
             match driver {
-                Some(driver) => driver.drive(self.keeps_lock).await,
+                Some(driver) => driver.drive_until_error(self.keeps_lock).await,
                 None => std::future::pending().await,
             }
         };
@@ -257,9 +257,9 @@ impl FollowedRun<'_> {
 
     /// Returns whether the run waits for a tool call of another run that has the same effect key (a
     /// key of an effect that happens at most once).
-    async fn waits_for_key(&self) -> anyhow::Result<bool> {
+    async fn waits_for_effect_key(&self) -> anyhow::Result<bool> {
         let Some(runtime) = self.runtime else { return Ok(false) };
-        let run = self.client.get_run(self.run).await?.newest_run();
+        let run = self.client.get_run(self.run).await?.newest_run_in_chain();
         Ok(runtime.longhaul.run_row(run).await?.reason.as_deref() == Some(KEY))
     }
 
@@ -267,13 +267,13 @@ impl FollowedRun<'_> {
     /// the run waits for a run that no process drives or that needs a person, or the process that
     /// drives the store drives only other runs. If `is_shown` is true, the reason was printed
     /// before and is returned again only once this process drives the store.
-    async fn wait_until_not_startable(&self, is_shown: bool) -> anyhow::Result<StateExplanation> {
+    async fn wait_until_run_cannot_start(&self, is_shown: bool) -> anyhow::Result<StateExplanation> {
         let Some(runtime) = self.runtime else {
             return std::future::pending().await;
         };
         let mut last_key_wait = None;
         loop {
-            let run = self.client.get_run(self.run).await?.newest_run();
+            let run = self.client.get_run(self.run).await?.newest_run_in_chain();
             let row = runtime.longhaul.run_row(run).await?;
             let is_driver = self.is_driver();
             // A run in the queue is claimed by the worker of this process.
@@ -297,7 +297,7 @@ impl FollowedRun<'_> {
         let run = self.run;
         if let Some(runtime) = self.runtime {
             let row = runtime.longhaul.run_row(run).await?;
-            if !runtime.longhaul.has_driver().await? {
+            if !runtime.longhaul.has_driving_process().await? {
                 let last = row.last_seq;
                 return Ok(format!(
                     "The run is saved at event {last}. Continue it: longhaul watch {run}"

@@ -22,11 +22,11 @@ impl FormPrompt {
 
     /// Returns the question about the next field. `None` means that the form is filled in.
     pub(crate) fn next_question(&self) -> Option<String> {
-        self.form.fields.get(self.next_field).map(|field| format!("{}:", field_text(field)))
+        self.form.fields.get(self.next_field).map(|field| format!("{}:", form_field_text(field)))
     }
 
     /// Enters a typed line into the next field. The error says why the line is invalid.
-    pub(crate) fn enter_line(&mut self, line: &str) -> Result<(), String> {
+    pub(crate) fn enter_field_value(&mut self, line: &str) -> Result<(), String> {
         let Some(field) = self.form.fields.get(self.next_field) else {
             return Ok(());
         };
@@ -39,15 +39,15 @@ impl FormPrompt {
     }
 
     /// Returns the fields that were entered, as a JSON object.
-    pub(crate) fn answer(&self) -> String {
+    pub(crate) fn answer_json(&self) -> String {
         Value::Object(self.answer.clone()).to_string()
     }
 }
 
 /// Returns the lines that describe the form of a gate. Empty if the gate has no form.
-pub(crate) fn form_lines(gate: &GateView) -> Vec<String> {
+pub(crate) fn form_description_lines(gate: &GateView) -> Vec<String> {
     let form = gate.form();
-    form.iter().flat_map(|form| &form.fields).map(field_text).collect()
+    form.iter().flat_map(|form| &form.fields).map(form_field_text).collect()
 }
 
 /// Returns the command with which a person answers a question.
@@ -59,7 +59,7 @@ pub(crate) fn answer_command(gate: &GateView) -> String {
 }
 
 /// Describes a field in one line, such as `people (a whole number, default 2)`.
-fn field_text(field: &FormField) -> String {
+fn form_field_text(field: &FormField) -> String {
     let mut constraints = vec![field.kind.description()];
     match &field.default {
         Some(default) => constraints.push(format!("default {default}")),
@@ -99,9 +99,9 @@ mod tests {
             ("", "window - a seat with a view (true or false, optional):", Ok(())),
         ] {
             assert_eq!(prompt.next_question().as_deref(), Some(question));
-            assert_eq!(prompt.enter_line(line), outcome.map_err(str::to_owned), "{line}");
+            assert_eq!(prompt.enter_field_value(line), outcome.map_err(str::to_owned), "{line}");
         }
         assert_eq!(prompt.next_question(), None);
-        assert_eq!(prompt.answer(), r#"{"city":"Bern","people":2}"#);
+        assert_eq!(prompt.answer_json(), r#"{"city":"Bern","people":2}"#);
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn format_name_counts(names: &[String]) -> String {
 }
 
 /// Formats a number of exchanges with a model, such as `1 exchange`.
-pub(crate) fn format_exchanges(count: usize) -> String {
+pub(crate) fn format_model_exchange_count(count: usize) -> String {
     match count {
         1 => "1 exchange".to_owned(),
         _ => format!("{count} exchanges"),
@@ -60,7 +60,7 @@ pub(crate) fn format_exchanges(count: usize) -> String {
 
 /// Describes the tool calls that a remembered approval covers: the tool, and the pattern for the
 /// call's path, command or other subject.
-pub(crate) fn pattern_text(pattern: &RulePattern) -> String {
+pub(crate) fn rule_pattern_text(pattern: &RulePattern) -> String {
     let text = match &pattern.subject {
         Some(subject) => format!("{} `{subject}`", pattern.tool),
         None => format!("{} (every call)", pattern.tool),

@@ -8,8 +8,8 @@ use longhaul_engine::clock::SystemClock;
 use serde_json::Value;
 
 use crate::event_printer::format_date_time;
-use crate::form_prompt::form_lines;
-use crate::format::pattern_text;
+use crate::form_prompt::form_description_lines;
+use crate::format::rule_pattern_text;
 use crate::sanitize;
 
 /// Maximum number of lines of the diff, and of the tool call's input, on a card that is not shown
@@ -58,7 +58,7 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     };
     lines[0] = format!("{}  {title}", lines[0]);
     lines.push(format!("  {}", sanitize::sanitize_line(&gate.ask)));
-    lines.extend(effect_lines(gate, lines_max));
+    lines.extend(call_effect_lines(gate, lines_max));
     lines.extend(input.into_iter().map(|line| format!("  │ {line}")));
     for subject in &gate.injected_subjects {
         lines.push(format!(
@@ -72,12 +72,12 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     for option in &gate.options {
         lines.push(format!("  - {}", sanitize::sanitize_line(option)));
     }
-    lines.extend(form_lines(gate).iter().map(|field| format!("  - {field}")));
+    lines.extend(form_description_lines(gate).iter().map(|field| format!("  - {field}")));
     if let (Some(pattern), [_, wider @ ..]) = (&gate.pattern, gate.scopes.as_slice())
         && !wider.is_empty()
     {
         let flags: Vec<_> = wider.iter().map(|scope| format!("--for {}", scope.as_str())).collect();
-        lines.push(format!("  {} would cover: {}", flags.join(" · "), pattern_text(pattern)));
+        lines.push(format!("  {} would cover: {}", flags.join(" · "), rule_pattern_text(pattern)));
     }
     let mut footer = Vec::new();
     if gate.approvers > 1 {
@@ -86,7 +86,7 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     if !gate.tags.is_empty() {
         footer.push(format!("tags {}", sanitize::sanitize_line(&gate.tags.join(", "))));
     }
-    if let Some(at) = gate.auto_approves_at.filter(|_| is_approved_by_chain(gate)) {
+    if let Some(at) = gate.auto_approves_at.filter(|_| will_chain_approve(gate)) {
         let (at, run) = (format_date_time(at), gate.run);
         lines.push(format!(
             "  The chain approves the result at {at}; stop it: longhaul pause {run}"
@@ -106,15 +106,15 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
 
 /// Returns the lines about the effects of the tool call: what it would change, the outputs of
 /// earlier calls that it passes on, and the diff.
-fn effect_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
+fn call_effect_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if gate.facts.is_some() && gate.edited_by.is_some() {
         lines.push("  effects of the original input, before it was changed:".to_owned());
     }
-    lines.extend(gate.effect_rows().into_iter().map(|(label, text)| {
+    lines.extend(gate.call_effect_rows().into_iter().map(|(label, text)| {
         format!("  {}: {}", label.to_lowercase(), sanitize::sanitize_line(&text))
     }));
-    for (description, value) in gate.passed_values() {
+    for (description, value) in gate.values_from_earlier_calls() {
         lines.push(format!("  passes on: {}", sanitize::sanitize_line(&description)));
         let value = value.lines().flat_map(|line| wrap_line(&sanitize::sanitize_line(line)));
         let value = truncate_lines(value.collect(), gate, lines_max).into_iter();
@@ -173,7 +173,7 @@ fn wrap_line(line: &str) -> Vec<String> {
 
 /// Returns whether the run's chain will approve the gate automatically. False if the gate is still
 /// open long after that approval was due, because a pause of the run has stopped the approval.
-pub(crate) fn is_approved_by_chain(gate: &GateView) -> bool {
+pub(crate) fn will_chain_approve(gate: &GateView) -> bool {
     let is_recent = |at: Timestamp| at.plus(AUTO_APPROVAL_DELAY_MAX) > SystemClock.now();
     gate.auto_approves_at.is_some_and(is_recent)
 }
@@ -185,7 +185,7 @@ mod tests {
 
     use super::{full_gate_card, short_gate_card};
 
-    fn gate(facts: Value, diff: &str, edited_by: Option<&str>) -> GateView {
+    fn test_gate(facts: Value, diff: &str, edited_by: Option<&str>) -> GateView {
         let gate = json!({
             "id": "gate_00000000000000000000000001", "run": "run_00000000000000000000000001",
             "kind": "approval", "status": "open", "ask": "May it?", "reason": null,
@@ -202,7 +202,7 @@ mod tests {
         let facts =
             json!({ "network": ["a\u{1b}[2J.example"], "protected_paths": [".git\nundo: x"] });
         let diff = format!("+{}-forged\n{}", "x".repeat(75), "+y\n".repeat(30));
-        let lines = short_gate_card(&gate(facts, &diff, Some("anna")));
+        let lines = short_gate_card(&test_gate(facts, &diff, Some("anna")));
         let expected = [
             "  effects of the original input, before it was changed:",
             "  files: not known before the call",
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_card_shows_the_values_that_are_passed_on() {
-        let mut view = gate(Value::Null, "", None);
+        let mut view = test_gate(Value::Null, "", None);
         let value = format!("Hello.\n{}\u{1b}[8mtransfer", "\n".repeat(30));
         view.key = Some("pay:1\n2".to_owned());
         view.outputs = serde_json::from_value(json!([{
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn unknown_effects_are_shown_as_unknown() {
-        let lines = full_gate_card(&gate(Value::Null, "", None));
+        let lines = full_gate_card(&test_gate(Value::Null, "", None));
         assert_eq!(lines[2], "  effects: not known before the call");
     }
 }

@@ -133,7 +133,7 @@ impl ListGatesCommand {
         };
         runtime::build_current_thread()?.block_on(async {
             let gates = self.load_gates(&client).await?;
-            let now = client.store_time().await?;
+            let now = client.current_store_time().await?;
             self.print_gates(&gates, now)
         })
     }

@@ -146,7 +146,7 @@ impl ListInboxesCommand {
             Some(client) => runtime::build_current_thread()?.block_on(client.list_inboxes())?,
             None => {
                 let agents = default_inbox_agents()?;
-                agents.into_iter().map(|(name, agent)| unused_inbox(name, Some(agent))).collect()
+                agents.into_iter().map(|(name, agent)| inbox_without_tasks(name, Some(agent))).collect()
             }
         };
         if self.json {
@@ -164,7 +164,7 @@ impl ListInboxesCommand {
 }
 
 /// Returns an inbox without tasks, for a folder that has no store.
-fn unused_inbox(name: String, agent: Option<String>) -> InboxView {
+fn inbox_without_tasks(name: String, agent: Option<String>) -> InboxView {
     InboxView { name, agent, served: false, pending: 0, running: 0, waiting: 0, failed: 0 }
 }
 
@@ -185,7 +185,7 @@ impl ShowInboxCommand {
             None => {
                 let agent = default_inbox_agents()?.remove(self.name.as_str());
                 InboxDetailView {
-                    inbox: unused_inbox(self.name.to_string(), agent),
+                    inbox: inbox_without_tasks(self.name.to_string(), agent),
                     tasks: Vec::new(),
                     dead_letters: Vec::new(),
                 }

@@ -74,10 +74,10 @@ impl LanesCommand {
             Some(LanesSubcommand::Ls(list)) => list.run(),
             Some(LanesSubcommand::Show(lane)) => lane.show_lane(),
             Some(LanesSubcommand::Pause(lane)) => {
-                lane.change_lane(async |client| client.pause_lane(&lane.lane).await)
+                lane.change_and_print_lane(async |client| client.pause_lane(&lane.lane).await)
             }
             Some(LanesSubcommand::Resume(lane)) => {
-                lane.change_lane(async |client| client.resume_lane(&lane.lane).await)
+                lane.change_and_print_lane(async |client| client.resume_lane(&lane.lane).await)
             }
         }
     }
@@ -133,7 +133,7 @@ impl LaneArgs {
     }
 
     /// Pauses or resumes the lane with `change`, and prints its new state.
-    fn change_lane(
+    fn change_and_print_lane(
         &self,
         change: impl AsyncFnOnce(&RunClient) -> anyhow::Result<LaneView>,
     ) -> anyhow::Result<()> {

@@ -54,12 +54,12 @@ impl<'a> LocalDriver<'a> {
     /// Drives the run whenever its tree has work and no other process drives the store, until an
     /// error. In between, other processes may drive the store unless `keeps_lock` is set. Dropping
     /// the future does not stop the worker; [`stop`](Self::stop) does.
-    pub(crate) async fn drive(&mut self, keeps_lock: bool) -> anyhow::Error {
+    pub(crate) async fn drive_until_error(&mut self, keeps_lock: bool) -> anyhow::Error {
         loop {
             let step = match &mut self.worker {
                 Some(worker) if keeps_lock => return worker.wait_for_failure().await,
                 Some(_) => self.drive_until_parked().await,
-                None => self.wait_and_take_over().await,
+                None => self.wait_and_start_driving().await,
             };
             if let Err(error) = step {
                 return error;
@@ -90,7 +90,7 @@ impl<'a> LocalDriver<'a> {
     /// store. The MCP servers keep running, because they may have state.
     async fn drive_until_parked(&mut self) -> anyhow::Result<()> {
         let parked = async {
-            while has_work(self.runtime, self.root).await? {
+            while has_run_or_timer_to_drive(self.runtime, self.root).await? {
                 SystemClock.sleep(POLL_INTERVAL).await;
             }
             anyhow::Ok(())
@@ -108,13 +108,13 @@ impl<'a> LocalDriver<'a> {
     }
 
     /// Waits until the tree has work and no other process drives the store, and starts to drive.
-    async fn wait_and_take_over(&mut self) -> anyhow::Result<()> {
+    async fn wait_and_start_driving(&mut self) -> anyhow::Result<()> {
         let services = self.runtime.longhaul.services();
         let mut watch = services.store.watch_for_changes();
         loop {
-            let is_driven = services.records.has_driver().await.map_err(Error::from)?;
+            let is_driven = services.records.has_driving_process().await.map_err(Error::from)?;
             self.has_other_driver |= is_driven;
-            if !is_driven && has_work(self.runtime, self.root).await? {
+            if !is_driven && has_run_or_timer_to_drive(self.runtime, self.root).await? {
                 break;
             }
             tokio::select! {
@@ -141,7 +141,7 @@ impl<'a> LocalDriver<'a> {
 }
 
 /// Returns whether a run of this tree can be driven, or a timer of the store is due soon.
-async fn has_work(runtime: &ProjectRuntime, root: RunId) -> Result<bool, Error> {
+async fn has_run_or_timer_to_drive(runtime: &ProjectRuntime, root: RunId) -> Result<bool, Error> {
     let services = runtime.longhaul.services();
     let filter = RunFilter {
         statuses: vec![Status::Pending, Status::Running],

@@ -116,7 +116,7 @@ impl ListRunsCommand {
             lane: self.lane.clone(),
             inbox: self.inbox.clone(),
             not_retried: false,
-            root: self.resolve_root(client).await?,
+            root: self.resolve_root_option(client).await?,
             parent: resolve_optional_run(client, self.parent.as_deref()).await?,
             after: resolve_optional_run(client, self.after.as_deref()).await?,
             limit,
@@ -125,7 +125,7 @@ impl ListRunsCommand {
 
     /// Returns the root of the tree that `--root` names by any of its runs. `None` if the option is
     /// not given.
-    async fn resolve_root(&self, client: &RunClient) -> anyhow::Result<Option<RunId>> {
+    async fn resolve_root_option(&self, client: &RunClient) -> anyhow::Result<Option<RunId>> {
         match resolve_optional_run(client, self.root.as_deref()).await? {
             Some(run) => Ok(Some(client.get_run(run).await?.root)),
             None => Ok(None),
@@ -154,10 +154,10 @@ impl ListRunsCommand {
             });
             return Ok(());
         }
-        let now = client.store_time().await?;
+        let now = client.current_store_time().await?;
         let head = ["STATUS", "RUN", "AGENT", "NOW", "TURNS", "COST", "ELAPSED"];
         let idle = |run: &RunBriefView| needs_driver(run.status);
-        let is_left = runs.iter().any(idle) && !client.has_driver().await?;
+        let is_left = runs.iter().any(idle) && !client.has_driving_process().await?;
         let rows = runs.iter().map(|run| match is_left && idle(run) {
             true => undriven_run_row(run, now),
             false => run_row(run, &status_label(run.status, run.reason.as_deref()), now),
@@ -225,7 +225,7 @@ fn undriven_run_row(run: &RunBriefView, now: Timestamp) -> Vec<TableCell> {
 }
 
 /// Returns the name of a run's agent, followed by `step/steps` if the run belongs to a chain.
-pub(crate) fn agent_and_step(agent: &str, chain: Option<&RunChainView>) -> String {
+pub(crate) fn agent_and_step_text(agent: &str, chain: Option<&RunChainView>) -> String {
     match chain {
         Some(chain) => format!("{agent} {}/{}", chain.step, chain.of),
         None => agent.to_owned(),
@@ -245,7 +245,7 @@ fn run_row(run: &RunBriefView, label: &StatusLabel, now: Timestamp) -> Vec<Table
     vec![
         TableCell::new(&label.text).with_tone(label.tone),
         TableCell::new(run.id.to_string()),
-        TableCell::new(agent_and_step(&run.agent, run.chain.as_ref())),
+        TableCell::new(agent_and_step_text(&run.agent, run.chain.as_ref())),
         TableCell::new(&run.now).with_max_chars(NOW_CHARS),
         TableCell::new(run.turns.to_string()),
         TableCell::new(format_usd(run.cost_usd)),

@@ -62,7 +62,7 @@ impl ModelsCommand {
             Some(ModelsSubcommand::Check(check)) => {
                 print_dotenv_note(&config);
                 let dotenv_selector = environment::load_config_quietly(
-                    &environment::add_dotenv_if_valid(process_env),
+                    &environment::add_dotenv_variables_if_valid(process_env),
                 )?;
                 let dotenv_selector =
                     ModelSelector::from_config(&dotenv_selector).map_err(CliError::usage_error)?;

@@ -5,7 +5,7 @@ use std::io::BufRead as _;
 
 use longhaul_api::gate::GateView;
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::form::find_option;
+use longhaul_core::form::find_option_by_text;
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateStatus, has_submit_again_tag,
@@ -180,7 +180,7 @@ impl TerminalPrompt {
                 }
                 continue;
             }
-            if let Some(option) = find_option(&self.options, &line) {
+            if let Some(option) = find_option_by_text(&self.options, &line) {
                 return PromptInput::Text(option.to_owned());
             }
             return parse_prompt_line(command.unwrap_or(line.trim()), self.mode);
@@ -191,11 +191,11 @@ impl TerminalPrompt {
     /// in, and `None` before that.
     fn enter_form_line(&mut self, line: &str) -> Option<String> {
         let form = self.form.as_mut()?;
-        if let Err(input_error) = form.enter_line(line) {
+        if let Err(input_error) = form.enter_field_value(line) {
             output::eprint_line(&format!("          {input_error}"));
         }
         if form.next_question().is_none() {
-            return self.form.take().map(|form| form.answer());
+            return self.form.take().map(|form| form.answer_json());
         }
         self.print_form_question();
         None

@@ -8,14 +8,14 @@ use anyhow::Context as _;
 use clap::Args;
 use longhaul::assemble::redactor::build_redactor;
 use longhaul::assemble::{
-    ProjectRuntime, cassette_file_path, cassette_folder, replay_model_name_of_cassette,
+    ProjectRuntime, cassette_file_path, cassette_folder, cassette_replay_model_name,
 };
 use longhaul::config::process_env::ProcessEnv;
 use longhaul_core::id::RunId;
 use longhaul_model::cassette::{CassetteHeader, CassetteRecorder};
 
 use crate::error::CliError;
-use crate::format::format_exchanges;
+use crate::format::format_model_exchange_count;
 use crate::{environment, output, store_access};
 
 /// Command-line options for recording and replaying model calls.
@@ -45,7 +45,7 @@ impl CassetteArgs {
             return Ok(None);
         };
         let config = environment::load_config_quietly(process_env)?;
-        let model = replay_model_name_of_cassette(&config, cassette, self.loose);
+        let model = cassette_replay_model_name(&config, cassette, self.loose);
         model.map(Some).map_err(|why| CliError::usage_error(why).into())
     }
 
@@ -80,7 +80,7 @@ impl CassetteArgs {
 }
 
 /// Returns the error for recording a run that another process drives.
-pub(crate) fn record_without_driving_error() -> CliError {
+pub(crate) fn recording_needs_driver_error() -> CliError {
     CliError::usage_error(
         "--record works only if this process drives the run, but another one does",
     )
@@ -98,7 +98,7 @@ pub(crate) struct RecordingSession {
 impl RecordingSession {
     /// Starts the cassette for a run, before the first model call of the run.
     pub(crate) async fn begin_cassette(&self, run: RunId, agent: &str) -> anyhow::Result<()> {
-        let now = self.runtime.longhaul.store_time().await?;
+        let now = self.runtime.longhaul.current_store_time().await?;
         let header = CassetteHeader::new(run.to_string(), agent.to_owned(), now.to_string());
         let path = self.cassette_path(run)?;
         let result = self.recorder.start_recording(run, &header, &path);
@@ -113,7 +113,7 @@ impl RecordingSession {
         }
         output::eprint_line(&match written {
             Some((path, exchanges)) => {
-                format!("recorded {} in {}", format_exchanges(exchanges), path.display())
+                format!("recorded {} in {}", format_model_exchange_count(exchanges), path.display())
             }
             None => "no model was called, so nothing was recorded".to_owned(),
         });

@@ -126,7 +126,7 @@ async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateVi
     let mut open = client.list_open_gates(run).await?;
     // An ended run of a chain stands for the newest run of the chain.
     if open.is_empty() {
-        let newest = client.get_run(run).await?.newest_run();
+        let newest = client.get_run(run).await?.newest_run_in_chain();
         open = client.list_open_gates(newest).await?;
     }
     // A run without a gate of its own stands for its open child runs.
@@ -165,7 +165,7 @@ async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateVi
 }
 
 /// Returns a hint, as description and command, for listing all runs, rules or open gates.
-fn list_hint(kind: &str) -> (&'static str, &'static str) {
+fn hint_to_list_candidates(kind: &str) -> (&'static str, &'static str) {
     match kind {
         RunId::PREFIX => ("all runs", "longhaul ls --all"),
         RuleId::PREFIX => ("remembered approvals", "longhaul rules --all"),
@@ -180,7 +180,7 @@ fn parse_id_suffix<'a>(id: &'a str, prefix: &str) -> anyhow::Result<&'a str> {
         let message = format!(
             "`{id}` is not an id: give the whole id, or its last {SUFFIX_CHARS_MIN} characters or more{or_last}"
         );
-        let (what, command) = list_hint(prefix);
+        let (what, command) = hint_to_list_candidates(prefix);
         return Err(CliError::usage_error(message).with_hint(what, command).into());
     }
     Ok(end)
@@ -191,7 +191,7 @@ fn expect_one_id_match<Id: Copy + std::fmt::Display>(
     kind: &str,
     matches: &[Id],
 ) -> anyhow::Result<Id> {
-    let (list_label, command) = list_hint(kind);
+    let (list_label, command) = hint_to_list_candidates(kind);
     match matches {
         [only] => Ok(*only),
         [] => Err(CliError::usage_error(format!("there is no {kind} that ends in `{suffix}`"))

@@ -8,7 +8,7 @@ use longhaul_core::policy::rule::RuleFilter;
 
 use crate::client::connect::{connect_run_client, try_connect_run_client};
 use crate::event_printer::format_date_time;
-use crate::format::pattern_text;
+use crate::format::rule_pattern_text;
 use crate::style::Tone;
 use crate::table::{self, TableCell};
 use crate::{output, resolve, runtime};
@@ -101,7 +101,7 @@ impl RevokeRuleCommand {
         if self.json {
             return output::print_json(&rule);
         }
-        let allowed = pattern_text(&rule.pattern);
+        let allowed = rule_pattern_text(&rule.pattern);
         output::print_text(&format!(
             "Revoked: {allowed} asks again, unless another rule covers it   {}",
             rule.id
@@ -120,8 +120,8 @@ fn rule_row(rule: &RuleView) -> Vec<TableCell> {
     };
     vec![
         TableCell::new(rule.id.to_string()).with_tone(Tone::Dim),
-        TableCell::new(scope_text(rule)),
-        TableCell::new(pattern_text(&rule.pattern)),
+        TableCell::new(rule_scope_text(rule)),
+        TableCell::new(rule_pattern_text(&rule.pattern)),
         TableCell::new(&rule.by),
         TableCell::new(format_date_time(rule.at)),
         TableCell::new(used),
@@ -129,7 +129,7 @@ fn rule_row(rule: &RuleView) -> Vec<TableCell> {
     ]
 }
 
-fn scope_text(rule: &RuleView) -> String {
+fn rule_scope_text(rule: &RuleView) -> String {
     match (rule.scope, &rule.agent) {
         (AnswerScope::Agent, Some(agent)) => format!("agent {agent}"),
         (AnswerScope::Run | AnswerScope::Once, _) => rule.run.to_string(),

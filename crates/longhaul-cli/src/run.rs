@@ -19,7 +19,7 @@ use crate::follow::{FinalOutputFormat, FollowOptions};
 use crate::followed_run::FollowedRun;
 use crate::format::parse_duration;
 use crate::interrupts::InterruptListener;
-use crate::record_replay::{CassetteArgs, record_without_driving_error};
+use crate::record_replay::{CassetteArgs, recording_needs_driver_error};
 use crate::store_access::open_as_driver_or_observer;
 use crate::submit::prepare_task;
 use crate::task_args::TaskArgs;
@@ -138,11 +138,11 @@ impl RunTaskCommand {
         let server = find_named_or_local_server()?;
         let process_env = environment::current_process_env()?;
         let process_env = match server {
-            Some(_) => environment::add_dotenv_if_valid(process_env),
+            Some(_) => environment::add_dotenv_variables_if_valid(process_env),
             None => environment::add_dotenv_variables(process_env)?,
         };
         if self.record_replay.is_recording() && server.is_some() {
-            return Err(record_without_driving_error().into());
+            return Err(recording_needs_driver_error().into());
         }
         let mut task_args = self.task.clone();
         if let Some(model) = self.record_replay.replay_model_from_args(&process_env)? {
@@ -150,7 +150,7 @@ impl RunTaskCommand {
         }
         let mut prepared = prepare_task(&task_args, server.as_ref(), &process_env)?;
         let agents = prepared.agents.take();
-        let task = prepared.into_task_printing_notes(self.follow.quiet);
+        let task = prepared.print_notes_and_take_task(self.follow.quiet);
         let options = self.follow_options();
         if let (None, Some(agents)) = (&server, &agents) {
             let unattended = options.silent || options.stop_at_person;
@@ -166,7 +166,7 @@ impl RunTaskCommand {
         };
         let local = match &listening {
             Some(listening) => Some(&listening.runtime),
-            None => opened.as_ref().map(|opened| opened.runtime_printing_driver(options.silent)),
+            None => opened.as_ref().map(|opened| opened.print_driver_get_runtime(options.silent)),
         };
         let client: RunClient = match (server, local) {
             (_, Some(runtime)) => RunClient::for_local_store(&runtime.longhaul),
@@ -176,7 +176,7 @@ impl RunTaskCommand {
             let interrupts = InterruptListener::listen()?;
             let run = client.submit_task(task).await?;
             if !options.silent {
-                output::eprint_line(&format!("{run}  {}", self.task.display_name()));
+                output::eprint_line(&format!("{run}  {}", self.task.agent_or_chain_name()));
             }
             if let Some(listening) = &listening {
                 listening.begin_cassette(run, self.task.agent_name()).await?;
@@ -219,7 +219,7 @@ impl RunTaskCommand {
     fn run_ephemeral(&self, timeout: Option<Millis>) -> anyhow::Result<Exit> {
         let options = FollowOptions { is_only_client: true, ..self.follow_options() };
         let quiet = self.follow.quiet;
-        let opened = self.ephemeral.prepare_run(&self.task, &self.record_replay, quiet);
+        let opened = self.ephemeral.open_runtime_and_prepare_task(&self.task, &self.record_replay, quiet);
         let (runtime, task) = opened?;
         let client = RunClient::for_local_store(&runtime.longhaul);
         runtime::build_multi_thread()?.block_on(async {

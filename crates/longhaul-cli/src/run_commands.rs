@@ -137,13 +137,13 @@ impl RunAction<'_> {
         for name in &args.runs {
             let run = resolve::resolve_run_id(client, name).await?;
             // An ended run of a chain stands for the newest run of the chain.
-            let newest = client.get_run(run).await?.newest_run();
+            let newest = client.get_run(run).await?.newest_run_in_chain();
             let why = client.explain_run(newest).await?;
             if runs.iter().all(|(_, other)| other.run != newest) {
                 runs.push((run, why));
             }
         }
-        let driven = client.has_driver().await?;
+        let driven = client.has_driving_process().await?;
         let mut exit = Exit::Done;
         let mut data = Vec::new();
         for (run, why) in runs {
@@ -151,8 +151,8 @@ impl RunAction<'_> {
             match self.apply_to_run(client, run).await {
                 Ok(view) => {
                     if !args.json {
-                        let chain_note = self.chain_text(run, &view);
-                        let outcome = self.outcome_text(&view, (was, &why), driven);
+                        let chain_note = self.other_run_changed_text(run, &view);
+                        let outcome = self.action_outcome_text(&view, (was, &why), driven);
                         let children_note = self.open_children_text(client, view.id).await?;
                         output::print_text(&format!("{chain_note}{outcome}{children_note}"))?;
                     }
@@ -181,7 +181,7 @@ impl RunAction<'_> {
 
     /// Returns a sentence that says that the given run has ended and that the command has changed
     /// the newest run of its chain instead. Empty if the given run itself was changed.
-    fn chain_text(&self, requested_run: RunId, changed: &RunView) -> String {
+    fn other_run_changed_text(&self, requested_run: RunId, changed: &RunView) -> String {
         let chain_run = match self {
             Self::Retry => changed.retry_of.unwrap_or(requested_run),
             Self::Cancel(_) | Self::Pause | Self::Resume(_) => changed.id,
@@ -217,11 +217,11 @@ impl RunAction<'_> {
 
     /// Describes the outcome of the command for one run, and what happens next. `before` is the
     /// status of the run before the command, with its explanation.
-    fn outcome_text(
+    fn action_outcome_text(
         &self,
         run: &RunView,
         before: (Status, &RunExplanation),
-        has_driver: bool,
+        has_driving_process: bool,
     ) -> String {
         let (old_status, why) = before;
         let id = run.id;
@@ -229,7 +229,7 @@ impl RunAction<'_> {
         let no_worker = format!("No worker drives the run now: longhaul watch {id}");
         match (self, run.status) {
             (Self::Cancel(_), Status::Cancelled) => format!("{id} is cancelled."),
-            (Self::Cancel(_), _) if has_driver => {
+            (Self::Cancel(_), _) if has_driving_process => {
                 format!("{id}: cancel requested; it takes effect within 10 s.")
             }
             (Self::Cancel(_), _) => {
@@ -240,7 +240,7 @@ impl RunAction<'_> {
             (Self::Pause, Status::Paused) => {
                 format!("{id} is paused.   Resume it: longhaul resume {id}")
             }
-            (Self::Pause, _) if has_driver => {
+            (Self::Pause, _) if has_driving_process => {
                 format!("{id}: pause requested; the run pauses when its calls are done.")
             }
             (Self::Pause, _) => format!("{id}: pause requested. {no_worker}"),
@@ -250,7 +250,7 @@ impl RunAction<'_> {
                     why.message, why.command
                 )
             }
-            (Self::Resume(_), _) if old_status == Status::Blocked && has_driver => {
+            (Self::Resume(_), _) if old_status == Status::Blocked && has_driving_process => {
                 format!("{id} is resumed. If it is blocked again: longhaul why {id}")
             }
             (Self::Retry, Status::Failed) => {
@@ -260,9 +260,9 @@ impl RunAction<'_> {
                 let status = status.as_str();
                 format!("{id} has already retried this run and is {status}: longhaul show {id}")
             }
-            (Self::Retry, _) if has_driver => format!("{id} retries {}.", format_retried_run(run)),
+            (Self::Retry, _) if has_driving_process => format!("{id} retries {}.", format_retried_run(run)),
             (Self::Retry, _) => format!("{id} retries {}. {no_worker}", format_retried_run(run)),
-            (Self::Resume(_), _) if has_driver => format!("{id} is resumed."),
+            (Self::Resume(_), _) if has_driving_process => format!("{id} is resumed."),
             (Self::Resume(_), _) => format!("{id} is resumed. {no_worker}"),
         }
     }

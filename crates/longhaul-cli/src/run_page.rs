@@ -1,8 +1,8 @@
 //! One run as a page for people: its status, details and result.
 
-use longhaul_api::run::{RunChainView, RunView, UsageView, VerdictView};
+use longhaul_api::run::{RunChainView, RunView, UsageView, GradingVerdictView};
 use longhaul_api::why::RunExplanation;
-use longhaul_core::status::ResultAnswer;
+use longhaul_core::status::ResultApprovalAnswer;
 use longhaul_core::time::Millis;
 
 use crate::event_printer::{first_line, verdict_text};
@@ -35,7 +35,7 @@ pub(crate) fn render_run_page(
         let name = paint.apply_tone(Tone::Dim, &format!("{name:<9}"));
         lines.push(format!("  {name} {}", sanitize::sanitize_line(&value)));
     }
-    for VerdictView { round, verdict, note, .. } in &run.verdicts {
+    for GradingVerdictView { round, verdict, note, .. } in &run.verdicts {
         let verdict = verdict_text(*verdict);
         let text = sanitize::sanitize_line(&format!("round {round}: {verdict}: {note}"));
         lines.push(format!("  {} {text}", paint.apply_tone(Tone::Dim, "outcome  ")));
@@ -58,7 +58,7 @@ pub(crate) fn render_run_page(
 }
 
 /// Formats the answer with which a person approved the result.
-fn result_answer_line(answer: &ResultAnswer) -> String {
+fn result_answer_line(answer: &ResultApprovalAnswer) -> String {
     let verb = if answer.decision == "edit" { "edited" } else { "approved" };
     let note = answer.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
     let payload = answer.payload.as_ref().map(|data| format!("   data {}", data.as_str()));
@@ -93,7 +93,7 @@ fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
     for (name, value) in optional {
         rows.extend(value.clone().map(|value| (name, value)));
     }
-    rows.extend(run.chain.as_ref().map(|chain| ("chain", chain_text(run, chain))));
+    rows.extend(run.chain.as_ref().map(|chain| ("chain", chain_position_text(run, chain))));
     rows.extend(run.parent.map(|parent| ("parent", parent.to_string())));
     rows.extend(run.batch.map(|batch| ("batch", batch.to_string())));
     if !run.tags.is_empty() {
@@ -109,7 +109,7 @@ fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
 }
 
 /// Describes the position of a run in its chain, and the state of the chain.
-fn chain_text(run: &RunView, chain: &RunChainView) -> String {
+fn chain_position_text(run: &RunView, chain: &RunChainView) -> String {
     let chain_name = chain.name.as_deref().map(|name| format!("{name}, ")).unwrap_or_default();
     let newest_run_note = match chain.current == run.id {
         true => String::new(),

@@ -37,7 +37,7 @@ pub(crate) async fn print_run_tree(
         return output::print_json(&tree_json(&runs, top)?);
     }
     let mut lines = Vec::new();
-    add_lines(&mut lines, &runs, (top, String::new(), ""));
+    add_run_tree_lines(&mut lines, &runs, (top, String::new(), ""));
     for line in lines {
         output::print_line(&line)?;
     }
@@ -47,7 +47,7 @@ pub(crate) async fn print_run_tree(
     Ok(())
 }
 
-fn children<'a>(
+fn child_runs<'a>(
     runs: &'a [RunBriefView],
     parent: &RunBriefView,
 ) -> impl DoubleEndedIterator<Item = &'a RunBriefView> {
@@ -57,7 +57,7 @@ fn children<'a>(
 
 fn tree_json(runs: &[RunBriefView], run: &RunBriefView) -> anyhow::Result<Value> {
     let below: Vec<Value> =
-        children(runs, run).map(|child| tree_json(runs, child)).collect::<Result<_, _>>()?;
+        child_runs(runs, run).map(|child| tree_json(runs, child)).collect::<Result<_, _>>()?;
     let mut value = serde_json::to_value(run)?;
     value["children"] = json!(below);
     Ok(value)
@@ -65,7 +65,7 @@ fn tree_json(runs: &[RunBriefView], run: &RunBriefView) -> anyhow::Result<Value>
 
 /// Adds the lines of a run and of the runs below it. `branch` is the tree symbol before the run,
 /// and `indent` is the text before that symbol.
-fn add_lines(
+fn add_run_tree_lines(
     lines: &mut Vec<String>,
     runs: &[RunBriefView],
     (run, indent, branch): (&RunBriefView, String, &str),
@@ -80,9 +80,9 @@ fn add_lines(
         "└─ " => format!("{indent}   "),
         _ => format!("{indent}│  "),
     };
-    let last = children(runs, run).next_back().map(|child| child.id);
-    for child in children(runs, run) {
+    let last = child_runs(runs, run).next_back().map(|child| child.id);
+    for child in child_runs(runs, run) {
         let branch = if Some(child.id) == last { "└─ " } else { "├─ " };
-        add_lines(lines, runs, (child, deeper.clone(), branch));
+        add_run_tree_lines(lines, runs, (child, deeper.clone(), branch));
     }
 }

@@ -10,7 +10,7 @@ use longhaul_core::time::Millis;
 use crate::client::connect::{
     connect_or_create_store, connect_run_client, find_named_or_local_server, try_connect_run_client,
 };
-use crate::event_printer::format_exact_time;
+use crate::event_printer::format_time_with_zone;
 use crate::format::{format_duration, parse_duration};
 use crate::style::Tone;
 use crate::table::{self, TableCell};
@@ -172,9 +172,9 @@ impl AddScheduleCommand {
             if self.json {
                 return output::print_json(&schedule);
             }
-            let next = schedule.next_at.map_or_else(|| "never".to_owned(), format_exact_time);
+            let next = schedule.next_at.map_or_else(|| "never".to_owned(), format_time_with_zone);
             output::print_text(&format!("The schedule `{}` fires next: {next}", schedule.name))?;
-            if !client.has_driver().await? {
+            if !client.has_driving_process().await? {
                 output::eprint_line("No worker is running, so it does not fire: longhaul worker");
             }
             Ok(())
@@ -207,7 +207,7 @@ fn schedule_row(schedule: &ScheduleView) -> Vec<TableCell> {
         (Some(cron), _) => format!("{cron} {}", schedule.tz.as_deref().unwrap_or_default()),
         (None, every) => format!("every {}", format_duration(Millis(every.unwrap_or_default()))),
     };
-    let next = schedule.next_at.map_or_else(|| "never".to_owned(), format_exact_time);
+    let next = schedule.next_at.map_or_else(|| "never".to_owned(), format_time_with_zone);
     let last = schedule.last_run.map_or_else(|| "-".to_owned(), |run| run.to_string());
     let status = match (&schedule.last_error, schedule.last_status) {
         (Some(error), _) => TableCell::new(error).with_max_chars(ERROR_CHARS).with_tone(Tone::Bad),

@@ -19,7 +19,7 @@ use longhaul::config::value::{Setting, SettingOrigin, SettingValue};
 use longhaul::inbox::{
     Inbox, ProjectInboxes, add_inbox_names, project_folder_inboxes, serve_inboxes,
 };
-use longhaul::server_marker::{ServerMarker, ServerMarkerGuard};
+use longhaul::server_marker::{RunningServerRecord, RunningServerRecordGuard};
 use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::egress;
 use longhaul::{local_key, server_marker};
@@ -84,7 +84,7 @@ impl ServeMode {
 #[derive(Debug)]
 pub(crate) struct ServeSession {
     // Dropped before the store is released, because the next driver writes its own marker.
-    _marker: ServerMarkerGuard,
+    _marker: RunningServerRecordGuard,
     runtime: ProjectRuntime,
     listener: TcpListener,
     address: SocketAddr,
@@ -114,7 +114,7 @@ impl ServeSession {
             None,
             unattended,
         )?;
-        check_settings_trusted(&config)?;
+        check_server_settings_trusted(&config)?;
         for untrusted in untrusted {
             tracing::warn!("{untrusted}");
         }
@@ -134,7 +134,7 @@ impl ServeSession {
         let store = sqlite_store_path(&runtime.config)?;
         let pid = std::process::id();
         let marker =
-            ServerMarkerGuard::create(ServerMarker { url, pid, store }).map_err(|error| {
+            RunningServerRecordGuard::create(RunningServerRecord { url, pid, store }).map_err(|error| {
                 CliError::usage_error(format!("the server's marker file can't be written: {error}"))
             })?;
         Ok(Self {
@@ -212,8 +212,8 @@ impl ServeSession {
                     return Ok(Exit::Busy);
                 }
                 () = reload.as_mut() => {}
-                () = interrupts.next_signal() => request_server_stop(&stop, &app),
-                () = parent.as_mut(), if !stop.is_draining() => request_server_stop(&stop, &app),
+                () = interrupts.next_signal() => drain_or_abort_server(&stop, &app),
+                () = parent.as_mut(), if !stop.is_draining() => drain_or_abort_server(&stop, &app),
             }
         }
     }
@@ -284,7 +284,7 @@ pub(crate) fn local_url(address: SocketAddr) -> String {
     format!("http://{local_address}")
 }
 
-fn request_server_stop(stop: &Shutdown, app: &App) {
+fn drain_or_abort_server(stop: &Shutdown, app: &App) {
     match stop.is_draining() {
         false => {
             tracing::info!("shutting down: runs are released at their next event");
@@ -306,7 +306,7 @@ fn secrets_to_redact(config: &Config) -> Vec<(String, String)> {
         }
     }
     let found = names.iter().flat_map(|name| {
-        let values = config.env.secret_values(name).into_iter();
+        let values = config.env.values_to_redact(name).into_iter();
         values.map(move |value| (name.clone(), value.to_owned()))
     });
     // A header may hold a key too.
@@ -359,7 +359,7 @@ fn load_config_and_init_log(
 
 /// Fails if the project's own settings expose the server more than the defaults do and are not
 /// trusted.
-fn check_settings_trusted(config: &Config) -> anyhow::Result<()> {
+fn check_server_settings_trusted(config: &Config) -> anyhow::Result<()> {
     let Some(item) = egress::server_trust_item(config) else {
         return Ok(());
     };
@@ -397,7 +397,7 @@ fn bind_listener(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListene
 /// port would not help, because the first server drives the store.
 fn running_server_error(config: &Config) -> Option<CliError> {
     let store = sqlite_store_path(config).ok()?;
-    let ServerMarker { url, pid, .. } = server_marker::load_server_marker(&store)?;
+    let RunningServerRecord { url, pid, .. } = server_marker::load_running_server_record(&store)?;
     let holds = longhaul_store::store_has_driver(&store).unwrap_or(false);
     holds.then(|| {
         error::from_store_error(&StoreError::AlreadyDriven {

@@ -2,7 +2,7 @@
 //! and raises a cap until its current window ends.
 
 use clap::{Args, Subcommand};
-use longhaul_api::spend::{RaiseCapBody, SpendCapView, SpendCountView};
+use longhaul_api::spend::{RaiseCapBody, SpendCapView, SpendCapUsageView};
 
 use crate::client::connect::{
     connect_or_create_store, find_named_or_local_server, try_connect_run_client,
@@ -134,20 +134,20 @@ impl RaiseCapCommand {
 
 fn print_caps(caps: &[SpendCapView]) -> anyhow::Result<()> {
     let titles = ["CAP", "FOR", "USED", "HELD", "LEFT", "LIMIT", "WAITING", "RESETS"];
-    table::print_table(&titles, caps.iter().flat_map(cap_rows))
+    table::print_table(&titles, caps.iter().flat_map(spend_cap_rows))
 }
 
-fn cap_rows(cap: &SpendCapView) -> Vec<Vec<TableCell>> {
+fn spend_cap_rows(cap: &SpendCapView) -> Vec<Vec<TableCell>> {
     // A cap that has not counted anything yet.
     if cap.counts.is_empty() {
         let cells = [&cap.id, "-", "-", "-", "-"].map(TableCell::new).into_iter();
         let limit = [cap.limit.to_string(), "0".to_owned(), cap.resets_at.to_string()];
         return vec![cells.chain(limit.map(TableCell::new)).collect()];
     }
-    cap.counts.iter().map(|count| count_row(cap, count)).collect()
+    cap.counts.iter().map(|count| cap_usage_row(cap, count)).collect()
 }
 
-fn count_row(cap: &SpendCapView, count: &SpendCountView) -> Vec<TableCell> {
+fn cap_usage_row(cap: &SpendCapView, count: &SpendCapUsageView) -> Vec<TableCell> {
     let subject = match (cap.per.as_str(), count.subject.as_str()) {
         ("all", _) => "all",
         (_, "") => "-",

@@ -142,7 +142,7 @@ impl SteerCommand {
         let steer = find_message(client, run, &id.to_string()).await?;
         match self.json {
             true => output::print_json(&steer),
-            false => output::print_text(&delivery_status_text(&steer, client.store_time().await?)),
+            false => output::print_text(&delivery_status_text(&steer, client.current_store_time().await?)),
         }
     }
 
@@ -162,7 +162,7 @@ impl SteerCommand {
         output::print_text(&format!(
             "{steer}   Was the message read? longhaul steer {run} --status"
         ))?;
-        if !client.has_driver().await? {
+        if !client.has_driving_process().await? {
             output::eprint_line(&format!("No worker drives the run now: longhaul watch {run}"));
         }
         Ok(())
@@ -176,7 +176,7 @@ impl SteerCommand {
         if steers.is_empty() {
             output::eprint_line(&format!("No messages were sent to {run}."));
         }
-        let now = client.store_time().await?;
+        let now = client.current_store_time().await?;
         let tell = |steer| output::print_text(&delivery_status_text(steer, now));
         steers.iter().try_for_each(tell)
     }

@@ -49,12 +49,12 @@ impl SubmitCommand {
         let server = find_named_or_local_server()?;
         let bare = environment::current_process_env()?;
         // Only to check that there is a model. The driver decides itself whether it reads `.env`.
-        let process_env = environment::add_dotenv_if_valid(bare.clone());
+        let process_env = environment::add_dotenv_variables_if_valid(bare.clone());
         let mut prepared = prepare_task(&self.task, server.as_ref(), &process_env)?;
         if server.is_none() && process_env.env != bare.env {
             prepared.add_dotenv_key_notes(&bare)?;
         }
-        let task = prepared.into_task_printing_notes(false);
+        let task = prepared.print_notes_and_take_task(false);
         let client = connect_or_create_store(server)?;
         runtime::build_current_thread()?.block_on(async {
             let run = client.submit_task(task).await?;
@@ -82,7 +82,7 @@ pub(crate) struct PreparedTask {
 
 impl PreparedTask {
     /// Prints the notes about the task, unless `silent`, and returns the task.
-    pub(crate) fn into_task_printing_notes(self, silent: bool) -> Task {
+    pub(crate) fn print_notes_and_take_task(self, silent: bool) -> Task {
         if !silent {
             for note in &self.notes {
                 output::eprint_line(&format!("note: {note}"));
@@ -143,7 +143,7 @@ pub(crate) fn prepare_task(
     }
     let config = environment::load_config_quietly(process_env)?;
     let loaded = environment::load_agents(&config)?;
-    let agents = find_agents(&loaded, args)?;
+    let agents = find_agents_of_task(&loaded, args)?;
     let selector = ModelSelector::from_config(&config).map_err(CliError::usage_error)?;
     let mut requested_models: Vec<String> = Vec::new();
     for found in &agents {
@@ -207,7 +207,7 @@ fn requested_models_of_agent(
 }
 
 /// Returns the agent that the command line names, or the agents of the steps of its chain.
-fn find_agents<'a>(
+fn find_agents_of_task<'a>(
     loaded: &'a LoadedAgents,
     args: &TaskArgs,
 ) -> anyhow::Result<Vec<&'a LoadedAgent>> {
@@ -215,7 +215,7 @@ fn find_agents<'a>(
         return Ok(vec![find_agent(loaded, args.agent_name())?]);
     };
     let found = find_chain(&loaded.chains, &name)?;
-    if let Some(agent) = args.first_of_several_arguments()
+    if let Some(agent) = args.argument_meant_as_agent()
         && loaded.find_loaded_agent(agent).is_ok()
     {
         let message = format!(

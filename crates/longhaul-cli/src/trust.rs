@@ -83,10 +83,10 @@ impl TrustCommand {
 /// them without asking.
 fn review_untrusted_items(project: &ProjectTrust, assume_yes: bool) -> anyhow::Result<()> {
     // Checked first, so that nobody reviews items whose decision can't be stored.
-    project.decisions.checked_decision_file().map_err(decision_file_error)?;
+    project.decisions.readable_decision_file_path().map_err(decision_file_error)?;
     let mut unknown = Vec::new();
     for item in &project.items {
-        match project.decisions.recorded_status(item) {
+        match project.decisions.recorded_trust_status(item) {
             TrustStatus::Trusted => output::eprint_line(&sanitize::sanitize_line(&format!(
                 "{item} is trusted already."
             ))),
@@ -96,7 +96,7 @@ fn review_untrusted_items(project: &ProjectTrust, assume_yes: bool) -> anyhow::R
             TrustStatus::TrustedByVariable | TrustStatus::Undecided | TrustStatus::Changed(_) => {}
         }
     }
-    let open = project.undecided_items();
+    let open = project.untrusted_items();
     match assume_yes {
         true => {
             for item in &open {
@@ -111,7 +111,7 @@ fn review_untrusted_items(project: &ProjectTrust, assume_yes: bool) -> anyhow::R
     if !unknown.is_empty() {
         return Err(CliError::usage_error(unknown.join("; ")).into());
     }
-    let message = match project.undecided_items().len() {
+    let message = match project.untrusted_items().len() {
         0 => return Ok(()),
         1 => "1 item of this project is not trusted and stays disabled".to_owned(),
         count => format!("{count} items of this project are not trusted and stay disabled"),
@@ -138,7 +138,7 @@ fn print_trust_json(project: &ProjectTrust) -> anyhow::Result<()> {
     };
     let data = json!({
         "items": project.items.iter().map(item).collect::<Value>(),
-        "decisions_file": project.decisions.checked_decision_file().ok(),
+        "decisions_file": project.decisions.readable_decision_file_path().ok(),
     });
     output::print_json(&data)
 }

@@ -46,7 +46,7 @@ impl WatchCommand {
         let (view, newest) = runtime.block_on(async {
             let run = resolve::resolve_run_id(&beside, &self.run).await?;
             let view = beside.get_run(run).await?;
-            let newest = match view.newest_run() {
+            let newest = match view.newest_run_in_chain() {
                 newest if newest == run => view.clone(),
                 newest => beside.get_run(newest).await?,
             };
@@ -81,7 +81,7 @@ impl WatchCommand {
                 Some(open_as_driver_or_observer(&process_env)?)
             }
         };
-        let local = opened.as_ref().map(|opened| opened.runtime_printing_driver(options.silent));
+        let local = opened.as_ref().map(|opened| opened.print_driver_get_runtime(options.silent));
         let client: RunClient = match local {
             None => beside,
             Some(project_runtime) => RunClient::for_local_store(&project_runtime.longhaul),

@@ -80,7 +80,7 @@ pub struct ChainRepeatSpec {
     pub from: String,
     /// Condition under which the chain does not go back.
     #[serde(default)]
-    pub until: ChainRepeatEnd,
+    pub until: ChainRepeatEndCondition,
     /// Maximum number of times that the chain goes back.
     pub max: u32,
 }
@@ -132,7 +132,7 @@ impl ChainSpec {
             let Some(repeat) = &step.repeat else {
                 continue;
             };
-            match self.repeat_start(index, &repeat.from) {
+            match self.find_repeat_start_step(index, &repeat.from) {
                 Ok(from) => {
                     let span = index + 1 - from;
                     runs = runs.saturating_add(span.saturating_mul(repeat.max as usize));
@@ -165,7 +165,7 @@ impl ChainSpec {
 
     /// Returns the index of the step named `from`, to which the chain goes back after step `index`.
     /// The error says why `from` is invalid.
-    pub fn repeat_start(&self, index: usize, from: &str) -> Result<usize, String> {
+    pub fn find_repeat_start_step(&self, index: usize, from: &str) -> Result<usize, String> {
         let named = |steps: &[ChainStepSpec]| {
             let found = steps.iter().enumerate().filter(|(_, step)| step.step_name() == from);
             found.map(|(found, _)| found).collect::<Vec<_>>()
@@ -226,7 +226,7 @@ pub struct ChainRepeat {
     /// Index of the step to go back to.
     pub from: usize,
     /// Condition under which the chain does not go back.
-    pub until: ChainRepeatEnd,
+    pub until: ChainRepeatEndCondition,
     /// Maximum number of times that the chain goes back.
     pub max: u32,
 }
@@ -249,7 +249,7 @@ string_enum! {
     /// Condition on an output field under which a chain does not go back. The field is read from
     /// the newest output that has it since the chain last went back.
     #[derive(Default)]
-    pub enum ChainRepeatEnd {
+    pub enum ChainRepeatEndCondition {
         /// The field `issues_found` is not `true`.
         #[default]
         NoIssues = "no_issues",
@@ -286,15 +286,15 @@ impl StepVerdict {
         }
     }
 
-    const fn ends_repeat(self, until: ChainRepeatEnd) -> bool {
+    const fn ends_repeat(self, until: ChainRepeatEndCondition) -> bool {
         match until {
-            ChainRepeatEnd::NoIssues => !matches!(self.issues_found, Some(true)),
-            ChainRepeatEnd::Success => !matches!(self.success, Some(false)),
+            ChainRepeatEndCondition::NoIssues => !matches!(self.issues_found, Some(true)),
+            ChainRepeatEndCondition::Success => !matches!(self.success, Some(false)),
         }
     }
 
     /// Returns this verdict, with its missing fields taken from the verdict `older`.
-    fn or(self, older: Self) -> Self {
+    fn with_missing_fields_from(self, older: Self) -> Self {
         Self {
             success: self.success.or(older.success),
             issues_found: self.issues_found.or(older.issues_found),
@@ -345,10 +345,10 @@ impl PositionInChain {
     /// Returns the position of the run that follows this run, which has completed with this output:
     /// the step that its `repeat` goes back to, or the first later step whose condition holds. `None`
     /// means that the chain ends.
-    pub fn following(&self, run: RunId, output: &RunOutput) -> Option<Self> {
+    pub fn position_of_next_run(&self, run: RunId, output: &RunOutput) -> Option<Self> {
         let verdict_of_step = StepVerdict::from_output(output);
-        let verdict = verdict_of_step.or(self.verdict);
-        let (step, verdict) = match self.step_to_repeat(verdict) {
+        let verdict = verdict_of_step.with_missing_fields_from(self.verdict);
+        let (step, verdict) = match self.step_to_go_back_to(verdict) {
             Some(from) => (from, StepVerdict::default()),
             None => {
                 let mut later_steps = self.chain.steps.iter().enumerate().skip(self.step + 1);
@@ -369,15 +369,15 @@ impl PositionInChain {
 
     /// Returns the index of the step that the chain goes back to after this step. `None` means that
     /// the chain does not go back.
-    fn step_to_repeat(&self, verdict: StepVerdict) -> Option<usize> {
+    fn step_to_go_back_to(&self, verdict: StepVerdict) -> Option<usize> {
         let repeat = self.current_step()?.repeat?;
-        let goes_back = self.times_gone_back() < repeat.max && !verdict.ends_repeat(repeat.until);
+        let goes_back = self.repeat_count() < repeat.max && !verdict.ends_repeat(repeat.until);
         goes_back.then_some(repeat.from)
     }
 
     /// Returns how often the chain has gone back after the step of this run, counted over the whole
     /// chain.
-    fn times_gone_back(&self) -> u32 {
+    fn repeat_count(&self) -> u32 {
         let followers = self.completed.iter().skip(1).map(|done| done.step).chain([self.step]);
         let pairs = self.completed.iter().zip(followers);
         pairs.filter(|(done, next)| done.step == self.step && *next <= done.step).count() as u32

@@ -16,7 +16,7 @@ use crate::id::{
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
 pub use crate::policy::budget::{BudgetHold, BudgetHoldSettlement};
-use crate::policy::effect_key::KeyChange;
+use crate::policy::effect_key::EffectKeyChange;
 use crate::policy::gate::{Answer, GateSpec};
 use crate::policy::rule::ApprovalRuleRow;
 use crate::policy::spend_cap::{CapReservation, CapSettlement, CapWaitRow};
@@ -29,14 +29,14 @@ use crate::usage::{BudgetAmount, MicroUsd, Usage};
 
 /// Events for a journal and the row changes that belong to them. A store writes all or none.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Batch {
+pub struct JournalBatch {
     /// Events to append to the journal, in order.
     pub events: Vec<Event>,
     /// Row changes to apply in the same transaction as the events.
     pub changes: Vec<Change>,
 }
 
-impl Batch {
+impl JournalBatch {
     /// Returns whether the batch contains neither events nor row changes.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty() && self.changes.is_empty()
@@ -44,14 +44,14 @@ impl Batch {
 
     /// Returns whether the batch only marks timers as fired. Such a batch can be written even if
     /// the run of the timers was deleted.
-    pub fn only_consumes_timers(&self) -> bool {
+    pub fn only_marks_timers_as_fired(&self) -> bool {
         let consumes =
             |change: &Change| matches!(change, Change::SetTimer(TimerUpdate::Consume(_)));
         self.events.is_empty() && !self.is_empty() && self.changes.iter().all(consumes)
     }
 
     /// Returns the highest event format number among the events of the batch, or 0 without events.
-    pub fn highest_event_format(&self) -> u32 {
+    pub fn highest_event_format_version(&self) -> u32 {
         self.events.iter().map(Event::format).max().unwrap_or(0)
     }
 }
@@ -134,7 +134,7 @@ pub enum Change {
     /// Claims an effect key (a key of an effect that happens at most once over all runs) for a tool
     /// call, records the outcome of the call under the key, frees the key, or makes the run wait
     /// for it.
-    UpdateKey(KeyChange),
+    UpdateKey(EffectKeyChange),
     /// Replaces those caps of the run's budget for which a new value is given.
     SetCap(BudgetRaise),
     /// Marks the request with this idempotency key as applied by this batch. Refused if the request
@@ -159,7 +159,7 @@ pub struct NewRun {
     pub events: Vec<Event>,
     /// Events copied from another run, which are placed after `run.created` and before the other
     /// events. `None` means that nothing is copied.
-    pub copied_journal: Option<CopiedJournal>,
+    pub copied_journal: Option<JournalPrefixCopy>,
     /// Messages that are queued for the run. Their events are among `events`.
     pub steers: Vec<SteerRow>,
     /// Maximum number of runs in the run's lane, including this run.
@@ -182,7 +182,7 @@ impl NewRun {
 /// Start of another run's journal that is copied to a new run, without `run.created`. The events
 /// keep their sequence numbers, times and epochs. The new run refers to all blobs of the other run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CopiedJournal {
+pub struct JournalPrefixCopy {
     /// Run whose events are copied.
     pub from: RunId,
     /// Sequence number of the last event that is copied.
@@ -244,7 +244,7 @@ pub enum RunSchedulingUpdate {
 impl RunSchedulingUpdate {
     /// Returns whether a run that waits for budget keeps its place in the queue of the budget
     /// account after this change.
-    pub fn stays_in_budget_queue(&self) -> bool {
+    pub fn keeps_run_in_budget_queue(&self) -> bool {
         match self {
             Self::Park { reason, .. } => *reason == WaitReason::BudgetHeld.reason(),
             Self::Release => true,

@@ -69,9 +69,9 @@ macro_rules! events {
             /// Returns whether a parked or a paused run becomes ready if an outsider (a process
             /// that does not drive the run) appends this event. `None` means that an outsider may
             /// not append it. Events of outsiders are accepted until the run has ended.
-            pub fn outsider_wake_target(&self) -> Option<WakeTarget> {
-                if self.is_signal_gate_without_call() {
-                    return Some(WakeTarget::None);
+            pub fn runs_woken_by_outside_append(&self) -> Option<RunsToWake> {
+                if self.raises_signal_gate_without_tool_call() {
+                    return Some(RunsToWake::None);
                 }
                 match self { $(Self::$variant(_) => $outside,)* }
             }
@@ -109,15 +109,15 @@ events! {
     /// A worker took over a run whose previous worker had died.
     RunRecovered(RunRecovered) = "run.recovered" v 1 format 1 outside None;
     /// A caller requested to pause the run.
-    RunPauseRequested(RunControlRequest) = "run.pause_requested" v 1 format 1 outside Some(WakeTarget::Parked);
+    RunPauseRequested(RunControlRequest) = "run.pause_requested" v 1 format 1 outside Some(RunsToWake::Parked);
     /// The run was paused on request.
     RunPaused(RunControlRequest) = "run.paused" v 1 format 1 outside None;
     /// A caller resumed the run.
-    RunResumed(RunControlRequest) = "run.resumed" v 1 format 1 outside Some(WakeTarget::ParkedOrPaused);
+    RunResumed(RunControlRequest) = "run.resumed" v 1 format 1 outside Some(RunsToWake::ParkedOrPaused);
     /// The agent is blocked, or something that the agent needs is missing.
     RunBlocked(RunBlocked) = "run.blocked" v 1 format 1 outside None;
     /// A caller requested to cancel the run.
-    RunCancelRequested(RunControlRequest) = "run.cancel_requested" v 1 format 1 outside Some(WakeTarget::ParkedOrPaused);
+    RunCancelRequested(RunControlRequest) = "run.cancel_requested" v 1 format 1 outside Some(RunsToWake::ParkedOrPaused);
     /// The run ended because it was cancelled.
     RunCancelled(RunCancelled) = "run.cancelled" v 1 format 1 outside None;
     /// The run ended with a result.
@@ -162,35 +162,35 @@ events! {
     /// The tool checked whether a call in doubt (one without a recorded outcome) has taken effect.
     ToolVerified(ToolVerified) = "tool.verified" v 1 format 1 outside None;
     /// A tool result arrived late, from a worker that had already lost its claim on the run.
-    ToolSurfaced(LateToolResultEvent) = "tool.surfaced" v 1 format 1 outside Some(WakeTarget::Parked);
+    ToolSurfaced(LateToolResultEvent) = "tool.surfaced" v 1 format 1 outside Some(RunsToWake::Parked);
     /// A gate was raised: a person or program is asked for an approval or an answer.
     GateRaised(Box<GateRaised>) = "gate.raised" v 1 format 1 outside None;
     /// A gate that needs several approvals received one of them.
-    GateVoted(GateAnswer) = "gate.voted" v 1 format 1 outside Some(WakeTarget::None);
+    GateVoted(GateAnswer) = "gate.voted" v 1 format 1 outside Some(RunsToWake::None);
     /// A gate was closed by an answer.
-    GateAnswered(GateAnswer) = "gate.answered" v 1 format 1 outside Some(WakeTarget::Parked);
+    GateAnswered(GateAnswer) = "gate.answered" v 1 format 1 outside Some(RunsToWake::Parked);
     /// A gate's timeout passed without an answer.
-    GateExpired(GateExpired) = "gate.expired" v 1 format 1 outside Some(WakeTarget::Parked);
+    GateExpired(GateExpired) = "gate.expired" v 1 format 1 outside Some(RunsToWake::Parked);
     /// A gate was closed because its answer is no longer needed.
     GateWithdrawn(GateNotice) = "gate.withdrawn" v 1 format 1 outside None;
     /// The approvers of a gate were reminded.
-    GateReminded(GateNotice) = "gate.reminded" v 1 format 1 outside Some(WakeTarget::None);
+    GateReminded(GateNotice) = "gate.reminded" v 1 format 1 outside Some(RunsToWake::None);
     /// A message for the run was queued.
-    SteerQueued(SteerMessage) = "steer.queued" v 1 format 1 outside Some(WakeTarget::Parked);
+    SteerQueued(SteerMessage) = "steer.queued" v 1 format 1 outside Some(RunsToWake::Parked);
     /// A queued message was edited before its delivery.
-    SteerChanged(SteerMessage) = "steer.changed" v 1 format 1 outside Some(WakeTarget::Parked);
+    SteerChanged(SteerMessage) = "steer.changed" v 1 format 1 outside Some(RunsToWake::Parked);
     /// A queued message was withdrawn before its delivery.
-    SteerWithdrawn(SteerWithdrawn) = "steer.withdrawn" v 1 format 1 outside Some(WakeTarget::Parked);
+    SteerWithdrawn(SteerWithdrawn) = "steer.withdrawn" v 1 format 1 outside Some(RunsToWake::Parked);
     /// A queued message was delivered to the model.
     SteerDelivered(SteerDelivered) = "steer.delivered" v 1 format 1 outside None;
     /// A queued message was discarded without being delivered.
     SteerDropped(SteerDropped) = "steer.dropped" v 1 format 1 outside None;
     /// A timer of the run fired.
-    TimerFired(TimerFired) = "timer.fired" v 1 format 1 outside Some(WakeTarget::Parked);
+    TimerFired(TimerFired) = "timer.fired" v 1 format 1 outside Some(RunsToWake::Parked);
     /// A child run was started.
     ChildStarted(ChildStarted) = "child.started" v 1 format 1 outside None;
     /// A child run of this run ended.
-    ChildEnded(Box<ChildEnded>) = "child.ended" v 1 format 1 outside Some(WakeTarget::Parked);
+    ChildEnded(Box<ChildEnded>) = "child.ended" v 1 format 1 outside Some(RunsToWake::Parked);
     /// The result of the run was graded against the rubric of its agent.
     OutcomeGraded(OutcomeGraded) = "outcome.graded" v 1 format 1 outside None;
     /// The budget hold (reserved amount) of a model request that never completed was released, and
@@ -201,27 +201,27 @@ events! {
     /// A budget cap was reached.
     BudgetReached(BudgetReached) = "budget.reached" v 1 format 1 outside None;
     /// Budget caps were raised.
-    BudgetRaised(BudgetRaised) = "budget.raised" v 1 format 1 outside Some(WakeTarget::Parked);
+    BudgetRaised(BudgetRaised) = "budget.raised" v 1 format 1 outside Some(RunsToWake::Parked);
     /// An approval was remembered, so similar calls need no new approval.
-    RuleAdded(RuleAdded) = "rule.added" v 1 format 1 outside Some(WakeTarget::None);
+    RuleAdded(RuleAdded) = "rule.added" v 1 format 1 outside Some(RunsToWake::None);
     /// A tool call needed no new approval, because a remembered approval covers it.
     RuleUsed(RuleUsed) = "rule.used" v 1 format 1 outside None;
     /// A remembered approval was revoked.
-    RuleRevoked(RuleRevoked) = "rule.revoked" v 1 format 1 outside Some(WakeTarget::None);
+    RuleRevoked(RuleRevoked) = "rule.revoked" v 1 format 1 outside Some(RunsToWake::None);
     /// A sandbox is being created.
-    SandboxCreating(SandboxEvent) = "sandbox.creating" v 1 format 1 outside Some(WakeTarget::None);
+    SandboxCreating(SandboxEvent) = "sandbox.creating" v 1 format 1 outside Some(RunsToWake::None);
     /// A sandbox is being started.
-    SandboxStarting(SandboxEvent) = "sandbox.starting" v 1 format 1 outside Some(WakeTarget::None);
+    SandboxStarting(SandboxEvent) = "sandbox.starting" v 1 format 1 outside Some(RunsToWake::None);
     /// A sandbox is running.
-    SandboxRunning(SandboxEvent) = "sandbox.running" v 1 format 1 outside Some(WakeTarget::None);
+    SandboxRunning(SandboxEvent) = "sandbox.running" v 1 format 1 outside Some(RunsToWake::None);
     /// A sandbox is being stopped.
-    SandboxStopping(SandboxEvent) = "sandbox.stopping" v 1 format 1 outside Some(WakeTarget::None);
+    SandboxStopping(SandboxEvent) = "sandbox.stopping" v 1 format 1 outside Some(RunsToWake::None);
     /// A sandbox was stopped; its files are kept.
-    SandboxStopped(SandboxEvent) = "sandbox.stopped" v 1 format 1 outside Some(WakeTarget::None);
+    SandboxStopped(SandboxEvent) = "sandbox.stopped" v 1 format 1 outside Some(RunsToWake::None);
     /// A sandbox was deleted.
-    SandboxDeleted(SandboxEvent) = "sandbox.deleted" v 1 format 1 outside Some(WakeTarget::None);
+    SandboxDeleted(SandboxEvent) = "sandbox.deleted" v 1 format 1 outside Some(RunsToWake::None);
     /// The provider can't find a sandbox any more.
-    SandboxLost(SandboxEvent) = "sandbox.lost" v 1 format 1 outside Some(WakeTarget::None);
+    SandboxLost(SandboxEvent) = "sandbox.lost" v 1 format 1 outside Some(RunsToWake::None);
     /// The older part of the conversation was replaced by a summary.
     MemoryCompacted(Box<MemoryCompacted>) = "memory.compacted" v 1 format 1 outside None;
     /// The next step of a chain started.
@@ -233,7 +233,7 @@ events! {
 /// Whether a parked or a paused run becomes ready when an outsider, i.e. a process that does not
 /// drive the run, appends an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WakeTarget {
+pub enum RunsToWake {
     /// The event wakes no run: a parked or paused run stays as it is.
     None,
     /// A parked run becomes ready. A paused run stays paused.
@@ -246,8 +246,8 @@ pub enum WakeTarget {
 impl Event {
     /// Returns whether the event raises a gate for a signal that no tool call waits for. A program
     /// raises such a gate from outside the run.
-    fn is_signal_gate_without_call(&self) -> bool {
-        matches!(self, Self::GateRaised(data) if data.gate.is_signal_without_call())
+    fn raises_signal_gate_without_tool_call(&self) -> bool {
+        matches!(self, Self::GateRaised(data) if data.gate.is_signal_gate_without_tool_call())
     }
 
     /// Returns whether the event ends the run.

@@ -90,13 +90,13 @@ impl Form {
 }
 
 /// Checks the options of a question: each must be a different text that a person can type.
-pub fn check_options(options: &[String]) -> Result<(), String> {
+pub fn check_question_options(options: &[String]) -> Result<(), String> {
     check_choice_texts(options.iter().map(String::as_str), "option")
 }
 
 /// Returns the option that a text names, regardless of case and surrounding whitespace. `None`
 /// means that the text is none of the options.
-pub fn find_option<'a>(options: &'a [String], text: &str) -> Option<&'a str> {
+pub fn find_option_by_text<'a>(options: &'a [String], text: &str) -> Option<&'a str> {
     let text = text.trim();
     let exact = options.iter().find(|option| option.trim() == text);
     let named =
@@ -276,7 +276,7 @@ mod tests {
             ("green", None),
             ("", None),
         ] {
-            assert_eq!(find_option(&options, text), option, "{text}");
+            assert_eq!(find_option_by_text(&options, text), option, "{text}");
         }
     }
 }

@@ -143,13 +143,13 @@ impl Block {
 
     fn estimated_bytes(&self) -> u64 {
         let bytes = match self {
-            Self::Text(block) => block.text.len() + json_len(block.extra.as_ref()),
+            Self::Text(block) => block.text.len() + optional_json_len(block.extra.as_ref()),
             Self::Thinking(thought) => {
                 let signature = thought.signature.as_ref().map_or(0, |text| text.len());
-                thought.text.len() + signature + json_len(thought.extra.as_ref())
+                thought.text.len() + signature + optional_json_len(thought.extra.as_ref())
             }
             Self::ToolCall(call) => {
-                call.name.len() + call.input.as_str().len() + json_len(call.extra.as_ref())
+                call.name.len() + call.input.as_str().len() + optional_json_len(call.extra.as_ref())
             }
             Self::Other(raw) => raw.as_str().len(),
         };
@@ -157,7 +157,7 @@ impl Block {
     }
 }
 
-fn json_len(extra: Option<&RawJson>) -> usize {
+fn optional_json_len(extra: Option<&RawJson>) -> usize {
     extra.map_or(0, |raw| raw.as_str().len())
 }
 
@@ -245,7 +245,7 @@ impl StopReason {
     /// Applies `change` to the text of a stop reason that Longhaul does not know. Known stop
     /// reasons are returned unchanged.
     #[must_use]
-    pub fn map_unknown_text(self, change: impl FnOnce(String) -> String) -> Self {
+    pub fn map_unknown_reason(self, change: impl FnOnce(String) -> String) -> Self {
         match self {
             Self::Other(text) => Self::Other(change(text)),
             Self::EndTurn | Self::ToolUse | Self::MaxTokens | Self::PauseTurn | Self::Refusal => {

@@ -55,13 +55,13 @@ impl OutputReference {
     }
 
     /// Returns whether the input still contains the reference, after a person has changed the input.
-    pub fn is_in(&self, input: &Value) -> bool {
+    pub fn is_still_in_input(&self, input: &Value) -> bool {
         input.pointer(&self.at).is_some_and(|value| value.get(OUTPUT_MEMBER).is_some())
     }
 
     /// Returns whether both references are at the same place of an input and refer to the same
     /// value.
-    pub fn has_same_value(&self, other: &Self) -> bool {
+    pub fn has_same_place_and_value(&self, other: &Self) -> bool {
         self.at == other.at
             && self.call == other.call
             && self.path == other.path

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::FailureClass;
 use crate::id::{GateId, RunId};
 use crate::policy::budget::BudgetCap;
-use crate::policy::effect_key::KeyHolder;
+use crate::policy::effect_key::EffectKeyHolder;
 use crate::policy::gate::Answer;
 use crate::raw::RawJson;
 use crate::text_macros::string_enum;
@@ -88,7 +88,7 @@ pub enum WaitReason {
     Cap(CapWait),
     /// The run waits for this tool call of another run, which has the same effect key (the key of
     /// an effect that happens at most once).
-    Key(KeyHolder),
+    Key(EffectKeyHolder),
     /// The run has answered and waits for follow-up messages until this time.
     Message(Timestamp),
     /// The run waits for another worker, because its last worker released it without a crash.
@@ -226,12 +226,12 @@ pub struct RunOutput {
     pub artifacts: Vec<RawJson>,
     /// Answer with which a person approved the result, if it has a note or a payload.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub answer: Option<ResultAnswer>,
+    pub answer: Option<ResultApprovalAnswer>,
 }
 
 /// Answer with which a person approved the result of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResultAnswer {
+pub struct ResultApprovalAnswer {
     /// Principal that answered, such as `cli:anna`.
     pub by: String,
     /// Decision of the answer: `approve` or `edit`.
@@ -245,7 +245,7 @@ pub struct ResultAnswer {
     pub payload: Option<RawJson>,
 }
 
-impl From<&Answer> for ResultAnswer {
+impl From<&Answer> for ResultApprovalAnswer {
     fn from(answer: &Answer) -> Self {
         Self {
             by: answer.by.clone(),

@@ -144,17 +144,17 @@ fn build_environment<'a>(limits: &TemplateLimits, format: FormatFn) -> Environme
     });
     environment.add_function(MULTIPLY, |left: Value, right: Value| multiply(&left, &right));
     let growing: [(&'static str, Value, OutputSizeBound); 11] = [
-        ("replace", Value::from_function(filters::replace), replace_size_bound),
-        ("join", Value::from_function(filters::join), join_size_bound),
-        ("indent", Value::from_function(filters::indent), indent_size_bound),
-        ("list", Value::from_function(filters::list), split_count_bound),
-        ("split", Value::from_function(filters::split), split_count_bound),
-        ("lines", Value::from_function(filters::lines), split_count_bound),
-        ("sort", Value::from_function(filters::sort), split_count_bound),
-        ("unique", Value::from_function(filters::unique), split_count_bound),
-        ("map", Value::from_function(filters::map), split_count_bound),
-        ("select", Value::from_function(filters::select), split_count_bound),
-        ("reject", Value::from_function(filters::reject), split_count_bound),
+        ("replace", Value::from_function(filters::replace), replace_output_size_bound),
+        ("join", Value::from_function(filters::join), join_output_size_bound),
+        ("indent", Value::from_function(filters::indent), indent_output_size_bound),
+        ("list", Value::from_function(filters::list), split_part_count_bound),
+        ("split", Value::from_function(filters::split), split_part_count_bound),
+        ("lines", Value::from_function(filters::lines), split_part_count_bound),
+        ("sort", Value::from_function(filters::sort), split_part_count_bound),
+        ("unique", Value::from_function(filters::unique), split_part_count_bound),
+        ("map", Value::from_function(filters::map), split_part_count_bound),
+        ("select", Value::from_function(filters::select), split_part_count_bound),
+        ("reject", Value::from_function(filters::reject), split_part_count_bound),
     ];
     for (name, filter, growth) in growing {
         let left = budget.clone();
@@ -180,7 +180,7 @@ fn text_byte_count(value: Option<&Value>) -> u64 {
     })
 }
 
-fn replace_size_bound(args: &[Value]) -> u64 {
+fn replace_output_size_bound(args: &[Value]) -> u64 {
     let found = match (args.first().and_then(Value::as_str), args.get(1)) {
         (Some(text), Some(from)) => text.matches(&*from.to_string()).count() as u64,
         _ => 0,
@@ -188,14 +188,14 @@ fn replace_size_bound(args: &[Value]) -> u64 {
     text_byte_count(args.first()).saturating_add(found.saturating_mul(text_byte_count(args.get(2))))
 }
 
-fn join_size_bound(args: &[Value]) -> u64 {
+fn join_output_size_bound(args: &[Value]) -> u64 {
     let items = args.first().and_then(Value::len).unwrap_or(0) as u64;
     let others = args.iter().skip(1).map(|other| text_byte_count(Some(other)));
     let joiner: u64 = others.sum();
     text_byte_count(args.first()).saturating_add(items.saturating_mul(joiner))
 }
 
-fn indent_size_bound(args: &[Value]) -> u64 {
+fn indent_output_size_bound(args: &[Value]) -> u64 {
     let lines = args.first().and_then(Value::as_str);
     let lines = lines.map_or(1, |text| text.split('\n').count() as u64);
     let named = |name: &str| args.last().and_then(|last| last.get_attr(name).ok());
@@ -205,7 +205,7 @@ fn indent_size_bound(args: &[Value]) -> u64 {
 }
 
 /// Returns an upper bound of the number of values that a text is split into.
-fn split_count_bound(args: &[Value]) -> u64 {
+fn split_part_count_bound(args: &[Value]) -> u64 {
     let text = args.first().and_then(Value::as_str);
     text.map_or(0, |text| text.len() as u64)
 }

@@ -22,7 +22,7 @@ use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::config::{
-    ChildrenConfig, LoopGuardConfig, OutcomeConfig, PerceptionConfig, PerceptionInterval,
+    ChildrenConfig, LoopGuardConfig, GradingConfig, PerceptionConfig, PerceptionInterval,
     SandboxConfig, Skill,
 };
 
@@ -80,7 +80,7 @@ pub struct Agent {
     /// Rubric against which the result is graded before it is accepted. `None` means that it is not
     /// graded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<OutcomeConfig>,
+    pub outcome: Option<GradingConfig>,
     /// How long a run that would complete stays open for follow-up messages. `None` means not at
     /// all.
     pub keep_open: Option<Millis>,
@@ -163,7 +163,7 @@ pub struct BudgetPatch {
 
 impl BudgetPatch {
     /// Returns `budget`, with every cap that this patch sets replaced by the cap of the patch.
-    pub fn apply_to(self, budget: Budget) -> Budget {
+    pub fn apply_to_budget(self, budget: Budget) -> Budget {
         Budget {
             warn_percent: self.warn_percent.unwrap_or(budget.warn_percent),
             ..budget.with_raised_caps(self.caps)
@@ -287,7 +287,7 @@ impl Agent {
     }
 
     /// Parses an agent from the bytes of its definition.
-    pub fn parse_definition(definition: &[u8]) -> Result<Self, serde_json::Error> {
+    pub fn parse_agent_definition(definition: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(definition)
     }
 
@@ -301,7 +301,7 @@ impl Agent {
     /// the budget caps of the task.
     pub fn run_policy(&self, defaults: &RunPolicyDefaults, task_budget: BudgetPatch) -> RunPolicy {
         RunPolicy {
-            budget: task_budget.apply_to(self.budget.apply_to(defaults.budget)),
+            budget: task_budget.apply_to_budget(self.budget.apply_to_budget(defaults.budget)),
             retry: self.retry.apply_to_retry_policy(defaults.retry),
             max_turns: self.max_turns,
             rules: self.rules.clone(),
@@ -357,14 +357,14 @@ mod tests {
     #[test]
     fn an_agent_definition_round_trips() {
         let agent = test_agent();
-        assert_eq!(Agent::parse_definition(&agent.definition_blob().content).unwrap(), agent);
+        assert_eq!(Agent::parse_agent_definition(&agent.definition_blob().content).unwrap(), agent);
         assert_eq!(agent.definition_hash(), agent.definition_blob().hash());
         let other = Agent { prompt: "You tidy!".into(), ..agent.clone() };
         assert_ne!(agent.definition_hash(), other.definition_hash());
     }
 
     #[test]
-    fn caps_of_a_task_override_the_agents_and_the_projects() {
+    fn budget_caps_of_a_task_override_those_of_agent_and_project() {
         let turns = |turns| BudgetPatch {
             caps: BudgetRaise { turns: Some(turns), ..BudgetRaise::default() },
             warn_percent: None,

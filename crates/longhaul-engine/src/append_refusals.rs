@@ -2,19 +2,19 @@
 //! trees, reached spend caps and claimed effect keys. The state machine then decides about the same
 //! input again, knowing these refusals.
 
-use longhaul_core::change::{Batch, Change};
+use longhaul_core::change::{JournalBatch, Change};
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
 use longhaul_core::policy::budget::BudgetAccount;
-use longhaul_core::policy::effect_key::{EffectKey, KeyChange, KeyClaim, KeyState, TakenKey};
+use longhaul_core::policy::effect_key::{EffectKey, EffectKeyChange, EffectKeyClaim, EffectKeyState, ClaimedEffectKey};
 use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::raw::Hash;
 use longhaul_run::{DecideContext, Run, RunInput, TakenKeyInfo, duplicate_output};
 
 use crate::drive::truncate::truncate_output_text;
 use crate::error::Error;
-use crate::recorded_outputs::RecordedOutputs;
+use crate::recorded_outputs::RecordedOutputReader;
 use crate::services::EngineServices;
 
 /// Refusals of all appends that were tried for one input of a run's state machine. All are kept,
@@ -33,7 +33,7 @@ pub(crate) struct AppendRefusals {
 impl AppendRefusals {
     /// Returns the context of the state machine's next decision with these refusals added, so that
     /// the decision avoids them.
-    pub(crate) fn add_to_context(&self, ctx: DecideContext) -> DecideContext {
+    pub(crate) fn add_to_decide_context(&self, ctx: DecideContext) -> DecideContext {
         DecideContext {
             budget_account: self.budget_account,
             free_children: self.free_children,
@@ -45,36 +45,36 @@ impl AppendRefusals {
     }
 
     /// Records that the store refused an append because it exceeds a spend cap.
-    pub(crate) fn add_cap(&mut self, refusal: CapRefusal) {
+    pub(crate) fn add_cap_refusal(&mut self, refusal: CapRefusal) {
         self.cap_refusals.retain(|earlier| earlier.key != refusal.key);
         self.cap_refusals.push(refusal);
     }
 
     /// Records that the store refused an append because another tool call has claimed an effect
     /// key.
-    pub(crate) fn add_taken_key(&mut self, info: TakenKeyInfo) {
+    pub(crate) fn add_claimed_effect_key(&mut self, info: TakenKeyInfo) {
         self.taken_keys.retain(|earlier| earlier.key.key != info.key.key);
         self.taken_keys.push(info);
     }
 
     /// Records that the tool call whose outcome the run wanted to wait for does not hold the effect
     /// key any more. Forgets which keys other calls have claimed, because that is outdated.
-    pub(crate) fn set_keys_changed(&mut self) {
+    pub(crate) fn set_effect_keys_changed(&mut self) {
         self.taken_keys.clear();
         self.keys_changed = true;
     }
 }
 
 /// Returns the number of child runs that a batch starts.
-pub(crate) fn count_new_children(batch: &Batch) -> usize {
+pub(crate) fn count_new_children(batch: &JournalBatch) -> usize {
     batch.events.iter().filter(|event| matches!(event, Event::ChildStarted(_))).count()
 }
 
 /// Returns the effect keys that a batch of row changes claims, each with the tool call that claims
 /// it.
-pub(crate) fn key_claims(batch: &Batch) -> Vec<KeyClaim> {
+pub(crate) fn key_claims(batch: &JournalBatch) -> Vec<EffectKeyClaim> {
     let claims = batch.changes.iter().filter_map(|change| {
-        if let Change::UpdateKey(KeyChange::Claim(claim)) = change {
+        if let Change::UpdateKey(EffectKeyChange::Claim(claim)) = change {
             return Some(*claim);
         }
         None
@@ -84,18 +84,18 @@ pub(crate) fn key_claims(batch: &Batch) -> Vec<KeyClaim> {
 
 /// Returns what the state machine has to know about an effect key that another tool call has
 /// claimed. If that call has completed, its result is read from the journal of its run.
-pub(crate) async fn taken_key_info(
+pub(crate) async fn load_claimed_key(
     services: &EngineServices,
     (run, input): (&Run, &RunInput),
-    claims: &[KeyClaim],
-    taken: TakenKey,
+    claims: &[EffectKeyClaim],
+    taken: ClaimedEffectKey,
 ) -> Result<TakenKeyInfo, Error> {
     let call = claims.iter().find(|claim| claim.key == taken.key).map(|claim| claim.holder.call);
     let key = call.and_then(|call| find_effect_key(run, input, call, taken.key));
-    let (Some(call), Some(key), KeyState::Done) = (call, key, taken.state) else {
+    let (Some(call), Some(key), EffectKeyState::Done) = (call, key, taken.state) else {
         return Ok(TakenKeyInfo { key: taken, result: None });
     };
-    let outputs = RecordedOutputs::new(services.store.clone(), services.records.clone());
+    let outputs = RecordedOutputReader::new(services.store.clone(), services.records.clone());
     let recorded = outputs.read(taken.holder.run, taken.holder.call).await?;
     let text = recorded.and_then(|recorded| recorded.text);
     let result = text.map(|text| {

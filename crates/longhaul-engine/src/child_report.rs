@@ -20,7 +20,7 @@ const DATA_BYTES_MAX: usize = 16 * 1024;
 
 /// Returns the command that reports the outcome of the run `child` to its parent, whose timer `due`
 /// has fired. A child whose journal was deleted counts as failed, so that the parent goes on.
-pub(crate) async fn report_child_end(
+pub(crate) async fn build_child_end_command(
     services: &EngineServices,
     due: &DueTimer,
     child: RunId,

@@ -49,7 +49,7 @@ const TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// Action of a tool on child runs: show their status, send a message or cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ChildAction {
+enum ChildToolAction {
     Status,
     Steer,
     Cancel,
@@ -59,7 +59,7 @@ enum ChildAction {
 #[derive(Debug)]
 struct ChildTool {
     spec: ToolSpec,
-    action: ChildAction,
+    action: ChildToolAction,
     services: EngineServices,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn child_tools(services: &EngineServices) -> Vec<Arc<dyn Tool>> {
     let text = json!({ "type": "string", "minLength": 1, "maxLength": TEXT_BYTES_MAX });
     let definitions: [(_, _, _, _, &[&str]); 3] = [
         (
-            ChildAction::Status,
+            ChildToolAction::Status,
             CHILD_STATUS,
             "Shows what your child runs are doing, or one of them. To wait for one, call `wait` \
              instead of asking again.",
@@ -85,7 +85,7 @@ pub(crate) fn child_tools(services: &EngineServices) -> Vec<Arc<dyn Tool>> {
             &[],
         ),
         (
-            ChildAction::Steer,
+            ChildToolAction::Steer,
             CHILD_TOOLS[1],
             "Sends a message to a child run that has not ended. It reads the message after its \
              current calls.",
@@ -93,7 +93,7 @@ pub(crate) fn child_tools(services: &EngineServices) -> Vec<Arc<dyn Tool>> {
             &["child", "text"],
         ),
         (
-            ChildAction::Cancel,
+            ChildToolAction::Cancel,
             CHILD_TOOLS[2],
             "Cancels a child run, for the reason given in `text`.",
             json!({ "child": child, "text": text }),
@@ -102,7 +102,7 @@ pub(crate) fn child_tools(services: &EngineServices) -> Vec<Arc<dyn Tool>> {
     ];
     let tools =
         definitions.into_iter().filter_map(|(action, name, about, properties, required)| {
-            let spec = ToolSpec::with_object_input(name, about, properties, required).ok()?;
+            let spec = ToolSpec::with_input_properties(name, about, properties, required).ok()?;
             let services = services.clone();
             Some(Arc::new(ChildTool { spec, action, services }) as Arc<dyn Tool>)
         });
@@ -117,8 +117,8 @@ impl Tool for ChildTool {
 
     fn class(&self, _input: &Value) -> EffectClass {
         match self.action {
-            ChildAction::Status => EffectClass::Pure,
-            ChildAction::Steer | ChildAction::Cancel => EffectClass::Keyed,
+            ChildToolAction::Status => EffectClass::Pure,
+            ChildToolAction::Steer | ChildToolAction::Cancel => EffectClass::Keyed,
         }
     }
 
@@ -130,17 +130,17 @@ impl Tool for ChildTool {
             None => self.list_children(ctx.run).await?,
         };
         let text = match (self.action, rows.as_slice()) {
-            (ChildAction::Status, []) => "this run has started no child runs".to_owned(),
-            (ChildAction::Status, rows) => {
+            (ChildToolAction::Status, []) => "this run has started no child runs".to_owned(),
+            (ChildToolAction::Status, rows) => {
                 let mut lines = Vec::with_capacity(rows.len());
                 for row in rows {
                     lines.push(self.describe_child(row).await.map_err(to_failure)?);
                 }
                 lines.join("\n")
             }
-            (ChildAction::Steer, [row]) => self.steer_child(row, input.text, ctx).await?,
-            (ChildAction::Cancel, [row]) => self.cancel_child(row, input.text, ctx).await?,
-            (ChildAction::Steer | ChildAction::Cancel, _) => {
+            (ChildToolAction::Steer, [row]) => self.steer_child(row, input.text, ctx).await?,
+            (ChildToolAction::Cancel, [row]) => self.cancel_child(row, input.text, ctx).await?,
+            (ChildToolAction::Steer | ChildToolAction::Cancel, _) => {
                 return Err(ToolFailure::new("`child` must be the id of a child run"));
             }
         };
@@ -169,7 +169,7 @@ impl ChildTool {
         let (id, agent, status) = (row.id, &row.agent, row.status.as_str());
         let (run, _) = replay_without_transcript(&self.services, id).await?;
         let message = explain_run_state(&run).message;
-        let progress = match self.last_progress(row).await? {
+        let progress = match self.last_progress_of_child(row).await? {
             Some(ProgressReported { percent, message }) if !row.status.is_terminal() => {
                 format!(" Progress: {percent} %, {message}")
             }
@@ -182,7 +182,7 @@ impl ChildTool {
         Ok(format!("{id} of agent `{agent}`, {status}, {turns}: {message}{progress}"))
     }
 
-    async fn last_progress(&self, row: &RunRow) -> Result<Option<ProgressReported>, Error> {
+    async fn last_progress_of_child(&self, row: &RunRow) -> Result<Option<ProgressReported>, Error> {
         let after = Seq(row.last_seq.0.saturating_sub(PROGRESS_EVENTS));
         let limit = PROGRESS_EVENTS as usize;
         let request = JournalReadRequest { run: row.id, after, limit };
@@ -207,7 +207,7 @@ impl ChildTool {
         let steer = SteerId::derive(row.id.bits(), &ctx.idempotency_key, Timestamp::default());
         let sent = self.services.records.queued_steers(row.id).await.map_err(to_failure)?;
         if sent.iter().all(|known| known.steer != steer) {
-            let (delivery, by) = (SteerDelivery::AfterBatch, principal(ctx));
+            let (delivery, by) = (SteerDelivery::AfterBatch, run_principal(ctx));
             let message = SteerMessage { steer, text, delivery, by, is_task: false };
             self.send_command(row, RunCommand::Steer(message)).await?;
         }
@@ -224,7 +224,7 @@ impl ChildTool {
         if row.status.is_terminal() {
             return Ok(format!("{} has ended: {}", row.id, row.status.as_str()));
         }
-        self.send_command(row, RunCommand::Cancel { by: principal(ctx), reason }).await?;
+        self.send_command(row, RunCommand::Cancel { by: run_principal(ctx), reason }).await?;
         Ok(format!("{} is being cancelled", row.id))
     }
 
@@ -257,7 +257,7 @@ impl ChildTool {
 
 /// Returns the name of the calling run, which is recorded as the author of the commands that it
 /// sends to its child runs.
-fn principal(ctx: &ToolContext) -> String {
+fn run_principal(ctx: &ToolContext) -> String {
     format!("run:{}", ctx.run)
 }
 

@@ -2,7 +2,7 @@
 //! again.
 
 use longhaul_core::change::{
-    Batch, Change, RunSchedulingUpdate, TimerDueTime, TimerKind, TimerUpdate,
+    JournalBatch, Change, RunSchedulingUpdate, TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::id::{TimerId, WorkerId};
 use longhaul_core::port::store::{AppendRequest, AppendResult, Claim, JournalAuthor};
@@ -72,7 +72,7 @@ pub(crate) async fn change_rows_of_claimed_run(
             return Ok(());
         };
         let author = JournalAuthor::Driver { worker, epoch: claimed.epoch, after: row.last_seq };
-        let batch = Batch { events: Vec::new(), changes: changes.clone() };
+        let batch = JournalBatch { events: Vec::new(), changes: changes.clone() };
         // On a conflict the same changes are tried again after the new last entry.
         let appended =
             services.store.append_to_journal(AppendRequest { run, author, batch }).await?;

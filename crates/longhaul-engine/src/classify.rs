@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use wildmatch::WildMatch;
 
 use crate::agent::{Agent, EffectRule};
-use crate::find_tools::join_names;
+use crate::find_tools::join_tool_names;
 use crate::panics;
 use crate::polling::polling_hint;
 use crate::recorded_outputs::ResolveError;
@@ -51,7 +51,7 @@ const WAIT_TOOL: &str = "wait";
 
 /// Classifies a tool call that the model made. `secret_name` is the name of a secret that the input
 /// of the call contained. `None` means that it contained none.
-pub(crate) async fn classify_tool_call(
+pub(crate) async fn classify_call_effects(
     env: &RunEnv,
     run: &Run,
     (call, secret_name): (&ToolCall, Option<&str>),
@@ -60,8 +60,8 @@ pub(crate) async fn classify_tool_call(
     let Some(registered) = env.tool(&call.name) else {
         let available: Vec<&str> = env.tools_by_wire_name().map(|(wire, _)| wire).collect();
         let available =
-            if available.is_empty() { "none".to_owned() } else { join_names(&available) };
-        return Ok(classify_as_rejected(
+            if available.is_empty() { "none".to_owned() } else { join_tool_names(&available) };
+        return Ok(rejected_call_classification(
             name.as_str(),
             &format!("there is no tool `{name}`; the available tools are: {available}"),
         ));
@@ -69,11 +69,11 @@ pub(crate) async fn classify_tool_call(
     match secret_name {
         // Control tools are not executed: their input is only text, in which the secret was
         // redacted.
-        Some(secret) if registered.tool.is_some() => Ok(classify_as_rejected(
+        Some(secret) if registered.tool.is_some() => Ok(rejected_call_classification(
             registered.spec().name.as_str(),
             &secret_in_input_message(secret),
         )),
-        Some(_) | None => classify_tool_input(env, run, registered, &call.input).await,
+        Some(_) | None => classify_effects_of_input(env, run, registered, &call.input).await,
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) async fn classify_tool_call(
 /// the call. The store is read at most once per reply, and not at all if no call needs an approval.
 /// A remembered approval that is revoked between this read and the append still applies to this
 /// reply.
-pub(crate) async fn add_shared_approvals(
+pub(crate) async fn add_remembered_approvals(
     services: &EngineServices,
     task: &TaskSpec,
     calls: &mut [ToolCallClassification],
@@ -118,7 +118,7 @@ pub(crate) fn secret_in_input_message(secret_name: &str) -> String {
 }
 
 /// Classifies the input of a tool call, written by the model or by a person.
-pub(crate) async fn classify_tool_input(
+pub(crate) async fn classify_effects_of_input(
     env: &RunEnv,
     run: &Run,
     registered: &RegisteredTool,
@@ -130,14 +130,14 @@ pub(crate) async fn classify_tool_input(
         Err(why) => Err(ResolveError::Invalid(why)),
     };
     match resolved {
-        Ok(resolved) => Ok(classify_resolved_input(env, run, registered, resolved).await),
-        Err(ResolveError::Invalid(why)) => Ok(classify_as_rejected(spec.name.as_str(), &why)),
+        Ok(resolved) => Ok(classify_effects_of_resolved_input(env, run, registered, resolved).await),
+        Err(ResolveError::Invalid(why)) => Ok(rejected_call_classification(spec.name.as_str(), &why)),
         Err(ResolveError::Store(error)) => Err(error),
     }
 }
 
 /// Classifies the input of a tool call that contains the values of its references to outputs.
-async fn classify_resolved_input(
+async fn classify_effects_of_resolved_input(
     env: &RunEnv,
     run: &Run,
     registered: &RegisteredTool,
@@ -156,7 +156,7 @@ async fn classify_resolved_input(
         // Control tools are not executed, so they have no effect. Only the agent of a child run is a
         // subject.
         None => ToolCallDescription {
-            subjects: child_agent(&spec.name, &input).into_iter().collect(),
+            subjects: child_agent_name(&spec.name, &input).into_iter().collect(),
             ..ToolCallDescription::pure()
         },
         // An invalid input is not passed to the tool's own methods either.
@@ -164,7 +164,7 @@ async fn classify_resolved_input(
         Some(tool) => match describe_tool_call(&**tool, &input, &env.injected_context(run)) {
             Ok(facts) if outputs.is_empty() => facts,
             Ok(facts) => facts.truncate_subjects(),
-            Err(why) => return classify_as_rejected(spec.name.as_str(), &why),
+            Err(why) => return rejected_call_classification(spec.name.as_str(), &why),
         },
     };
     let problem = problem.or_else(|| facts.problem.clone()).or_else(|| {
@@ -198,7 +198,7 @@ async fn classify_resolved_input(
 
 /// Returns the name of the agent that a call of `run_agent` starts, because approval rules can
 /// match it. `None` for a call of any other tool.
-fn child_agent(tool: &ToolName, input: &Value) -> Option<String> {
+fn child_agent_name(tool: &ToolName, input: &Value) -> Option<String> {
     let agent = input.get("agent").filter(|_| tool.as_str() == RUN_AGENT)?;
     agent.as_str().map(str::to_owned)
 }
@@ -354,7 +354,7 @@ fn effect_key(
     }
 }
 
-fn classify_as_rejected(name: &str, problem: &str) -> ToolCallClassification {
+fn rejected_call_classification(name: &str, problem: &str) -> ToolCallClassification {
     ToolCallClassification {
         tool: ToolName::from_text_lossy(name),
         class: EffectClass::Pure,
@@ -377,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subjects_are_limited_in_length_and_number() {
+    fn rule_subjects_are_limited_in_length_and_number() {
         for (subjects, kept) in [
             (vec!["a".to_owned(), "b".to_owned()], 2),
             (vec!["a".repeat(4_096); 15], 15),

@@ -47,7 +47,7 @@ impl CrashGuard {
         }
     }
 
-    pub(crate) fn decide_admission(&self, crash_count: u32) -> RunAdmission {
+    pub(crate) fn admission_after_crashes(&self, crash_count: u32) -> RunAdmission {
         match self.limit {
             Some(limit) if crash_count >= limit => RunAdmission::Blocked,
             Some(limit) if crash_count > 0 && crash_count + 1 == limit => {
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_last_attempt_before_the_crash_limit_is_exclusive() {
-        let admitted = |limit, crashes| CrashGuard::new(limit).decide_admission(crashes);
+        let admitted = |limit, crashes| CrashGuard::new(limit).admission_after_crashes(crashes);
         let three: Vec<RunAdmission> = (0..5).map(|crashes| admitted(Some(3), crashes)).collect();
         assert_eq!(
             three,

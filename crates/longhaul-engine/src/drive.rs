@@ -30,7 +30,7 @@ use crate::drive::compact::compact_conversation;
 use crate::drive::context::{DriveContext, DriverSetupOutcome};
 use crate::drive::grading::prepare_grading_run;
 use crate::drive::model_call::run_model_turn;
-use crate::drive::perception::{prepare_run_prompt, refresh_perception};
+use crate::drive::perception::{prepare_run_prompt, refetch_context_before_turn};
 use crate::drive::tool_calls::run_tool_calls;
 use crate::error::Error;
 use crate::redaction::Redaction;
@@ -78,10 +78,10 @@ async fn run_drive_loop(
         if starts_children {
             services.notifier.notify_work_available();
         }
-        ctx.release_crash_permits();
+        ctx.release_crash_guard_permits();
         input = match next_engine_step(ctx.session.run(), ctx.session.now()) {
             EngineStep::Prepare => prepare_run_prompt(&mut ctx).await?,
-            EngineStep::RefreshPerception => refresh_perception(&mut ctx).await?,
+            EngineStep::RefreshPerception => refetch_context_before_turn(&mut ctx).await?,
             EngineStep::AskModel(request) => run_model_turn(&mut ctx, request).await?,
             EngineStep::Compact(request) => compact_conversation(&mut ctx, request).await?,
             EngineStep::StartChildren(requests) => prepare_child_runs(&mut ctx, requests).await?,
@@ -93,5 +93,5 @@ async fn run_drive_loop(
             EngineStep::Idle => return Ok(DriveOutcome::Idle),
         };
     }
-    Ok(ctx.give_up_run().await)
+    Ok(ctx.stop_driving_run().await)
 }

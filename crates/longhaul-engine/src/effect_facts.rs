@@ -99,7 +99,7 @@ fn describe_effects(effects: PredictedEffects, redact: &dyn Redact) -> EffectFac
         let described = changed.enumerate();
         let described = described
             .map(|(index, file)| describe_file_change(file, redact, index < COMPARED_FILES_MAX));
-        described.collect::<Vec<DescribedChange>>()
+        described.collect::<Vec<DescribedFileChange>>()
     });
     let described = || changes.iter().flatten();
     let is_reversible = described().count() > 0 && described().all(|file| file.is_whole);
@@ -112,13 +112,13 @@ fn describe_effects(effects: PredictedEffects, redact: &dyn Redact) -> EffectFac
         protected_paths: clean_list(effects.protected_paths),
         undo: effects.undo.map(clean),
     };
-    if facts.undo.is_none() && is_reversible && facts.has_whole_diff() {
+    if facts.undo.is_none() && is_reversible && facts.is_diff_within_limit() {
         facts.undo = Some(REVERSE_DIFF.to_owned());
     }
-    facts.into_bounded()
+    facts.truncated_for_gate()
 }
 
-struct DescribedChange {
+struct DescribedFileChange {
     effect: FileEffect,
     /// Unified diff. Empty if the texts can't be compared.
     diff: String,
@@ -131,7 +131,7 @@ fn describe_file_change(
     file: &PredictedFileChange,
     redact: &dyn Redact,
     is_compared: bool,
-) -> DescribedChange {
+) -> DescribedFileChange {
     // A line break would look like a line of the diff.
     let path = redact.redact(&file.path).replace(char::is_control, "\u{fffd}");
     let change = match (&file.before, &file.after) {
@@ -142,7 +142,7 @@ fn describe_file_change(
     let texts = (comparable_text(&file.before), comparable_text(&file.after));
     let mut effect = FileEffect { path, change, lines_added: None, lines_removed: None };
     let ((Some(before), Some(after)), true) = (texts, is_compared) else {
-        return DescribedChange { effect, diff: String::new(), is_whole: false };
+        return DescribedFileChange { effect, diff: String::new(), is_whole: false };
     };
     let ((added, removed), mut diff) = compare_texts((before, after), &effect);
     (effect.lines_added, effect.lines_removed) = (Some(added), Some(removed));
@@ -152,7 +152,7 @@ fn describe_file_change(
     if !is_whole {
         diff = compare_texts((&clean_before, &clean_after), &effect).1;
     }
-    DescribedChange { effect, diff, is_whole }
+    DescribedFileChange { effect, diff, is_whole }
 }
 
 /// Returns the text of a file for a comparison, which is empty if the file does not exist. `None`
@@ -199,11 +199,11 @@ mod tests {
 
     /// Test redactor that knows one secret, which has two lines.
     #[derive(Debug)]
-    struct KeyRedactor;
+    struct TwoLineSecretRedactor;
 
     const KEY: &str = "-- key\nabc --";
 
-    impl Redact for KeyRedactor {
+    impl Redact for TwoLineSecretRedactor {
         fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
             match text.contains(KEY) {
                 true => text.replace(KEY, "{{secret:KEY}}").into(),
@@ -224,7 +224,7 @@ mod tests {
         });
         let effects =
             PredictedEffects { files: Some(files.collect()), ..PredictedEffects::default() };
-        let facts = describe_effects(effects, &KeyRedactor);
+        let facts = describe_effects(effects, &TwoLineSecretRedactor);
         let rows = facts.rows();
         let row = |label| rows.iter().find(|row| row.0 == label).map_or("", |row| &row.1);
         let diff = facts.diff.as_deref().unwrap_or("(no diff)\n");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_diff_offers_no_way_to_undo() {
+    fn no_undo_is_offered_if_the_diff_is_truncated() {
         let lines: String = (0..3_000).map(|line| format!("line {line}\n")).collect();
         let files = vec![PredictedFileChange {
             path: "a".to_owned(),
@@ -289,7 +289,7 @@ mod tests {
             after: text(&lines),
         }];
         let effects = PredictedEffects { files: Some(files), ..PredictedEffects::default() };
-        let facts = describe_effects(effects, &KeyRedactor);
+        let facts = describe_effects(effects, &TwoLineSecretRedactor);
         assert_eq!((facts.undo, facts.files.unwrap()[0].lines_added), (None, Some(3_000)));
         assert!(facts.diff.unwrap().lines().last().unwrap().starts_with("… and "));
     }

@@ -88,7 +88,7 @@ pub enum Error {
     },
     /// A spend cap is reached, and refuses new tasks until its window (such as a day) ends.
     #[error(
-        "the cap `{cap}`{} is reached; it takes tasks again at {until}", subject_text(.subject)
+        "the cap `{cap}`{} is reached; it takes tasks again at {until}", cap_subject_text(.subject)
     )]
     OverCap {
         /// Id of the spend cap.
@@ -173,7 +173,7 @@ impl Error {
 
 /// Returns the part of an error message that names the key, actor, agent or model whose usage a
 /// spend cap counts. Empty if the cap counts all usage together.
-fn subject_text(subject: &str) -> String {
+fn cap_subject_text(subject: &str) -> String {
     match subject {
         "" => String::new(),
         subject => format!(" of {subject}"),

@@ -34,7 +34,7 @@ const LISTED_MAX: usize = 500;
 
 /// The tool `find_tools` of one run.
 #[derive(Debug)]
-struct FindTools {
+struct FindToolsTool {
     spec: ToolSpec,
     /// Specs of the deferred tools (tools that the model must load before it can call them), by the
     /// name that models see.
@@ -74,11 +74,11 @@ pub(crate) fn find_tools_tool(deferred: BTreeMap<String, ToolSpec>) -> Option<Ar
         in_doubt: None,
         timeout: None,
     };
-    Some(Arc::new(FindTools { spec, deferred }))
+    Some(Arc::new(FindToolsTool { spec, deferred }))
 }
 
 /// Returns the first `NAMES_MAX` tool names as a list, followed by the number of the others.
-pub(crate) fn join_names(names: &[&str]) -> String {
+pub(crate) fn join_tool_names(names: &[&str]) -> String {
     let shown = names.iter().take(NAMES_MAX).copied().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMES_MAX) {
         0 => shown,
@@ -101,10 +101,10 @@ fn first_line(text: &str) -> String {
     shown
 }
 
-impl FindTools {
+impl FindToolsTool {
     /// Returns the tools whose name the query contains: the name that models see, or Longhaul's own
     /// name of the tool.
-    fn named_tools(&self, query: &str) -> Vec<&str> {
+    fn tools_named_in_query(&self, query: &str) -> Vec<&str> {
         let is_separator =
             |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | ':' | '/' | '.'));
         let parts = query.split(is_separator).map(|part| part.trim_end_matches(['.', ':']));
@@ -119,7 +119,7 @@ impl FindTools {
     }
 
     /// Returns the names of the tools that match a query, best first.
-    fn matching_names(&self, query: &str) -> Vec<&str> {
+    fn tool_names_matching_query(&self, query: &str) -> Vec<&str> {
         let query = query.to_lowercase();
         let parts: Vec<&str> = query.split(|c: char| !c.is_alphanumeric()).collect();
         let parts = parts.into_iter().filter(|part| !part.is_empty());
@@ -139,7 +139,7 @@ impl FindTools {
 }
 
 #[async_trait]
-impl Tool for FindTools {
+impl Tool for FindToolsTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -151,9 +151,9 @@ impl Tool for FindTools {
     async fn call(&self, input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let FindToolsInput { query } = serde_json::from_value(input)
             .map_err(|why| ToolFailure::new(format!("the input is invalid: {why}")))?;
-        let named = self.named_tools(&query);
+        let named = self.tools_named_in_query(&query);
         let (found, loaded_max) = match named.is_empty() {
-            true => (self.matching_names(&query), LOADED_MAX),
+            true => (self.tool_names_matching_query(&query), LOADED_MAX),
             false => (named, usize::MAX),
         };
         if found.is_empty() {
@@ -166,7 +166,7 @@ impl Tool for FindTools {
         });
         let not_loaded_note = match not_loaded {
             [] => String::new(),
-            not_loaded => format!(" Not loaded, but matching too: {}.", join_names(not_loaded)),
+            not_loaded => format!(" Not loaded, but matching too: {}.", join_tool_names(not_loaded)),
         };
         let text = format!("You can call these tools now: {}.{not_loaded_note}", loaded.join(", "));
         Ok(ToolOutput { loaded_tools: entries.collect(), ..ToolOutput::text(text) })
@@ -198,7 +198,7 @@ mod tests {
             ("mcp__git__merge", "Merges a pull request."),
         ];
         let specs = about.map(|(name, text)| (name.to_owned(), spec(name, text)));
-        let tool = FindTools { spec: spec(FIND_TOOLS, ""), deferred: specs.into() };
+        let tool = FindToolsTool { spec: spec(FIND_TOOLS, ""), deferred: specs.into() };
         for (query, expected) in [
             ("issue", vec!["mcp__git__create_issue", "mcp__git__list_issues"]),
             ("list issues", vec!["mcp__git__list_issues"]),
@@ -207,18 +207,18 @@ mod tests {
             ("weather", vec![]),
             ("?!", vec![]),
         ] {
-            let mut found = tool.matching_names(query);
+            let mut found = tool.tool_names_matching_query(query);
             found.truncate(expected.len().max(1));
             assert_eq!(found, expected, "{query}");
         }
     }
 
     #[tokio::test]
-    async fn named_tools_are_loaded_alone_and_others_are_few() {
+    async fn a_query_loads_the_tools_it_names_or_a_limited_number_of_matches() {
         let names = (0..40).map(|index| format!("mcp:git/issue_{index}"));
         let specs = names.map(|name| spec(&name, "Reads an issue."));
         let specs = specs.map(|spec| (spec.name.wire_name().into_owned(), spec));
-        let tool = FindTools { spec: spec(FIND_TOOLS, ""), deferred: specs.collect() };
+        let tool = FindToolsTool { spec: spec(FIND_TOOLS, ""), deferred: specs.collect() };
         for (query, loaded, text) in [
             ("mcp:git/issue_3, `mcp__git__issue_7`.", 2, "issue_3, mcp__git__issue_7."),
             ("issue", LOADED_MAX, " and 15 more."),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_description_has_one_line_for_each_tool() {
+    fn the_find_tools_description_has_one_line_for_each_tool() {
         let long = format!("{}\nMore.", "x".repeat(200));
         let deferred = [("a".to_owned(), spec("a", &long)), ("b".to_owned(), spec("b", ""))];
         let tool = find_tools_tool(deferred.into()).unwrap();

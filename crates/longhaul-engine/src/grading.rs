@@ -10,7 +10,7 @@ use longhaul_run::Run;
 use longhaul_run::state::stage::RunStage;
 use serde_json::json;
 
-use crate::agent::config::OutcomeConfig;
+use crate::agent::config::GradingConfig;
 use crate::agent::{Agent, RetryPatch};
 
 /// Name of the agent that grades results. No agent file can have it.
@@ -41,7 +41,7 @@ agent reads the note and tries again.";
 
 /// Returns the agent that grades the results of runs. `models` are the models of the graded run,
 /// used if `outcome` names no other model. `None` if the agent's built-in name is invalid.
-pub(crate) fn grader_agent(outcome: &OutcomeConfig, models: &[String]) -> Option<Agent> {
+pub(crate) fn grader_agent(outcome: &GradingConfig, models: &[String]) -> Option<Agent> {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -65,15 +65,15 @@ pub(crate) fn grader_agent(outcome: &OutcomeConfig, models: &[String]) -> Option
 
 /// Returns what the grader reads: the rubric, the task and the result of the run. `None` means that
 /// the run has no result to grade.
-pub(crate) fn grader_input(outcome: &OutcomeConfig, run: &Run) -> Option<RawJson> {
+pub(crate) fn grader_input(outcome: &GradingConfig, run: &Run) -> Option<RawJson> {
     let RunStage::Concluding(concluding) = &run.control().stage else {
         return None;
     };
     let tasks: Vec<String> = run.transcript().all_task_messages().map(message_text).collect();
     Some(RawJson::from_serialize(&json!({
         "rubric": outcome.rubric,
-        "task": without_middle(&tasks.join("\n\n"), TASK_BYTES_MAX),
-        "result": without_middle(&result_text(&concluding.output), RESULT_BYTES_MAX),
+        "task": remove_middle(&tasks.join("\n\n"), TASK_BYTES_MAX),
+        "result": remove_middle(&result_text(&concluding.output), RESULT_BYTES_MAX),
     })))
 }
 
@@ -94,7 +94,7 @@ fn result_text(output: &RunOutput) -> String {
 }
 
 /// Returns the text, or its beginning and end if it is longer than `bytes_max`.
-fn without_middle(text: &str, bytes_max: usize) -> String {
+fn remove_middle(text: &str, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text.to_owned();
     }
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn a_long_text_loses_its_middle() {
-        assert_eq!(without_middle("short", 5), "short");
-        let cut = without_middle(&"ü".repeat(50), 41);
+        assert_eq!(remove_middle("short", 5), "short");
+        let cut = remove_middle(&"ü".repeat(50), 41);
         assert_eq!(
             cut,
             format!("{0}\n\n[longhaul] 60 bytes are left out here.\n\n{0}", "ü".repeat(10))

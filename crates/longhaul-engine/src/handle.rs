@@ -32,12 +32,12 @@ mod watch;
 
 use std::sync::Arc;
 
-use longhaul_core::change::{Batch, Change};
+use longhaul_core::change::{JournalBatch, Change};
 use longhaul_core::request::IdempotencyKey;
 
 pub use crate::handle::answer::GateAnswerOutcome;
 pub use crate::handle::commands::QueuedSteer;
-pub use crate::handle::inboxes::{inbox_task, toml_key};
+pub use crate::handle::inboxes::{build_inbox_task, quote_toml_key};
 pub use crate::handle::keys::{CallerIdentity, CreateKeyRequest, IssuedKey};
 pub use crate::handle::links::{CreateGateLinkRequest, ResolvedGateLink};
 pub use crate::handle::memory::ThreadMessage;
@@ -80,7 +80,7 @@ impl Longhaul {
 
     /// Adds to a set of changes the record that the current request was applied, if the request has
     /// an idempotency key.
-    fn mark_request_applied(&self, mut batch: Batch) -> Batch {
+    fn mark_request_applied(&self, mut batch: JournalBatch) -> JournalBatch {
         let mark = self.request.clone().map(Change::MarkRequestApplied);
         batch.changes.extend(mark);
         batch

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_delay_doubles_up_to_a_maximum() {
+    fn the_delivery_retry_delay_doubles_up_to_a_maximum() {
         let delays = [0, 1, 2, 8, 9, 63, 64, u32::MAX].map(|earlier| retry_delay(earlier).0);
         let max = MAX_DELAY.0;
         assert_eq!(delays, [1_000, 2_000, 4_000, 256_000, max, max, max, max]);

@@ -145,8 +145,8 @@ impl OutputSchema {
             }
             fields.remove("$id");
         }
-        rebase_schema_refs(&mut output);
-        top.values_mut().for_each(rebase_schema_refs);
+        rewrite_refs_for_output_property(&mut output);
+        top.values_mut().for_each(rewrite_refs_for_output_property);
         top.insert("type".into(), "object".into());
         top.insert("properties".into(), json!({ "output": output }));
         top.insert("required".into(), json!(["output"]));
@@ -157,7 +157,7 @@ impl OutputSchema {
 
 /// Rewrites the references in a schema that became the property `output`. References to anchors
 /// need no change.
-fn rebase_schema_refs(schema: &mut Value) {
+fn rewrite_refs_for_output_property(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             // References inside a schema with its own `$id` are relative to that `$id`.
@@ -172,9 +172,9 @@ fn rebase_schema_refs(schema: &mut Value) {
             {
                 *target = format!("#/properties/output{json_pointer}");
             }
-            fields.values_mut().for_each(rebase_schema_refs);
+            fields.values_mut().for_each(rewrite_refs_for_output_property);
         }
-        Value::Array(items) => items.iter_mut().for_each(rebase_schema_refs),
+        Value::Array(items) => items.iter_mut().for_each(rewrite_refs_for_output_property),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -43,7 +43,7 @@ pub(crate) async fn build_run_prepared_event(
     perception: Option<Perception>,
 ) -> Result<Result<(RunPrepared, Vec<Blob>), RunBlocker>, Error> {
     let inputs = PromptInputs {
-        memory: &load_thread_window(services, run).await?,
+        memory: &load_recent_thread_messages(services, run).await?,
         perception: perception.as_ref(),
         outputs: &ChainOutputs::load(services, run.task().chain.as_deref()).await?,
     };
@@ -126,12 +126,12 @@ fn render_prompt(
 ) -> Result<PromptTexts, RunBlocker> {
     let (agent, task) = (&env.agent, run.task());
     let mut values =
-        template::template_values(&task.input, &env.merge_perceived_context(perception));
+        template::template_values(&task.input, &env.merge_provider_context(perception));
     values["memory"] = json!(memory.iter().map(message_template_value).collect::<Vec<_>>());
     if let Some(perception) = perception {
         values["perception"] = perception.world.to_value();
     }
-    outputs.add_to_values(&mut values);
+    outputs.add_to_template_values(&mut values);
     let render_blocker = |template: &str, why: &str| {
         let name = &agent.name;
         let problem = format!("{template} of agent `{name}` can't be rendered: {why}.");
@@ -153,7 +153,7 @@ fn render_prompt(
         let event = event.unwrap_or_default();
         render_blocker(&format!("The text for the event `{event}`"), &why)
     })?;
-    let user = outputs.add_to_text(agent, user);
+    let user = outputs.add_to_task_text(agent, user);
     let speaks_of = |name| template::template_uses_value(&agent.prompt, name);
     let world = perception.map(|perception| &perception.world);
     let notes = |name: &str| env.tool(name).is_some();
@@ -200,7 +200,7 @@ fn build_tool_table(env: &RunEnv) -> Value {
 
 /// Returns the newest messages of the run's thread that fit into the prompt, starting with a
 /// message of a person.
-async fn load_thread_window(services: &EngineServices, run: &Run) -> Result<Vec<Message>, Error> {
+async fn load_recent_thread_messages(services: &EngineServices, run: &Run) -> Result<Vec<Message>, Error> {
     let Some(thread) = &run.task().thread else {
         return Ok(Vec::new());
     };

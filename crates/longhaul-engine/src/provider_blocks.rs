@@ -16,12 +16,12 @@ use longhaul_run::{Run, RunInput};
 /// in the store, so that they outlast a restart and other processes see them; the cache saves most
 /// reads of the store.
 #[derive(Debug, Clone, Default)]
-pub struct ProviderBlocks(Arc<Mutex<BTreeMap<String, KnownBlock>>>);
+pub struct BlockedProviderCache(Arc<Mutex<BTreeMap<String, CachedProviderBlock>>>);
 
 /// Cached block of a provider (a time until which no requests are sent to it), as read from the
 /// store or set by this process.
 #[derive(Debug, Clone, Copy)]
-struct KnownBlock {
+struct CachedProviderBlock {
     /// Time until which the provider is blocked. `None` means that it is not blocked.
     until: Option<Timestamp>,
     /// Time at which this process learned that the provider is blocked.
@@ -73,8 +73,8 @@ impl ProviderAvailability {
     }
 }
 
-impl ProviderBlocks {
-    fn with_locked_blocks<T>(&self, f: impl FnOnce(&mut BTreeMap<String, KnownBlock>) -> T) -> T {
+impl BlockedProviderCache {
+    fn with_locked_blocks<T>(&self, f: impl FnOnce(&mut BTreeMap<String, CachedProviderBlock>) -> T) -> T {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -99,7 +99,7 @@ impl ProviderBlocks {
             Ok(until) => self.with_locked_blocks(|blocks| {
                 let unchanged = blocks.get(provider).filter(|known| known.until == until);
                 let since = unchanged.map_or(now, |known| known.since);
-                blocks.insert(provider.to_owned(), KnownBlock { until, since, read_at: now });
+                blocks.insert(provider.to_owned(), CachedProviderBlock { until, since, read_at: now });
                 until
             }),
             Err(error) => {
@@ -119,7 +119,7 @@ impl ProviderBlocks {
         let provider = provider_of_model(model);
         let stored = match news {
             ProviderAvailability::Available(duration) => {
-                match self.end_older_block(provider, duration, now) {
+                match self.end_block_after_reply(provider, duration, now) {
                     true => records.unblock_provider(provider).await,
                     false => Ok(()),
                 }
@@ -127,7 +127,7 @@ impl ProviderBlocks {
             ProviderAvailability::Limited(duration) => {
                 self.with_locked_blocks(|blocks| {
                     let until = Some(now.plus(duration));
-                    let new = KnownBlock { until, since: now, read_at: now };
+                    let new = CachedProviderBlock { until, since: now, read_at: now };
                     let block = blocks.entry(provider.to_owned()).or_insert(new);
                     block.until = until.max(block.until);
                     block.since = now;
@@ -143,7 +143,7 @@ impl ProviderBlocks {
     /// Ends the block of a provider that has replied to a request. Does nothing if the request was
     /// sent before the block was known, because such a reply does not show that the block is over.
     /// `duration` is how long the request took. Returns whether a block has ended.
-    fn end_older_block(&self, provider: &str, duration: Millis, now: Timestamp) -> bool {
+    fn end_block_after_reply(&self, provider: &str, duration: Millis, now: Timestamp) -> bool {
         self.with_locked_blocks(|blocks| {
             let block = blocks.get_mut(provider).filter(|known| known.until.is_some());
             let Some(known) = block.filter(|known| known.since.plus(duration) <= now) else {
@@ -157,7 +157,7 @@ impl ProviderBlocks {
 
 /// Returns the name of the model that the run calls: the model in `input` if that input prepares
 /// the run, otherwise the current model. A switch to a fallback model is not taken into account.
-pub(crate) fn called_model<'a>(run: &'a Run, input: &'a RunInput) -> &'a str {
+pub(crate) fn model_to_call<'a>(run: &'a Run, input: &'a RunInput) -> &'a str {
     if let RunInput::Prepared(preparation, _) = input {
         return &preparation.model;
     }
@@ -165,7 +165,7 @@ pub(crate) fn called_model<'a>(run: &'a Run, input: &'a RunInput) -> &'a str {
 }
 
 /// Returns whether the run calls a model that is not its own, such as that for summaries.
-pub(crate) fn calls_other_model(run: &Run) -> bool {
+pub(crate) fn calls_model_not_its_own(run: &Run) -> bool {
     let stage = &run.control().stage;
     matches!(stage, RunStage::ModelRunning(RunningModelCall { model: Some(_), .. }))
 }

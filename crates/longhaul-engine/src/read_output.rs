@@ -14,7 +14,7 @@ use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::recorded_outputs::RecordedOutputs;
+use crate::recorded_outputs::RecordedOutputReader;
 use crate::run_env::READ_OUTPUT;
 
 /// Maximum number of bytes of a result that one call returns.
@@ -31,7 +31,7 @@ const OFFSET_MAX: u64 = (1 << 53) - 1;
 #[derive(Debug)]
 pub struct ReadOutputTool {
     spec: ToolSpec,
-    outputs: RecordedOutputs,
+    outputs: RecordedOutputReader,
 }
 
 #[derive(Debug, Deserialize)]
@@ -71,8 +71,8 @@ impl ReadOutputTool {
                      that tool; add \"path\": \"/body\" for a part of a JSON result. The tool gets the result \
                      as you read it, for example with line numbers.";
         Ok(Self {
-            spec: ToolSpec::with_object_input(READ_OUTPUT, about, properties, &["call"])?,
-            outputs: RecordedOutputs::new(store, records),
+            spec: ToolSpec::with_input_properties(READ_OUTPUT, about, properties, &["call"])?,
+            outputs: RecordedOutputReader::new(store, records),
         })
     }
 

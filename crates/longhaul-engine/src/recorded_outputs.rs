@@ -13,7 +13,7 @@ use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{CallId, RunId, Seq};
 use longhaul_core::message::Part;
 use longhaul_core::output_reference::{OUTPUT_MEMBER, OutputReference, PREVIEW_BYTES_MAX};
-use longhaul_core::policy::effect_key::KeyState;
+use longhaul_core::policy::effect_key::EffectKeyState;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::port::store::{JournalReadRequest, Store, StoreError};
@@ -32,7 +32,7 @@ const PAGE_SIZE: usize = 500;
 
 /// Reads recorded outputs of tool calls from a store.
 #[derive(Debug, Clone)]
-pub(crate) struct RecordedOutputs {
+pub(crate) struct RecordedOutputReader {
     store: Arc<dyn Store>,
     records: Arc<dyn RecordStore>,
 }
@@ -63,7 +63,7 @@ pub(crate) enum ResolveError {
 }
 
 /// The output of a tool call, found in the journal of a run.
-struct FoundOutput {
+struct JournaledOutput {
     output: ToolOutput,
     /// Whether the call, or its child run in the background, completed.
     is_completed: bool,
@@ -79,7 +79,7 @@ struct FoundReference {
     path: Option<String>,
 }
 
-impl RecordedOutputs {
+impl RecordedOutputReader {
     pub(crate) fn new(store: Arc<dyn Store>, records: Arc<dyn RecordStore>) -> Self {
         Self { store, records }
     }
@@ -91,7 +91,7 @@ impl RecordedOutputs {
         run: RunId,
         call: CallId,
     ) -> Result<Option<RecordedOutput>, StoreError> {
-        let Some(FoundOutput { output, is_completed, is_duplicate }) =
+        let Some(JournaledOutput { output, is_completed, is_duplicate }) =
             self.find_output(run, call).await?
         else {
             return Ok(None);
@@ -115,7 +115,7 @@ impl RecordedOutputs {
         &self,
         run: RunId,
         call: CallId,
-    ) -> Result<Option<FoundOutput>, StoreError> {
+    ) -> Result<Option<JournaledOutput>, StoreError> {
         let mut after = Seq::START;
         let (mut child, mut started, mut is_duplicate) = (None, None, false);
         loop {
@@ -140,13 +140,13 @@ impl RecordedOutputs {
                 if let Event::ToolKeyTaken(taken) = &entry.event
                     && taken.call == call
                 {
-                    is_duplicate = taken.state == KeyState::Done;
+                    is_duplicate = taken.state == EffectKeyState::Done;
                 }
                 match output_from_event(entry.event, call) {
                     Some(found) if child.is_some() => {
-                        started = Some(FoundOutput { is_completed: false, ..found });
+                        started = Some(JournaledOutput { is_completed: false, ..found });
                     }
-                    Some(found) => return Ok(Some(FoundOutput { is_duplicate, ..found })),
+                    Some(found) => return Ok(Some(JournaledOutput { is_duplicate, ..found })),
                     None => {}
                 }
             }
@@ -154,7 +154,7 @@ impl RecordedOutputs {
     }
 
     /// Replaces the references in an input by their values.
-    pub(crate) async fn resolve_references(
+    pub(crate) async fn resolve_output_references(
         &self,
         run: RunId,
         mut input: Value,
@@ -174,15 +174,15 @@ impl RecordedOutputs {
                 std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
                 std::collections::btree_map::Entry::Vacant(new) => {
                     let text = self.read_referenced_output(run, call).await?;
-                    let text = text.map_err(|why| reference_error(&reference, &why))?;
+                    let text = text.map_err(|why| invalid_reference_error(&reference, &why))?;
                     new.insert(redact.redact(&text).into_owned())
                 }
             };
             let value = value_at_path(text, reference.path.as_deref())
-                .map_err(|why| reference_error(&reference, &why))?;
+                .map_err(|why| invalid_reference_error(&reference, &why))?;
             let content = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             left = left.checked_sub(content.len()).ok_or_else(|| {
-                reference_error(
+                invalid_reference_error(
                     &reference,
                     &format!("the referenced outputs have more than {VALUES_BYTES_MAX} bytes"),
                 )
@@ -190,7 +190,7 @@ impl RecordedOutputs {
             if let Some(place) = input.pointer_mut(&reference.at) {
                 *place = value;
             }
-            resolved.push(describe_reference(reference, &content));
+            resolved.push(to_output_reference(reference, &content));
         }
         Ok((input, resolved))
     }
@@ -217,18 +217,18 @@ impl RecordedOutputs {
     }
 }
 
-fn reference_error(reference: &FoundReference, why: &str) -> ResolveError {
+fn invalid_reference_error(reference: &FoundReference, why: &str) -> ResolveError {
     let at = if reference.at.is_empty() { "/" } else { &reference.at };
     ResolveError::Invalid(format!("the reference to an output at `{at}` is invalid: {why}"))
 }
 
 /// Checks that the references of a call that is about to start have the same values as when rules
 /// and people have seen the call. The error is a message for the model.
-pub(crate) fn check_unchanged_values(
+pub(crate) fn check_references_unchanged(
     seen: &[OutputReference],
     resolved: &[OutputReference],
 ) -> Result<(), String> {
-    let is_seen = |one: &&OutputReference| seen.iter().any(|other| one.has_same_value(other));
+    let is_seen = |one: &&OutputReference| seen.iter().any(|other| one.has_same_place_and_value(other));
     match resolved.iter().find(|one| !is_seen(one)) {
         None => Ok(()),
         Some(OutputReference { at, call, .. }) => Err(format!(
@@ -238,7 +238,7 @@ pub(crate) fn check_unchanged_values(
     }
 }
 
-fn describe_reference(reference: FoundReference, content: &str) -> OutputReference {
+fn to_output_reference(reference: FoundReference, content: &str) -> OutputReference {
     let FoundReference { at, call, path } = reference;
     let preview = content[..content.floor_char_boundary(PREVIEW_BYTES_MAX)].to_owned();
     let hash = Hash::digest(content.as_bytes());
@@ -293,25 +293,25 @@ fn find_output_refs(
 }
 
 /// Returns the output of a child run that has ended.
-fn child_output(ended: &ChildEnded) -> FoundOutput {
+fn child_output(ended: &ChildEnded) -> JournaledOutput {
     let (text, is_completed) = match &ended.outcome {
         RunOutcome::Completed(output) => (&output.text, true),
         RunOutcome::Failed(error) => (&error.message, false),
         RunOutcome::Cancelled(reason) => (reason, false),
     };
     let output = ToolOutput { full: ended.full, ..ToolOutput::text(text.as_str()) };
-    FoundOutput { output, is_completed, is_duplicate: false }
+    JournaledOutput { output, is_completed, is_duplicate: false }
 }
 
 /// Returns the output of the call if this event ends the call.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only events that end a call have results")]
-fn output_from_event(event: Event, call: CallId) -> Option<FoundOutput> {
+fn output_from_event(event: Event, call: CallId) -> Option<JournaledOutput> {
     let is_completed = matches!(event, Event::ToolCompleted(_));
     match event {
         Event::ToolCompleted(ended) | Event::ToolFailed(ended) | Event::ToolInterrupted(ended)
             if ended.call == call =>
         {
-            Some(FoundOutput { output: ended.output, is_completed, is_duplicate: false })
+            Some(JournaledOutput { output: ended.output, is_completed, is_duplicate: false })
         }
         _ => None,
     }
@@ -350,17 +350,17 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_differs_from_the_checked_one_is_found() {
+    fn a_reference_whose_value_has_changed_is_found() {
         let reference = |at: &str, content: &str| {
             let call = CallId { turn: 1, index: 1 };
-            describe_reference(FoundReference { at: at.to_owned(), call, path: None }, content)
+            to_output_reference(FoundReference { at: at.to_owned(), call, path: None }, content)
         };
         let seen = [reference("/a", "one"), reference("/b", "two")];
-        assert_eq!(check_unchanged_values(&seen, &seen), Ok(()));
+        assert_eq!(check_references_unchanged(&seen, &seen), Ok(()));
         // A person has removed a reference.
-        assert_eq!(check_unchanged_values(&seen, &seen[1..]), Ok(()));
+        assert_eq!(check_references_unchanged(&seen, &seen[1..]), Ok(()));
         for other in [reference("/a", "two"), reference("/c", "one")] {
-            let why = check_unchanged_values(&seen, &[other]).unwrap_err();
+            let why = check_references_unchanged(&seen, &[other]).unwrap_err();
             assert!(why.contains("is not the one that was checked"), "{why}");
         }
     }

@@ -188,7 +188,7 @@ impl Redaction<'_> {
     pub(crate) fn redact_response(self, response: ModelResponse) -> ModelResponse {
         ModelResponse {
             reply: self.redact_reply(&response.reply),
-            stop: response.stop.map_unknown_text(|text| self.redact_text(text)),
+            stop: response.stop.map_unknown_reason(|text| self.redact_text(text)),
             model: self.redact_text(response.model),
             output: response.output.map(|output| self.redact_run_output(output)),
             ..response

@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::event_text::{IDLE_TICK, event_kind};
 use crate::find_tools::{FIND_TOOLS, find_tools_tool};
 use crate::output_schema::{FINISH_TOOL, OutputSchema};
-use crate::recorded_outputs::{RecordedOutputs, ResolveError};
+use crate::recorded_outputs::{RecordedOutputReader, ResolveError};
 use crate::run_session::STORE_RETRY_DELAY;
 use crate::services::{EngineServices, ResolveModelError, ResolvedModel};
 use crate::tool_registry::RegisteredTool;
@@ -55,7 +55,7 @@ pub(crate) struct RunEnv {
     output_schema: Option<OutputSchema>,
     context_provider: Option<Arc<dyn ContextProvider>>,
     pub(crate) redact: Arc<dyn Redact>,
-    outputs: RecordedOutputs,
+    outputs: RecordedOutputReader,
 }
 
 /// The environment of a run, or the reason why it can't be built.
@@ -66,7 +66,7 @@ pub(crate) type ExternalTools = BTreeMap<String, Vec<RegisteredTool>>;
 
 /// Returns the version of the agent with which the run was submitted. The inner error is a message
 /// for people.
-pub(crate) async fn load_pinned_agent(
+pub(crate) async fn load_agent_version_of_run(
     services: &EngineServices,
     run: &Run,
 ) -> Result<Result<Arc<Agent>, String>, Error> {
@@ -84,7 +84,7 @@ pub(crate) async fn load_pinned_agent(
 
 /// Returns the tool names in the agent file that are not tools of this process. External sources
 /// may provide these tools, and loading them may take long.
-pub(crate) fn missing_tool_names(services: &EngineServices, agent: &Agent) -> Vec<String> {
+pub(crate) fn unregistered_tool_names(services: &EngineServices, agent: &Agent) -> Vec<String> {
     let is_missing = |name: &&str| services.tools.find_tool(name).is_none();
     tool_names(services, agent).into_iter().filter(is_missing).map(str::to_owned).collect()
 }
@@ -118,12 +118,12 @@ impl RunEnv {
         run: &Run,
         epoch: Epoch,
     ) -> Result<RunEnvResult, Error> {
-        let agent = match load_pinned_agent(services, run).await? {
+        let agent = match load_agent_version_of_run(services, run).await? {
             Ok(agent) => agent,
             Err(message) => return Ok(Err(message.into())),
         };
         let claim = ClaimId { run: run.id(), epoch };
-        let names = missing_tool_names(services, &agent);
+        let names = unregistered_tool_names(services, &agent);
         let external_tools = load_external_tools(services, &agent, &names, claim).await;
         Ok(match external_tools {
             Ok(external_tools) => Self::build_for_run(services, run, agent, external_tools),
@@ -191,7 +191,7 @@ impl RunEnv {
             output_schema,
             context_provider: provider,
             redact: Arc::clone(&services.redact),
-            outputs: RecordedOutputs::new(services.store.clone(), services.records.clone()),
+            outputs: RecordedOutputReader::new(services.store.clone(), services.records.clone()),
         })
     }
 
@@ -257,7 +257,7 @@ impl RunEnv {
 
     /// Returns the context values that the runtime injects into tool calls: those of the perception
     /// (the state of the world), overridden by those of the task.
-    pub(crate) fn merge_perceived_context(
+    pub(crate) fn merge_provider_context(
         &self,
         perception: Option<&Perception>,
     ) -> BTreeMap<String, RawJson> {
@@ -287,7 +287,7 @@ impl RunEnv {
         input: Value,
     ) -> Result<(Value, Vec<OutputReference>), ResolveError> {
         let (input, outputs) = loop {
-            match self.outputs.resolve_references(run, input.clone(), &*self.redact).await {
+            match self.outputs.resolve_output_references(run, input.clone(), &*self.redact).await {
                 Err(ResolveError::Store(StoreError::Busy { .. })) => {
                     self.clock.sleep(STORE_RETRY_DELAY).await;
                 }
@@ -351,7 +351,7 @@ fn model_names(services: &EngineServices, run: &Run, agent: &Agent) -> Vec<Strin
     }
     let own = agent.models.first().map(String::as_str);
     let (idle, others) = match agent.idle_models.is_empty() {
-        true => (services.models.provider_idle_tick_model(own), &agent.models),
+        true => (services.models.idle_tick_model_of_same_provider(own), &agent.models),
         false => (services.models.idle_tick_model_override(), &agent.idle_models),
     };
     idle.map_or_else(|| others.clone(), |idle| vec![idle])

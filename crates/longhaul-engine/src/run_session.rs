@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use longhaul_core::change::{Batch, Change, LateToolResult};
+use longhaul_core::change::{JournalBatch, Change, LateToolResult};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::tool::LateToolResultEvent;
 use longhaul_core::id::{Seq, WorkerId};
 use longhaul_core::policy::budget::BudgetAccount;
-use longhaul_core::policy::effect_key::{KeyClaim, TakenKey};
+use longhaul_core::policy::effect_key::{EffectKeyClaim, ClaimedEffectKey};
 use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, JournalPage, StoreError,
@@ -23,10 +23,10 @@ use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
 use longhaul_run::{DecideContext, Run, RunInput, TakenKeyInfo, decide};
 
-use crate::append_refusals::{AppendRefusals, count_new_children, key_claims, taken_key_info};
+use crate::append_refusals::{AppendRefusals, count_new_children, key_claims, load_claimed_key};
 use crate::error::Error;
 use crate::notifier::DriverRegistration;
-use crate::provider_blocks::{ProviderAvailability, called_model, calls_other_model};
+use crate::provider_blocks::{ProviderAvailability, model_to_call, calls_model_not_its_own};
 use crate::replay::{read_journal_page, replay_for_driver};
 use crate::services::EngineServices;
 
@@ -109,7 +109,7 @@ impl RunSession {
     }
 
     /// Reads the journal entries that other writers have appended and applies them to the state.
-    pub(crate) async fn apply_new_entries(&mut self) -> Result<(), Error> {
+    pub(crate) async fn apply_new_journal_entries(&mut self) -> Result<(), Error> {
         loop {
             let page = self.read_next_journal_page().await?;
             for entry in &page.entries {
@@ -145,20 +145,20 @@ impl RunSession {
         loop {
             // Entries read meanwhile may show that the run is lost before an append does.
             if !self.holds_claim() {
-                self.submit_late_results(input).await?;
+                self.submit_late_tool_results(input).await?;
                 return Ok(CommitOutcome::Lost);
             }
-            let model = called_model(&self.run, &input).to_owned();
+            let model = model_to_call(&self.run, &input).to_owned();
             let blocks = &self.services.provider_blocks;
             let records = &*self.services.records;
             let blocked_until = blocks.blocked_until(records, &model, self.now()).await;
             let ctx = DecideContext {
                 provider_blocked_until: blocked_until,
-                random: self.retry_jitter_random(&input),
+                random: self.random_for_retry_jitter(&input),
                 ..self.decide_context()
             };
-            let ctx = refusals.add_to_context(ctx);
-            let (now, calls_other_model) = (ctx.now, calls_other_model(&self.run));
+            let ctx = refusals.add_to_decide_context(ctx);
+            let (now, calls_model_not_its_own) = (ctx.now, calls_model_not_its_own(&self.run));
             let batch = match decide(&self.run, input.clone(), ctx) {
                 Ok(batch) if batch.is_empty() => {
                     return self.count_rejected_input("the input has no effect");
@@ -173,14 +173,14 @@ impl RunSession {
             match self.append_batch(batch).await? {
                 AppendAttemptOutcome::Committed => {
                     self.rejections = 0;
-                    if let Some(news) = news.filter(|_| !calls_other_model) {
+                    if let Some(news) = news.filter(|_| !calls_model_not_its_own) {
                         let EngineServices { provider_blocks, records, .. } = &self.services;
                         provider_blocks.record_availability(&**records, &model, (news, now)).await;
                     }
                     return Ok(CommitOutcome::Applied);
                 }
                 AppendAttemptOutcome::Conflict => {
-                    self.apply_new_entries().await?;
+                    self.apply_new_journal_entries().await?;
                     // One of the new entries may be a raise.
                     refusals = AppendRefusals::default();
                 }
@@ -190,14 +190,14 @@ impl RunSession {
                 AppendAttemptOutcome::TreeFull => {
                     refusals.free_children = Some(new_children.saturating_sub(1));
                 }
-                AppendAttemptOutcome::OverCap(refusal) => refusals.add_cap(*refusal),
+                AppendAttemptOutcome::OverCap(refusal) => refusals.add_cap_refusal(*refusal),
                 AppendAttemptOutcome::KeyTaken(taken) => {
-                    let info = self.load_taken_key(&input, &claims, taken).await?;
-                    refusals.add_taken_key(info);
+                    let info = self.load_claimed_key_with_retries(&input, &claims, taken).await?;
+                    refusals.add_claimed_effect_key(info);
                 }
-                AppendAttemptOutcome::KeyNotHeld => refusals.set_keys_changed(),
+                AppendAttemptOutcome::KeyNotHeld => refusals.set_effect_keys_changed(),
                 AppendAttemptOutcome::Fenced => {
-                    self.submit_late_results(input).await?;
+                    self.submit_late_tool_results(input).await?;
                     return Ok(CommitOutcome::Lost);
                 }
             }
@@ -206,14 +206,14 @@ impl RunSession {
 
     /// Returns what is known about an effect key, whose calls take effect only once, that another
     /// call has claimed before. Retries while the store is busy.
-    async fn load_taken_key(
+    async fn load_claimed_key_with_retries(
         &self,
         input: &RunInput,
-        claims: &[KeyClaim],
-        taken: TakenKey,
+        claims: &[EffectKeyClaim],
+        taken: ClaimedEffectKey,
     ) -> Result<TakenKeyInfo, Error> {
         loop {
-            match taken_key_info(&self.services, (&self.run, input), claims, taken).await {
+            match load_claimed_key(&self.services, (&self.run, input), claims, taken).await {
                 Err(Error::Store(StoreError::Busy { .. })) => {
                     self.services.clock.sleep(STORE_RETRY_DELAY).await;
                 }
@@ -230,7 +230,7 @@ impl RunSession {
 
     /// Returns a random number by which the delay of a retry is varied. 0 if no retry can follow
     /// this input.
-    fn retry_jitter_random(&self, input: &RunInput) -> u64 {
+    fn random_for_retry_jitter(&self, input: &RunInput) -> u64 {
         if !matches!(input, RunInput::ModelFailed { .. } | RunInput::ToolsDone(_)) {
             return 0;
         }
@@ -245,7 +245,7 @@ impl RunSession {
 
     /// Commits an input that must not be lost, such as durable progress of a call. An input that
     /// the state machine rejects, because the call has ended meanwhile, is dropped.
-    pub(crate) async fn commit_input_durably(
+    pub(crate) async fn commit_undroppable_input(
         &mut self,
         input: RunInput,
     ) -> Result<CommitOutcome, Error> {
@@ -266,7 +266,7 @@ impl RunSession {
                 | AppendAttemptOutcome::TreeFull
                 | AppendAttemptOutcome::KeyTaken(_)
                 | AppendAttemptOutcome::KeyNotHeld => return Ok(CommitOutcome::Applied),
-                AppendAttemptOutcome::Conflict => self.apply_new_entries().await?,
+                AppendAttemptOutcome::Conflict => self.apply_new_journal_entries().await?,
                 AppendAttemptOutcome::Fenced => return Ok(CommitOutcome::Lost),
             }
         }
@@ -274,7 +274,7 @@ impl RunSession {
 
     /// Tries once to append an input that may be lost, such as the progress of a call. Does not
     /// wait for a busy store.
-    pub(crate) async fn try_commit_input_once(
+    pub(crate) async fn try_commit_droppable_input(
         &mut self,
         input: RunInput,
     ) -> Result<CommitOutcome, Error> {
@@ -321,7 +321,7 @@ impl RunSession {
 
     /// Builds an append request that fails if another writer has appended since this driver last
     /// read the journal. The request also stores an unsaved checkpoint, if there is one.
-    fn driver_append_request(&self, mut batch: Batch) -> AppendRequest {
+    fn driver_append_request(&self, mut batch: JournalBatch) -> AppendRequest {
         let checkpoint = self.checkpoints.unsaved_checkpoint(&self.run);
         batch.changes.extend(checkpoint.map(Change::SaveCheckpoint));
         let author = JournalAuthor::Driver {
@@ -333,7 +333,7 @@ impl RunSession {
         AppendRequest { run, author, batch }
     }
 
-    async fn append_batch(&mut self, batch: Batch) -> Result<AppendAttemptOutcome, Error> {
+    async fn append_batch(&mut self, batch: JournalBatch) -> Result<AppendAttemptOutcome, Error> {
         let has_children = count_new_children(&batch) > 0;
         let append = self.driver_append_request(batch);
         match self.append_with_retries(&append).await? {
@@ -427,14 +427,14 @@ impl RunSession {
 
     /// Submits the tool results of a driver that has lost its claim on the run. They are appended
     /// without a claim, so that they are not lost.
-    async fn submit_late_results(&self, input: RunInput) -> Result<(), Error> {
+    async fn submit_late_tool_results(&self, input: RunInput) -> Result<(), Error> {
         let RunInput::ToolsDone(done) = input else {
             return Ok(());
         };
         for tool in done {
             match tool.status {
                 ToolCallStatus::Completed | ToolCallStatus::Failed => {
-                    self.submit_late_result(tool).await?
+                    self.submit_late_tool_result(tool).await?
                 }
                 ToolCallStatus::Interrupted
                 | ToolCallStatus::Unknown
@@ -444,7 +444,7 @@ impl RunSession {
         Ok(())
     }
 
-    async fn submit_late_result(&self, result: ToolCallResult) -> Result<(), Error> {
+    async fn submit_late_tool_result(&self, result: ToolCallResult) -> Result<(), Error> {
         let run = self.run.id();
         let Some(row) = self.services.store.get_run(run).await? else {
             return Ok(());
@@ -491,7 +491,7 @@ enum AppendAttemptOutcome {
     /// What is left of a spend cap does not cover the append.
     OverCap(Box<CapRefusal>),
     /// The append would start a call whose effect key another call has claimed.
-    KeyTaken(TakenKey),
+    KeyTaken(ClaimedEffectKey),
     /// The append would make the run wait for a call that does not hold its effect key any more.
     KeyNotHeld,
     Fenced,

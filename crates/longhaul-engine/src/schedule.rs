@@ -54,7 +54,7 @@ impl Calendar {
     }
 
     /// Returns the first firing time after `at`. `None` means that there is none.
-    pub(crate) fn next_after(&self, at: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn next_firing_after(&self, at: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Cron(cron, tz) => {
                 to_timestamp(&cron.find_next_occurrence(&to_zoned(at, tz)?, false).ok()?)
@@ -67,7 +67,7 @@ impl Calendar {
     }
 
     /// Returns the last firing time at or before `at`. `None` means that there is none.
-    fn last_until(&self, at: Timestamp) -> Option<Timestamp> {
+    fn last_firing_at_or_before(&self, at: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Cron(cron, tz) => {
                 to_timestamp(&cron.find_previous_occurrence(&to_zoned(at, tz)?, true).ok()?)
@@ -152,7 +152,7 @@ impl FiringPlan {
         let mut times: Vec<Timestamp> = Vec::new();
         let mut cursor = Some(now);
         while times.len() < count
-            && let Some(time) = cursor.and_then(|at| calendar.last_until(at))
+            && let Some(time) = cursor.and_then(|at| calendar.last_firing_at_or_before(at))
             && time > due
         {
             times.push(time);
@@ -169,7 +169,7 @@ impl FiringPlan {
         if catch_up == CatchUp::Skip {
             times.retain(|time| now.duration_since(*time) <= ON_TIME);
         }
-        Self { times, is_truncated, next: calendar.next_after(now) }
+        Self { times, is_truncated, next: calendar.next_firing_after(now) }
     }
 }
 
@@ -191,13 +191,13 @@ mod tests {
         let times: Vec<Timestamp> = times.iter().map(|text| time(text)).collect();
         let mut at = time(from);
         for expected in &times {
-            at = calendar.next_after(at).unwrap();
+            at = calendar.next_firing_after(at).unwrap();
             assert_eq!(at, *expected, "{calendar:?}");
         }
-        let mut back = calendar.last_until(at.plus(Millis(400)));
+        let mut back = calendar.last_firing_at_or_before(at.plus(Millis(400)));
         for expected in times.iter().rev() {
             assert_eq!(back, Some(*expected), "{calendar:?}");
-            back = calendar.last_until(Timestamp::from_micros(expected.as_micros() - 1));
+            back = calendar.last_firing_at_or_before(Timestamp::from_micros(expected.as_micros() - 1));
         }
     }
 
@@ -246,8 +246,8 @@ mod tests {
         let calendar = cron("0 * * * *", "Europe/Berlin").unwrap();
         // Half a second before the repeated hour begins.
         let at = time("2026-10-25T00:59:59.5Z");
-        assert_eq!(calendar.last_until(at), Some(time("2026-10-25T00:00:00Z")));
-        assert_eq!(calendar.next_after(at), Some(time("2026-10-25T01:00:00Z")));
+        assert_eq!(calendar.last_firing_at_or_before(at), Some(time("2026-10-25T00:00:00Z")));
+        assert_eq!(calendar.next_firing_after(at), Some(time("2026-10-25T01:00:00Z")));
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
             &["2026-01-01T00:00:40Z", "2026-01-01T00:01:10Z"],
         );
         assert_eq!(
-            calendar.last_until(time("2026-01-01T00:00:09Z")),
+            calendar.last_firing_at_or_before(time("2026-01-01T00:00:09Z")),
             Some(time("2025-12-31T23:59:40Z"))
         );
     }
@@ -288,9 +288,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_never_matches_has_no_next_time() {
+    fn a_cron_pattern_that_never_matches_has_no_next_time() {
         let calendar = cron("0 0 30 2 *", "Europe/Berlin").unwrap();
-        assert_eq!(calendar.next_after(time("2026-01-01T00:00:00Z")), None);
+        assert_eq!(calendar.next_firing_after(time("2026-01-01T00:00:00Z")), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(crate) async fn run_scheduler(longhaul: Longhaul) {
     let clock = &longhaul.services().clock;
     let mut checked_at = None;
     loop {
-        let delay = match fire_and_find_delay(&longhaul, &mut checked_at).await {
+        let delay = match fire_due_and_get_delay(&longhaul, &mut checked_at).await {
             Ok(delay) => delay,
             Err(error) => {
                 tracing::warn!(%error, "could not fire the schedules");
@@ -28,18 +28,18 @@ pub(crate) async fn run_scheduler(longhaul: Longhaul) {
 /// Fires the due schedules and returns how long to wait for the next ones. `checked_at` is the time
 /// of the last call. At the first call, and if the clock was set back since the last one, due times
 /// from a wrong clock are corrected.
-async fn fire_and_find_delay(
+async fn fire_due_and_get_delay(
     longhaul: &Longhaul,
     checked_at: &mut Option<Timestamp>,
 ) -> Result<Millis, Error> {
-    let now = longhaul.store_time().await?;
+    let now = longhaul.current_store_time().await?;
     if checked_at.is_none_or(|checked_at| now < checked_at) {
-        longhaul.move_back_due_times().await?;
+        longhaul.correct_due_times_too_far_ahead().await?;
     }
     *checked_at = Some(now);
     longhaul.fire_due_schedules().await?;
     let next = longhaul.services().schedules.next_schedule_due().await?;
-    let now = longhaul.store_time().await?;
+    let now = longhaul.current_store_time().await?;
     Ok(next.map_or(POLL_INTERVAL, |due| {
         let delay = due.duration_since(now);
         // Rounded up: a wait that ends too early would be repeated at once.

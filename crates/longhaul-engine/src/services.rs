@@ -30,7 +30,7 @@ use crate::deltas::DeltaBroadcast;
 use crate::error::Error;
 use crate::id_gen::{IdGenerator, UuidV7Generator};
 use crate::notifier::DriverNotifier;
-use crate::provider_blocks::ProviderBlocks;
+use crate::provider_blocks::BlockedProviderCache;
 use crate::spend_caps::SpendCaps;
 use crate::tool_registry::{RegisteredTool, ToolRegistry};
 
@@ -84,7 +84,7 @@ pub trait ModelResolver: Send + Sync + fmt::Debug {
     /// Returns the model for `idle_tick` events of agents without `idle_models`: the idle model of
     /// the provider of the model `name`, or of the project's default model if `name` is `None`.
     /// Returns `None` if that provider has no idle model.
-    fn provider_idle_tick_model(&self, _name: Option<&str>) -> Option<String> {
+    fn idle_tick_model_of_same_provider(&self, _name: Option<&str>) -> Option<String> {
         None
     }
 }
@@ -222,7 +222,7 @@ pub struct EngineServices {
     /// Cache of parsed agent definitions, by hash.
     pub definitions: AgentDefinitionCache,
     /// Cache of the model providers that accept no requests for now.
-    pub provider_blocks: ProviderBlocks,
+    pub provider_blocks: BlockedProviderCache,
     /// Counters of this process.
     pub counters: EngineCounters,
     /// Spend caps of the configuration.
@@ -256,7 +256,7 @@ impl EngineServices {
             changes: JournalChangeFeed::default(),
             notifier: DriverNotifier::default(),
             definitions: AgentDefinitionCache::default(),
-            provider_blocks: ProviderBlocks::default(),
+            provider_blocks: BlockedProviderCache::default(),
             counters: EngineCounters::default(),
             caps: SpendCaps::default(),
             agents: AgentDirectory::default(),
@@ -290,7 +290,7 @@ impl AgentDefinitionCache {
         let Some(bytes) = records.agent_definition(hash).await? else {
             return Ok(None);
         };
-        let Ok(agent) = Agent::parse_definition(&bytes) else {
+        let Ok(agent) = Agent::parse_agent_definition(&bytes) else {
             return Ok(None);
         };
         let agent = Arc::new(agent);

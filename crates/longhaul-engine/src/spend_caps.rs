@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Span, ToSpan as _};
 use longhaul_core::policy::spend_cap::{
-    CapLimitChange, CapPeriod, CapWindow, CurrentCap, SpendCap,
+    CapLimitChange, CapPeriod, CapWindow, CapWithWindow, SpendCap,
 };
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::store::StoreError;
@@ -44,9 +44,9 @@ impl SpendCaps {
     }
 
     /// Returns all spend caps, each with the window (such as a day) that contains this time.
-    pub(crate) fn at(&self, now: Timestamp) -> Vec<CurrentCap> {
+    pub(crate) fn at(&self, now: Timestamp) -> Vec<CapWithWindow> {
         let current = self.caps.iter().filter_map(|(cap, tz)| {
-            Some(CurrentCap { cap: cap.clone(), period: cap_period(cap.window, tz, now)? })
+            Some(CapWithWindow { cap: cap.clone(), period: cap_period(cap.window, tz, now)? })
         });
         current.collect()
     }
@@ -80,7 +80,7 @@ pub(crate) async fn store_configured_limits(
     caps: &SpendCaps,
     records: &dyn RecordStore,
 ) -> Result<(), StoreError> {
-    let rows = records.spend_rows().await?;
+    let rows = records.cap_counter_rows().await?;
     let caps = caps.at(records.now().await?);
     let configured = caps.iter().map(|current| CapLimitChange {
         cap: current.cap.id(),
@@ -105,12 +105,12 @@ pub(crate) async fn store_configured_limits(
 
 #[cfg(test)]
 mod tests {
-    use longhaul_core::policy::spend_cap::{AtCap, CapScope, CapUnit};
+    use longhaul_core::policy::spend_cap::{AtCapAction, CapScope, CapUnit};
 
     use super::*;
 
     #[test]
-    fn a_window_begins_at_midnight_of_its_time_zone() {
+    fn a_cap_window_begins_at_midnight_of_its_time_zone() {
         use CapWindow::{Day, Month, Week};
         for (window, tz, now, start, end) in [
             (Day, "UTC", "2026-03-29T23:59:59.9Z", "2026-03-29T00:00:00Z", "2026-03-30T00:00:00Z"),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn caps_that_count_the_same_and_unknown_time_zones_are_errors() {
+    fn duplicate_caps_and_unknown_time_zones_are_errors() {
         let cap = |limit, tz: &str| SpendCap {
             window: CapWindow::Day,
             tz: tz.to_owned(),
@@ -172,7 +172,7 @@ mod tests {
             pattern: None,
             unit: CapUnit::Usd,
             limit,
-            at_cap: AtCap::Wait,
+            at_cap: AtCapAction::Wait,
         };
         let error = SpendCaps::new(vec![cap(1, "UTC"), cap(2, "UTC")]).unwrap_err();
         assert!(error.contains("`day-usd-all`"), "{error}");

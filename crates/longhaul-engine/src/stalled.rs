@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_core::change::{Batch, Change, RunSchedulingUpdate};
+use longhaul_core::change::{JournalBatch, Change, RunSchedulingUpdate};
 use longhaul_core::id::{RunId, Seq, WorkerId};
 use longhaul_core::port::store::{AppendRequest, AppendResult, JournalAuthor, WorkerLiveness};
 use longhaul_core::port::tool::ClaimId;
@@ -22,13 +22,13 @@ const STALL_TIMEOUT: Millis = Millis::from_secs(10 * 60);
 /// Finds and releases runs whose driver has stalled.
 #[derive(Debug, Default)]
 pub(crate) struct StalledRunDetector {
-    seen: BTreeMap<RunId, SeenRun>,
+    seen: BTreeMap<RunId, LastCheckedRun>,
 }
 
 /// Worker and last journal entry of a claimed run, as the last check for stalled drivers found
 /// them.
 #[derive(Debug, Clone, Copy)]
-struct SeenRun {
+struct LastCheckedRun {
     worker: WorkerId,
     last_seq: Seq,
     /// Time of the monotonic clock at which the run was first seen with this worker and this last
@@ -51,9 +51,9 @@ impl StalledRunDetector {
             let worker = row.worker;
             for (run, last_seq) in services.records.claimed_runs(worker).await? {
                 let before = self.seen.get(&run).copied();
-                let is_same = |seen: &SeenRun| seen.worker == worker && seen.last_seq == last_seq;
+                let is_same = |seen: &LastCheckedRun| seen.worker == worker && seen.last_seq == last_seq;
                 let seen = before.filter(is_same);
-                current.insert(run, seen.unwrap_or(SeenRun { worker, last_seq, since: now }));
+                current.insert(run, seen.unwrap_or(LastCheckedRun { worker, last_seq, since: now }));
             }
         }
         self.seen = current;
@@ -74,7 +74,7 @@ impl StalledRunDetector {
 async fn release_if_stalled(
     services: &EngineServices,
     run: RunId,
-    seen: SeenRun,
+    seen: LastCheckedRun,
 ) -> Result<(), Error> {
     let (folded, _) = replay_without_transcript(services, run).await?;
     if folded.seq() != seen.last_seq || !folded.expects_driver_progress() {
@@ -85,7 +85,7 @@ async fn release_if_stalled(
     let epoch = folded.control().epoch;
     let author = JournalAuthor::Driver { worker: seen.worker, epoch, after: seen.last_seq };
     let changes = vec![Change::UpdateScheduling(RunSchedulingUpdate::Release)];
-    let batch = Batch { events: Vec::new(), changes };
+    let batch = JournalBatch { events: Vec::new(), changes };
     let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
     if let AppendResult::Committed { .. } = appended {
         services.counters.count_stalled_run();

@@ -181,7 +181,7 @@ fn summarized_task_parts(split: ConversationSplit<'_>) -> Vec<Part> {
 /// summary message contains the task.
 fn find_task_message(split: ConversationSplit<'_>) -> Option<(usize, &Arc<Message>)> {
     let first = split.summarized.first()?;
-    if is_summary(first) {
+    if is_summary_message(first) {
         return Some((0, first));
     }
     let mut messages = split.summarized.iter().enumerate();
@@ -194,7 +194,7 @@ fn find_task_message(split: ConversationSplit<'_>) -> Option<(usize, &Arc<Messag
     })
 }
 
-fn is_summary(message: &Message) -> bool {
+fn is_summary_message(message: &Message) -> bool {
     matches!(message, Message::User(parts) if part_texts(parts).any(|text| text.starts_with(SUMMARY_HEADING)))
 }
 
@@ -227,7 +227,7 @@ fn format_user_texts(split: ConversationSplit<'_>) -> Option<String> {
             }
             Message::Assistant(reply) => {
                 if let Some(Message::Results(results)) = rest.get(at + 1).map(|next| &**next) {
-                    bullets.extend(answered_questions(reply, results));
+                    bullets.extend(format_answered_questions(reply, results));
                 }
             }
             Message::Results(_) => {}
@@ -260,7 +260,7 @@ fn split_bullet_list(text: &str) -> Vec<String> {
 }
 
 /// Returns the questions that a reply asks a person, each with its answer.
-fn answered_questions(reply: &Reply, results: &[ToolResult]) -> Vec<String> {
+fn format_answered_questions(reply: &Reply, results: &[ToolResult]) -> Vec<String> {
     let pairs = reply.tool_calls().zip(results);
     let questions = pairs.filter(|(call, _)| call.name == ASK_HUMAN);
     let answers = questions.map(|(call, result)| {

@@ -11,7 +11,7 @@ use longhaul_core::time::Millis;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command, timer_cancel_request};
 use longhaul_run::{DecideContext, RunInput, decide};
 
-use crate::child_report::report_child_end;
+use crate::child_report::build_child_end_command;
 use crate::error::Error;
 use crate::replay::replay_run;
 use crate::services::EngineServices;
@@ -56,7 +56,7 @@ pub struct Retention {
 
 /// Fires due timers, repairs inconsistent rows of the store and prunes expired data in a loop,
 /// until the store fails.
-pub(crate) async fn run_sweep_until_error(
+pub(crate) async fn run_maintenance_until_error(
     services: &EngineServices,
     retention: Retention,
     stalled_runs: &mut StalledRunDetector,
@@ -145,16 +145,16 @@ async fn fire_due_timers(services: &EngineServices) -> Result<TimerBatchOutcome,
 
 /// Fires one timer. Returns `false` if the timer could not be fired.
 async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Error> {
-    if cancel_undriven_run(services, &due).await? {
+    if cancel_run_if_no_driver(services, &due).await? {
         return Ok(true);
     }
     let run = due.run;
     let now = services.records.now().await?;
-    let Some((view, author)) = timer_author(services, &due).await? else {
+    let Some((view, author)) = load_snapshot_and_author(services, &due).await? else {
         return Ok(false);
     };
     let command = if let (TimerKind::ChildEnded(child), false) = (&due.kind, due.run_ended) {
-        match report_child_end(services, &due, *child).await {
+        match build_child_end_command(services, &due, *child).await {
             // Other timers must fire all the same.
             Err(Error::InvalidJournal(error)) => {
                 tracing::warn!(%run, %child, %error, "the journal of a parent run can't be read");
@@ -180,7 +180,7 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
 /// author of the append. For a timer that approves a gate automatically, the author is such that
 /// the append fails if the run's journal has grown meanwhile. `None` means that the run does not
 /// exist.
-async fn timer_author(
+async fn load_snapshot_and_author(
     services: &EngineServices,
     due: &DueTimer,
 ) -> Result<Option<(RunSnapshot, JournalAuthor)>, Error> {
@@ -200,7 +200,7 @@ async fn timer_author(
 
 /// Cancels the run of a timer if the timer was set to cancel the run and no worker drives the run.
 /// The run then ends even if no worker serves its inbox. Returns `false` if nothing was changed.
-async fn cancel_undriven_run(services: &EngineServices, due: &DueTimer) -> Result<bool, Error> {
+async fn cancel_run_if_no_driver(services: &EngineServices, due: &DueTimer) -> Result<bool, Error> {
     let Some(request) = timer_cancel_request(due) else {
         return Ok(false);
     };

@@ -5,7 +5,7 @@ use longhaul_api::agent::AgentView;
 use longhaul_api::gate::{AnswerView, GateView};
 use longhaul_api::rule::{RevocationView, RuleView};
 use longhaul_api::run::{
-    BudgetView, OutputView, RetriesView, RunChainView, RunView, micro_usd_to_usd,
+    BudgetView, OutputView, RetryCountsView, RunChainView, RunView, micro_usd_to_usd,
 };
 use longhaul_core::chain::ChainRow;
 use longhaul_core::change::NewRun;
@@ -41,8 +41,8 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         status: row.status,
         reason: row.reason.clone().or_else(|| batch_stop_reason(run)),
         // Waiting for a lane, a batch or a start time is recorded only in the row.
-        now: start_time_reason(row, run, now)
-            .or_else(|| queue_reason(row))
+        now: describe_start_time_wait(row, run, now)
+            .or_else(|| describe_queue_wait(row))
             .unwrap_or_else(|| explain_run_state(run).message),
         input: task.input.clone(),
         context: task.context.clone(),
@@ -60,7 +60,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         active_ms: row.active.0,
         waiting_ms: elapsed.saturating_sub(row.active.0),
         attempt: run.attempt(),
-        retries: RetriesView {
+        retries: RetryCountsView {
             model_calls: control.retries.model_calls,
             tool_calls: control.retries.tool_calls,
             takeovers: control.retries.takeovers,
@@ -93,7 +93,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
 
 /// Describes what a queued run waits for, from the reason in its row in the store: its lane, its
 /// batch, its start time or further messages. `None` for any other reason.
-pub(crate) fn queue_reason(row: &RunRow) -> Option<String> {
+pub(crate) fn describe_queue_wait(row: &RunRow) -> Option<String> {
     let lane = row.lane.as_ref().map(ToString::to_string);
     match row.reason.as_deref()? {
         "lane" => Some(format!(
@@ -109,7 +109,7 @@ pub(crate) fn queue_reason(row: &RunRow) -> Option<String> {
 
 /// Describes that a queued run waits for its start time. This also holds if a message has made the
 /// run claimable before that time. `None` if the start time is not in the future.
-pub(crate) fn start_time_reason(row: &RunRow, run: &Run, now: Timestamp) -> Option<String> {
+pub(crate) fn describe_start_time_wait(row: &RunRow, run: &Run, now: Timestamp) -> Option<String> {
     let is_queued = matches!(row.reason.as_deref(), Some("start_at" | "worker"));
     match run.task().start {
         EarliestStart::At(at) if is_queued && now < at => {
@@ -244,7 +244,7 @@ pub fn gate_view(gate: &GateRow) -> GateView {
     let diff = facts.as_mut().and_then(|facts| facts.diff.take());
     let input = current_gate_input(gate);
     let value = input.map(RawJson::to_value).unwrap_or_default();
-    let outputs = spec.outputs.iter().filter(|output| output.is_in(&value));
+    let outputs = spec.outputs.iter().filter(|output| output.is_still_in_input(&value));
     GateView {
         id: spec.id,
         run: gate.run,

@@ -26,8 +26,8 @@ use crate::services::EngineServices;
 use crate::shutdown::Shutdown;
 use crate::spend_caps::store_configured_limits;
 use crate::stalled::StalledRunDetector;
-use crate::sweep::{Retention, run_sweep_until_error};
-use crate::worker::claim_loop::{ClaimLoop, STORE_RETRY_DELAY, release_claims};
+use crate::sweep::{Retention, run_maintenance_until_error};
+use crate::worker::claim_loop::{ClaimLoop, STORE_RETRY_DELAY, release_matching_claims};
 use crate::worker::filtered_queue::FilteredQueue;
 use crate::worker::identity::HeartbeatSender;
 use crate::worker::pool::DriverPool;
@@ -94,7 +94,7 @@ impl Worker {
         background_tasks
             .spawn(notify_drivers_of_changes(self.services.clone(), heartbeats.clone()));
         background_tasks
-            .spawn(run_sweep_with_restarts(self.services.clone(), self.options.retention));
+            .spawn(run_maintenance_with_restarts(self.services.clone(), self.options.retention));
         if let Some(longhaul) = self.scheduler.clone() {
             background_tasks.spawn(run_scheduler(longhaul));
         }
@@ -131,7 +131,7 @@ impl Worker {
         background_tasks.shutdown().await;
         // Drivers that did not end are aborted; their runs can be claimed again at once.
         pool.abort_drivers();
-        if let Err(error) = release_claims(&self.services, &heartbeats, |_| true).await {
+        if let Err(error) = release_matching_claims(&self.services, &heartbeats, |_| true).await {
             tracing::warn!(%error, "could not release the runs that have not ended");
         }
         // A final heartbeat, so that nobody takes this worker for a live one.
@@ -168,11 +168,11 @@ async fn notify_drivers_of_changes(services: EngineServices, heartbeats: Heartbe
 }
 
 /// Runs the sweep, which fires timers and deletes old runs. Restarts it after a delay if it fails.
-async fn run_sweep_with_restarts(services: EngineServices, retention: Retention) {
+async fn run_maintenance_with_restarts(services: EngineServices, retention: Retention) {
     // Kept across restarts: a driver counts as stalled only after minutes.
     let mut stalled_runs = StalledRunDetector::default();
     loop {
-        let swept = run_sweep_until_error(&services, retention, &mut stalled_runs).await;
+        let swept = run_maintenance_until_error(&services, retention, &mut stalled_runs).await;
         if let Err(error) = swept {
             tracing::warn!(%error, "the background sweep failed");
         }

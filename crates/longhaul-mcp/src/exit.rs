@@ -60,15 +60,15 @@ impl ServerExitRecord {
 
     /// Records that the server exited or its connection closed.
     pub(super) fn record_exit(&self, why: &str) {
-        self.record_reason(why, false);
+        self.record_exit_reason(why, false);
     }
 
     /// Records that the server violated a limit and that its connection is abandoned.
     pub(super) fn record_limit_violation(&self, why: &str) {
-        self.record_reason(why, true);
+        self.record_exit_reason(why, true);
     }
 
-    fn record_reason(&self, why: &str, is_violation: bool) {
+    fn record_exit_reason(&self, why: &str, is_violation: bool) {
         let mut end = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         if end.is_none() {
             let why = self.sanitize_server_text(why);

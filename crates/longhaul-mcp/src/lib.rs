@@ -66,7 +66,7 @@ pub use longhaul_core::oauth::OAuthConfig;
 
 /// Result of checking a server: its identity and its tools.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ServerCheck {
+pub struct ServerCheckReport {
     /// Name that the server reports for itself.
     pub name: String,
     /// Display name that the server reports for itself.
@@ -211,7 +211,7 @@ impl Servers {
 
     /// Starts a server, reads its identity and tool list, and closes it again unless its shared
     /// connection was already open.
-    pub async fn check_server(&self, server: &str) -> Result<ServerCheck, McpError> {
+    pub async fn check_server(&self, server: &str) -> Result<ServerCheckReport, McpError> {
         let found = self.find_server(server)?;
         let started = self.0.clock.monotonic_nanos();
         let (link, alone) = match found.shared.current_connection() {
@@ -228,7 +228,7 @@ impl Servers {
         }
         let listing = listing.map_err(|lost| link.to_mcp_error(&lost))?;
         let took = self.0.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
-        Ok(ServerCheck {
+        Ok(ServerCheckReport {
             name: who.name,
             title: who.title,
             version: who.version,

@@ -85,7 +85,7 @@ impl ObservedConnectionState {
             }
         };
         for ProgressSink(listener) in all {
-            listener.report_durable(text);
+            listener.report_to_journal(text);
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use longhaul_core::event::tool::{ToolQuestion, ToolSuspension};
 use longhaul_core::form::Form;
 use longhaul_core::port::tool::{
-    Progress, SuspendedToolCall, ToolAnswer, ToolReply, ToolResumption, ToolWait,
+    Progress, SuspendedToolCall, ToolQuestionAnswer, ToolReply, ToolResumption, SuspendedCallWait,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
@@ -43,7 +43,7 @@ const FAILURES_MAX: u32 = 10;
 /// State of a call that waits for its server or for a person.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct CallState {
+pub(super) struct SuspendedCallState {
     /// Id of the server's task that produces the result of the call. `None` means that there is no
     /// task: to continue the call, the call itself is sent again.
     pub(super) task: Option<String>,
@@ -73,7 +73,7 @@ struct OpenQuestion {
     schema: Value,
 }
 
-impl CallState {
+impl SuspendedCallState {
     /// Restores the stored state of a suspended call, to continue the call. If a person has
     /// answered the first question, the answer is added as a response for the server.
     pub(super) fn resume(resumption: ToolResumption) -> Result<Self, String> {
@@ -82,11 +82,11 @@ impl CallState {
         if let (Some(answer), false) = (resumption.answer, state.questions.is_empty()) {
             let question = state.questions.remove(0);
             let response = match answer {
-                ToolAnswer::Answered(content) => {
+                ToolQuestionAnswer::Answered(content) => {
                     json!({ "action": "accept", "content": content.to_value() })
                 }
-                ToolAnswer::Declined => decline_elicitation_response(),
-                ToolAnswer::Unanswered => json!({ "action": "cancel" }),
+                ToolQuestionAnswer::Declined => decline_elicitation_response(),
+                ToolQuestionAnswer::Unanswered => json!({ "action": "cancel" }),
             };
             state.responses.insert(question.key, response);
         }
@@ -105,7 +105,7 @@ impl CallState {
 
     /// Adds the responses to the server's input requests and the server's `requestState` to the
     /// parameters of a call.
-    pub(super) fn add_to_call(&self, params: &mut CallToolRequestParams) {
+    pub(super) fn add_responses_to_call(&self, params: &mut CallToolRequestParams) {
         params.request_state.clone_from(&self.request_state);
         params.input_responses = self.has_responses().then(|| self.responses.clone());
     }
@@ -143,12 +143,12 @@ impl CallState {
         self.request_state = request_state;
         self.responses.clear();
         self.add_input_requests(&answer["inputRequests"], progress)?;
-        self.count_round(1)
+        self.count_input_round(1)
     }
 
     /// Records the input requests of a server's task to which no response was sent yet. Returns
     /// whether there are any.
-    pub(super) fn record_task_requests(
+    pub(super) fn record_task_input_requests(
         &mut self,
         task: &Value,
         progress: &dyn Progress,
@@ -160,13 +160,13 @@ impl CallState {
             return Ok(false);
         }
         self.add_input_requests(&Value::Object(new), progress)?;
-        self.count_round(1)?;
+        self.count_input_round(1)?;
         Ok(true)
     }
 
     /// Adds to the number of times that the server has asked for input: once per open question to a
     /// person, but at least `min_count`. Returns an error if the number exceeds `ROUNDS_MAX`.
-    fn count_round(&mut self, min_count: u32) -> Result<(), String> {
+    fn count_input_round(&mut self, min_count: u32) -> Result<(), String> {
         let questions = u32::try_from(self.questions.len()).unwrap_or(u32::MAX);
         self.rounds = self.rounds.saturating_add(questions.max(min_count));
         match self.rounds > ROUNDS_MAX {
@@ -203,7 +203,7 @@ impl CallState {
                         self.questions.push(question);
                         continue;
                     }
-                    progress.report_durable(&declined_question_text(message));
+                    progress.report_to_journal(&declined_question_text(message));
                     decline_elicitation_response()
                 }
                 Some("roots/list") => json!({ "roots": [] }),
@@ -221,7 +221,7 @@ impl CallState {
 
     /// Records that the server has answered with a task instead of a result, so that the call waits
     /// for that task.
-    pub(super) fn record_task(&mut self, answer: &Value) -> Result<(), String> {
+    pub(super) fn record_server_task(&mut self, answer: &Value) -> Result<(), String> {
         let id = answer["taskId"].as_str().unwrap_or_default();
         if id.is_empty() || id.len() > ID_BYTES_MAX {
             return Err("the id of its task is invalid".to_owned());
@@ -232,7 +232,7 @@ impl CallState {
 
     /// Returns the suspension of a call whose task the server still works on. `task` is the
     /// server's description of the task, and `message` is its status for people.
-    pub(super) fn wait_for_task(mut self, task: &Value, message: Option<String>) -> ToolReply {
+    pub(super) fn suspend_until_task_ends(mut self, task: &Value, message: Option<String>) -> ToolReply {
         self.failures = 0;
         let after = match task["pollIntervalMs"].as_u64() {
             // The task may have ended before it was ever asked about.
@@ -241,32 +241,32 @@ impl CallState {
             None => POLL_INTERVAL,
         };
         let ttl = task["ttlMs"].as_u64().map(Millis);
-        self.suspend(ToolWait::Poll { after, ttl, message }, true)
+        self.suspend(SuspendedCallWait::Poll { after, ttl, message }, true)
     }
 
     /// Returns the suspension of a call after a failed request to the server about the call's task.
     /// `None` means that more than `FAILURES_MAX` requests have failed in a row.
-    pub(super) fn wait_after_failure(mut self, reason: &str) -> Option<ToolReply> {
+    pub(super) fn suspend_after_failed_request(mut self, reason: &str) -> Option<ToolReply> {
         let after = Millis(RETRY_INTERVAL.0 << self.failures.min(FAILURES_MAX));
         self.failures += 1;
         let message = Some(format!("a request to the server about its task failed: {reason}"));
-        let wait = ToolWait::Poll { after, ttl: None, message };
+        let wait = SuspendedCallWait::Poll { after, ttl: None, message };
         (self.failures <= FAILURES_MAX).then(|| self.suspend(wait, true))
     }
 
     /// Returns the suspension of a call whose first question a person must answer. `None` if there is
     /// no question.
-    pub(super) fn ask_question(self, server: &str, may_repeat: bool) -> Option<ToolReply> {
+    pub(super) fn suspend_for_first_question(self, server: &str, may_repeat: bool) -> Option<ToolReply> {
         let OpenQuestion { message, schema, .. } = self.questions.first()?;
         let question = ToolQuestion {
             asker: format!("The MCP server `{server}`"),
             message: message.clone(),
             schema: RawJson::from_serialize(schema),
         };
-        Some(self.suspend(ToolWait::Answer(question), may_repeat))
+        Some(self.suspend(SuspendedCallWait::Answer(question), may_repeat))
     }
 
-    fn suspend(self, wait: ToolWait, may_repeat: bool) -> ToolReply {
+    fn suspend(self, wait: SuspendedCallWait, may_repeat: bool) -> ToolReply {
         let is_task = self.task.is_some();
         let suspension = ToolSuspension {
             state: RawJson::from_serialize(&self),
@@ -319,22 +319,22 @@ mod tests {
     fn the_answer_and_the_state_of_the_request_go_back_to_the_server() {
         for (answer, response) in [
             (
-                ToolAnswer::Answered(RawJson::parse(r#"{"a":"x"}"#).unwrap()),
+                ToolQuestionAnswer::Answered(RawJson::parse(r#"{"a":"x"}"#).unwrap()),
                 json!({ "action": "accept", "content": { "a": "x" } }),
             ),
-            (ToolAnswer::Declined, json!({ "action": "decline" })),
-            (ToolAnswer::Unanswered, json!({ "action": "cancel" })),
+            (ToolQuestionAnswer::Declined, json!({ "action": "decline" })),
+            (ToolQuestionAnswer::Unanswered, json!({ "action": "cancel" })),
         ] {
-            let mut state = CallState::default();
+            let mut state = SuspendedCallState::default();
             let asked = json!({ "requestState": "\u{0}opaque", "inputRequests": question("q") });
             state.record_input_required(&asked, &NoopProgress).unwrap();
-            let stored = suspended(state.ask_question("billing", false));
+            let stored = suspended(state.suspend_for_first_question("billing", false));
             assert!(!stored.suspension.may_repeat && !stored.suspension.must_cancel);
             let state = stored.suspension.state;
-            let state = CallState::resume(ToolResumption { state, answer: Some(answer) }).unwrap();
+            let state = SuspendedCallState::resume(ToolResumption { state, answer: Some(answer) }).unwrap();
             assert!(!state.has_question());
             let mut params = CallToolRequestParams::new("pay".to_owned());
-            state.add_to_call(&mut params);
+            state.add_responses_to_call(&mut params);
             assert_eq!(params.request_state.as_deref(), Some("\u{0}opaque"));
             let responses = params.input_responses.unwrap();
             assert_eq!(responses, InputResponses::from([("q".to_owned(), response)]));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn input_beyond_the_limits_is_refused() {
+    fn input_requests_beyond_the_limits_are_refused() {
         let too_long = "x".repeat(REQUEST_STATE_BYTES_MAX + 1);
         let questions: Vec<Value> = (0..9).map(|index| question(&format!("q{index}"))).collect();
         let many: serde_json::Map<String, Value> =
@@ -359,17 +359,17 @@ mod tests {
             ),
             (json!({ "inputRequests": many }), "more than 8 times"),
         ] {
-            let found = CallState::default().record_input_required(&asked, &NoopProgress);
+            let found = SuspendedCallState::default().record_input_required(&asked, &NoopProgress);
             assert!(found.clone().unwrap_err().contains(problem), "{found:?}");
         }
-        let mut state = CallState::default();
+        let mut state = SuspendedCallState::default();
         let again = json!({ "requestState": "s" });
         for _ in 0..8 {
             state.record_input_required(&again, &NoopProgress).unwrap();
         }
         state.record_input_required(&again, &NoopProgress).unwrap_err();
         for id in [json!(""), json!(7), json!("i".repeat(2_000)), Value::Null] {
-            CallState::default().record_task(&json!({ "taskId": id })).unwrap_err();
+            SuspendedCallState::default().record_server_task(&json!({ "taskId": id })).unwrap_err();
         }
     }
 
@@ -380,7 +380,7 @@ mod tests {
             "message": "who?",
             "requestedSchema": { "properties": { "a": { "type": "object" } } },
         });
-        let mut state = CallState::default();
+        let mut state = SuspendedCallState::default();
         for params in [url, nested, json!({})] {
             let request = json!({ "q": { "method": "elicitation/create", "params": params } });
             let asked = json!({ "inputRequests": request });
@@ -392,30 +392,30 @@ mod tests {
 
     #[test]
     fn a_task_asks_each_question_once() {
-        let mut state = CallState::default();
-        state.record_task(&json!({ "taskId": "7" })).unwrap();
+        let mut state = SuspendedCallState::default();
+        state.record_server_task(&json!({ "taskId": "7" })).unwrap();
         let task = json!({ "inputRequests": question("q") });
-        assert_eq!(state.record_task_requests(&task, &NoopProgress), Ok(true));
-        let stored = suspended(state.ask_question("billing", false));
+        assert_eq!(state.record_task_input_requests(&task, &NoopProgress), Ok(true));
+        let stored = suspended(state.suspend_for_first_question("billing", false));
         assert!(stored.suspension.may_repeat && stored.suspension.must_cancel);
         let resumption =
-            ToolResumption { state: stored.suspension.state, answer: Some(ToolAnswer::Declined) };
-        let mut state = CallState::resume(resumption).unwrap();
+            ToolResumption { state: stored.suspension.state, answer: Some(ToolQuestionAnswer::Declined) };
+        let mut state = SuspendedCallState::resume(resumption).unwrap();
         state.record_sent_responses();
-        assert_eq!(state.record_task_requests(&task, &NoopProgress), Ok(false));
+        assert_eq!(state.record_task_input_requests(&task, &NoopProgress), Ok(false));
     }
 
     #[test]
     fn failed_requests_about_a_task_are_repeated_with_growing_delays() {
-        let mut state = CallState { task: Some("7".to_owned()), ..CallState::default() };
+        let mut state = SuspendedCallState { task: Some("7".to_owned()), ..SuspendedCallState::default() };
         for expected in [10_000, 20_000, 40_000] {
-            let stored = suspended(state.wait_after_failure("down"));
-            let ToolWait::Poll { after, .. } = stored.wait else { panic!("no poll") };
+            let stored = suspended(state.suspend_after_failed_request("down"));
+            let SuspendedCallWait::Poll { after, .. } = stored.wait else { panic!("no poll") };
             assert_eq!(after, Millis(expected));
             let state_json = stored.suspension.state;
-            state = CallState::resume(ToolResumption { state: state_json, answer: None }).unwrap();
+            state = SuspendedCallState::resume(ToolResumption { state: state_json, answer: None }).unwrap();
         }
         state.failures = FAILURES_MAX;
-        assert_eq!(state.wait_after_failure("down"), None);
+        assert_eq!(state.suspend_after_failed_request("down"), None);
     }
 }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{
-    Tool, ToolAnswer, ToolContext, ToolFailure, ToolReply, ToolResumption, ToolSpec, ToolWait,
+    Tool, ToolQuestionAnswer, ToolContext, ToolFailure, ToolReply, ToolResumption, ToolSpec, SuspendedCallWait,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
@@ -28,7 +28,7 @@ use crate::output;
 use crate::output_check::{is_validation_expensive, output_schema_violation};
 use crate::reconnect::ReconnectingServer;
 use crate::spec::{ServerTransport, tool_name};
-use crate::suspended_call::CallState;
+use crate::suspended_call::SuspendedCallState;
 
 /// Timeout of a request to the server about the task of a call, such as for the task's status.
 const TASK_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -86,7 +86,7 @@ impl McpTool {
             let (answer, output_schema) = (answer.clone(), output_schema.cloned());
             let check = move || output_schema_violation(&answer, output_schema.as_ref());
             let checked = tokio::task::spawn_blocking(check).await;
-            checked.map_err(|_| ToolFailure::after_effect("the check of the response panicked"))?
+            checked.map_err(|_| ToolFailure::with_possible_effect("the check of the response panicked"))?
         } else {
             output_schema_violation(answer, output_schema)
         };
@@ -95,7 +95,7 @@ impl McpTool {
         };
         let server = &self.server.spec().name;
         let response = output::truncated_json(answer);
-        Err(ToolFailure::after_effect(format!(
+        Err(ToolFailure::with_possible_effect(format!(
             "the server `{server}` was called and has answered, but {why}. Response: {response}"
         )))
     }
@@ -111,7 +111,7 @@ impl McpTool {
             ServerRequestError::Disconnected { reason: why, may_have_been_sent: sent, .. } => {
                 let message = format!("the server `{server}` disconnected: {why}");
                 match sent {
-                    true if self.may_repeat() => ToolFailure::after_effect(message),
+                    true if self.may_repeat() => ToolFailure::with_possible_effect(message),
                     true => ToolFailure::outcome_unknown(message),
                     false => ToolFailure::new(message),
                 }
@@ -127,21 +127,21 @@ impl McpTool {
 
     /// Returns the failure of a tool call that is given up because its server violates the protocol
     /// or exceeds a limit.
-    fn misbehaved(&self, why: &str) -> ToolFailure {
+    fn server_misbehavior_failure(&self, why: &str) -> ToolFailure {
         let server = &self.server.spec().name;
-        ToolFailure::after_effect(format!("the call to the server `{server}` was given up: {why}"))
+        ToolFailure::with_possible_effect(format!("the call to the server `{server}` was given up: {why}"))
     }
 
     /// Sends the call. If the connection is lost and the call may be repeated, sends it once more.
     async fn send_call(
         &self,
         input: &JsonObject,
-        state: &CallState,
+        state: &SuspendedCallState,
         ctx: &ToolContext,
     ) -> Result<Value, ToolFailure> {
         let mut params =
             CallToolRequestParams::new(self.name.clone()).with_arguments(input.clone());
-        state.add_to_call(&mut params);
+        state.add_responses_to_call(&mut params);
         let mut again = self.may_repeat();
         loop {
             let connection = self.connect().await?;
@@ -159,7 +159,7 @@ impl McpTool {
     }
 
     /// Sends the server a request about a task, with a timeout.
-    async fn request_about_task(&self, request: ClientRequest) -> Result<Value, TaskRequestError> {
+    async fn send_task_request(&self, request: ClientRequest) -> Result<Value, TaskRequestError> {
         let connection = self.connect().await.map_err(|error| TaskRequestError {
             reason: error.into_message(),
             is_unknown_task: false,
@@ -178,9 +178,9 @@ impl McpTool {
 
     /// Sends people's answers to the questions of a server's task, and requests the status of the
     /// task. Both requests may be repeated: a server ignores answers that it already has.
-    async fn ask_about_task(
+    async fn send_answers_and_poll_task(
         &self,
-        mut state: CallState,
+        mut state: SuspendedCallState,
         ctx: &ToolContext,
     ) -> Result<ToolReply, ToolFailure> {
         let id = state.task.clone().unwrap_or_default();
@@ -188,28 +188,28 @@ impl McpTool {
             if state.has_responses() {
                 let params = UpdateTaskParams::new(id.as_str(), state.responses());
                 let update = ClientRequest::UpdateTaskRequest(UpdateTaskRequest::new(params));
-                match self.request_about_task(update).await {
+                match self.send_task_request(update).await {
                     Ok(_) => state.record_sent_responses(),
-                    Err(error) => return self.wait_after_failure(state, error),
+                    Err(error) => return self.suspend_after_failed_request(state, error),
                 }
             }
             let params = GetTaskParams::new(id.as_str());
             let get = ClientRequest::GetTaskRequest(GetTaskRequest::new(params));
-            let task = match self.request_about_task(get).await {
+            let task = match self.send_task_request(get).await {
                 Ok(task) => task,
-                Err(error) => return self.wait_after_failure(state, error),
+                Err(error) => return self.suspend_after_failed_request(state, error),
             };
             if task["taskId"] != id.as_str() {
-                return Err(self.unknown_outcome("it answered about another task"));
+                return Err(self.unknown_outcome_failure("it answered about another task"));
             }
             if task["status"] != "input_required" {
-                return self.end_or_wait_for_task(state, &task, ctx).await;
+                return self.finish_or_suspend_call(state, &task, ctx).await;
             }
-            match state.record_task_requests(&task, &*ctx.progress) {
-                Ok(false) => return Ok(state.wait_for_task(&task, self.status_message(&task))),
+            match state.record_task_input_requests(&task, &*ctx.progress) {
+                Ok(false) => return Ok(state.suspend_until_task_ends(&task, self.task_status_message(&task))),
                 Ok(true) if state.has_question() => {
-                    let question = state.ask_question(&self.server.spec().name, true);
-                    return question.ok_or_else(|| self.misbehaved("the question is missing"));
+                    let question = state.suspend_for_first_question(&self.server.spec().name, true);
+                    return question.ok_or_else(|| self.server_misbehavior_failure("the question is missing"));
                 }
                 Ok(true) => {}
                 Err(why) => {
@@ -218,25 +218,25 @@ impl McpTool {
                         Ok(()) => why,
                         Err(cancel_failure) => format!("{why}; {cancel_failure}"),
                     };
-                    return Err(self.misbehaved(&why));
+                    return Err(self.server_misbehavior_failure(&why));
                 }
             }
         }
     }
 
-    async fn end_or_wait_for_task(
+    async fn finish_or_suspend_call(
         &self,
-        state: CallState,
+        state: SuspendedCallState,
         task: &Value,
         ctx: &ToolContext,
     ) -> Result<ToolReply, ToolFailure> {
-        let message = self.status_message(task);
+        let message = self.task_status_message(task);
         let status_note =
             message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
         match task["status"].as_str() {
-            Some("working") => Ok(state.wait_for_task(task, message)),
+            Some("working") => Ok(state.suspend_until_task_ends(task, message)),
             Some("completed") if !task["result"].is_object() => {
-                Err(self.misbehaved("its task is completed, but has no result"))
+                Err(self.server_misbehavior_failure("its task is completed, but has no result"))
             }
             Some("completed") => {
                 let output = self.parse_and_validate_output(&task["result"], ctx).await;
@@ -244,37 +244,37 @@ impl McpTool {
             }
             Some("failed") => {
                 let error = &task["error"];
-                let reason = self.printable(error["message"].as_str().unwrap_or("no reason given"));
+                let reason = self.to_printable_text(error["message"].as_str().unwrap_or("no reason given"));
                 Err(ToolFailure::new(format!("the server's task failed: {reason}{status_note}")))
             }
             Some("cancelled") => {
                 Err(ToolFailure::new(format!("the server has cancelled its task{status_note}")))
             }
-            _ => Err(self.unknown_outcome("the status of its task is invalid")),
+            _ => Err(self.unknown_outcome_failure("the status of its task is invalid")),
         }
     }
 
     /// Returns the reply to a call after a failed request about the server's task for it: the call
     /// stays suspended, or it fails if the server does not know the task or too many requests have
     /// failed.
-    fn wait_after_failure(
+    fn suspend_after_failed_request(
         &self,
-        state: CallState,
+        state: SuspendedCallState,
         error: TaskRequestError,
     ) -> Result<ToolReply, ToolFailure> {
         let TaskRequestError { reason, is_unknown_task } = error;
         if is_unknown_task {
-            return Err(ToolFailure::after_effect(format!(
+            return Err(ToolFailure::with_possible_effect(format!(
                 "the server does not know its task any more, so there is no result: {reason}"
             )));
         }
-        let waiting = state.wait_after_failure(&self.printable(&reason));
-        waiting.ok_or_else(|| self.unknown_outcome(&format!("the task can't be polled: {reason}")))
+        let waiting = state.suspend_after_failed_request(&self.to_printable_text(&reason));
+        waiting.ok_or_else(|| self.unknown_outcome_failure(&format!("the task can't be polled: {reason}")))
     }
 
     /// Returns the failure "outcome unknown" of a call whose result the server's task did not
     /// deliver.
-    fn unknown_outcome(&self, why: &str) -> ToolFailure {
+    fn unknown_outcome_failure(&self, why: &str) -> ToolFailure {
         let server = &self.server.spec().name;
         ToolFailure::outcome_unknown(format!(
             "the result of a task of the server `{server}` is unknown: {why}"
@@ -283,7 +283,7 @@ impl McpTool {
 
     async fn cancel_task(&self, id: &str) -> Result<(), ToolFailure> {
         let request = CancelTaskRequest::new(CancelTaskParams::new(id));
-        match self.request_about_task(ClientRequest::CancelTaskRequest(request)).await {
+        match self.send_task_request(ClientRequest::CancelTaskRequest(request)).await {
             // A task that the server does not know needs no cancel.
             Err(error) if !error.is_unknown_task => {
                 Err(ToolFailure::new(format!("the task can't be cancelled: {}", error.reason)))
@@ -292,12 +292,12 @@ impl McpTool {
         }
     }
 
-    fn status_message(&self, task: &Value) -> Option<String> {
-        task["statusMessage"].as_str().map(|message| self.printable(message))
+    fn task_status_message(&self, task: &Value) -> Option<String> {
+        task["statusMessage"].as_str().map(|message| self.to_printable_text(message))
     }
 
     /// Returns a server's text as it may be shown: truncated and without control characters.
-    fn printable(&self, text: &str) -> String {
+    fn to_printable_text(&self, text: &str) -> String {
         match self.server.current_connection() {
             Some(connection) => connection.sanitize_server_text(text),
             None => text.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS_MAX).collect(),
@@ -371,11 +371,11 @@ impl Tool for McpTool {
             };
             let state = suspended.suspension.state;
             match suspended.wait {
-                ToolWait::Answer(question) => {
-                    ctx.progress.report_durable(&declined_question_text(&question.message));
-                    resumption = Some(ToolResumption { state, answer: Some(ToolAnswer::Declined) });
+                SuspendedCallWait::Answer(question) => {
+                    ctx.progress.report_to_journal(&declined_question_text(&question.message));
+                    resumption = Some(ToolResumption { state, answer: Some(ToolQuestionAnswer::Declined) });
                 }
-                ToolWait::Poll { .. } => {
+                SuspendedCallWait::Poll { .. } => {
                     _ = self.cancel_suspended(&state, ctx).await;
                     return Err(ToolFailure::new(
                         "the result comes later, and nobody waits for it",
@@ -401,31 +401,31 @@ impl Tool for McpTool {
                 )));
             }
         };
-        let state = resumption.map_or_else(|| Ok(CallState::default()), CallState::resume);
+        let state = resumption.map_or_else(|| Ok(SuspendedCallState::default()), SuspendedCallState::resume);
         let mut state = state.map_err(ToolFailure::new)?;
         for attempt in 0.. {
             if state.has_question() {
                 let (server, may_repeat) = (&self.server.spec().name, self.may_repeat());
-                let question = state.ask_question(server, may_repeat);
+                let question = state.suspend_for_first_question(server, may_repeat);
                 return question.ok_or_else(|| ToolFailure::new("the question is missing"));
             }
             if state.task.is_some() {
-                return self.ask_about_task(state, ctx).await;
+                return self.send_answers_and_poll_task(state, ctx).await;
             }
             let answer = self.send_call(&input, &state, ctx).await?;
             match answer["resultType"].as_str() {
                 Some("input_required") => {
                     let recorded = state.record_input_required(&answer, &*ctx.progress);
-                    recorded.map_err(|why| self.misbehaved(&why))?;
+                    recorded.map_err(|why| self.server_misbehavior_failure(&why))?;
                     // The server asks for nothing, so it only needs more time.
                     if !state.has_question() && !state.has_responses() {
                         tokio::time::sleep(RETRY_DELAY * (1 << attempt.min(5))).await;
                     }
                 }
                 Some("task") => {
-                    state.record_task(&answer).map_err(|why| self.misbehaved(&why))?;
-                    let message = self.status_message(&answer);
-                    return Ok(state.wait_for_task(&answer, message));
+                    state.record_server_task(&answer).map_err(|why| self.server_misbehavior_failure(&why))?;
+                    let message = self.task_status_message(&answer);
+                    return Ok(state.suspend_until_task_ends(&answer, message));
                 }
                 _ => {
                     let output = self.parse_and_validate_output(&answer, ctx).await;
@@ -433,12 +433,12 @@ impl Tool for McpTool {
                 }
             }
         }
-        Err(self.misbehaved("it asked for input without end"))
+        Err(self.server_misbehavior_failure("it asked for input without end"))
     }
 
     async fn cancel_suspended(&self, state: &RawJson, _: &ToolContext) -> Result<(), ToolFailure> {
         let resumption = ToolResumption { state: state.clone(), answer: None };
-        let state = CallState::resume(resumption).map_err(ToolFailure::new)?;
+        let state = SuspendedCallState::resume(resumption).map_err(ToolFailure::new)?;
         match state.task {
             Some(task) => self.cancel_task(&task).await,
             None => Ok(()),

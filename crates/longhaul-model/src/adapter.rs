@@ -340,7 +340,7 @@ impl<W: ProviderApi> Model for ModelAdapter<W> {
         let DecodedReply { reply, stop, model } = decoder.into_decoded_reply(self.wire.api_label());
         Ok(ModelResponse {
             reply: Arc::new(reply),
-            stop: stop.map_unknown_text(|text| self.redact(&text)),
+            stop: stop.map_unknown_reason(|text| self.redact(&text)),
             usage,
             cost: self.pricing.price.map(|price| price.cost(usage)),
             model: self.redacted_model_name(model),

@@ -19,7 +19,7 @@ pub(crate) struct ToolCallIds(HashMap<String, usize>);
 impl ToolCallIds {
     /// Assigns the ID with which a tool call is sent: the original ID if possible, otherwise an ID
     /// made from the position of the call, so that the call has the same ID in every request.
-    pub(crate) fn assign_id(
+    pub(crate) fn assign_valid_call_id(
         &mut self,
         original_id: &str,
         message_index: usize,
@@ -41,7 +41,7 @@ impl ToolCallIds {
     /// Assigns the ID of a tool call that is sent back to the server that created its ID. The
     /// original ID is kept, unless another call has it or it is empty, too long or not printable
     /// ASCII.
-    pub(crate) fn keep_or_assign_id(
+    pub(crate) fn keep_or_assign_call_id(
         &mut self,
         original_id: &str,
         message_index: usize,
@@ -52,14 +52,14 @@ impl ToolCallIds {
             && original_id.len() <= ORIGINAL_ID_MAX
             && original_id.bytes().all(is_id);
         if !fits || self.0.contains_key(original_id) {
-            return self.assign_id(original_id, message_index, call_index);
+            return self.assign_valid_call_id(original_id, message_index, call_index);
         }
         self.0.insert(original_id.to_owned(), message_index);
         original_id.to_owned()
     }
 
     /// Removes the call IDs of the message with this index and of all later messages.
-    pub(crate) fn remove_ids_from(&mut self, message_index: usize) {
+    pub(crate) fn remove_ids_since_message(&mut self, message_index: usize) {
         self.0.retain(|_, given| *given < message_index);
     }
 }

@@ -83,7 +83,7 @@ impl CassetteModel {
             return Ok(());
         };
         if let Some(system) = &question.system {
-            let now = self.redactor.redact(inline_text(&request.system));
+            let now = self.redactor.redact(inline_text_or_empty(&request.system));
             diff::compare_texts(
                 "the system prompt",
                 without_time_section(system),
@@ -94,7 +94,7 @@ impl CassetteModel {
             diff::compare_json(
                 "the table of tools",
                 tools.as_str(),
-                &self.redactor.redact_json_strings(inline_text(&request.tools)),
+                &self.redactor.redact_json_strings(inline_text_or_empty(&request.tools)),
             )?;
         }
         let encode = |message: &Arc<Message>| {
@@ -163,7 +163,7 @@ fn without_time_section(system_prompt: &str) -> &str {
 
 /// Returns a text that is stored inline. For a text that is stored as a blob, returns an empty
 /// string, which differs from every recorded text.
-fn inline_text(stored_text: &StoredText) -> &str {
+fn inline_text_or_empty(stored_text: &StoredText) -> &str {
     match stored_text {
         StoredText::Inline(text) => text,
         StoredText::Blob(_) => "",

@@ -49,7 +49,7 @@ pub(crate) trait MessageEncoder {
 
     /// Returns the parts of tool results, such as images, that must be sent as user messages after
     /// the results of all calls. Each inner list is one message.
-    fn trailing_user_messages(
+    fn user_messages_after_results(
         &self,
         _: &[(PendingToolCall, &ToolResult)],
         _: &EncodedImages,
@@ -157,7 +157,7 @@ impl<K: Copy> EncodedConversation<K> {
             .count();
         if same < self.messages.len() {
             self.messages.truncate(same);
-            self.ids.remove_ids_from(same);
+            self.ids.remove_ids_since_message(same);
         }
         same
     }
@@ -248,7 +248,7 @@ fn encode_tool_results<T: MessageEncoder>(
     for (pending, result) in &matched {
         encoder.encode_tool_result(target, &pending.id, result);
     }
-    let behind = encoder.trailing_user_messages(&matched, target.images);
+    let behind = encoder.user_messages_after_results(&matched, target.images);
     if strays.is_empty() && behind.is_empty() {
         target.pending_calls = missing;
         return;

@@ -50,14 +50,14 @@ pub(crate) fn parse_tool_arguments(json_value: Option<RawJson>, text: &str) -> R
     }
     RawJson::parse(text)
         .ok()
-        .or_else(|| repaired_object(text))
+        .or_else(|| parse_repaired_object(text))
         .filter(|parsed| !parsed.as_str().starts_with('"'))
         .unwrap_or_else(|| RawJson::from_serialize(&text))
 }
 
 /// Returns the JSON object that a text contains, without a code fence and trailing commas. `None`
 /// means that the rest is not a valid object; other repairs could change its meaning.
-fn repaired_object(text: &str) -> Option<RawJson> {
+fn parse_repaired_object(text: &str) -> Option<RawJson> {
     let text = text.trim();
     let fenced = text.strip_prefix("```").and_then(|text| text.strip_suffix("```"));
     let text = fenced.map_or(text, |text| text.strip_prefix("json").unwrap_or(text)).trim();

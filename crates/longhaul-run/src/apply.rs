@@ -13,7 +13,7 @@ mod suspension;
 mod tool;
 mod turn;
 
-use longhaul_core::event::{Event, WakeTarget};
+use longhaul_core::event::{Event, RunsToWake};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::message::Message;
 use longhaul_core::status::WaitReason;
@@ -57,12 +57,12 @@ impl ControlState {
         if matches!(self.stage, RunStage::Ended(_)) {
             return Err("no events are allowed after the end");
         }
-        match (event.outsider_wake_target(), &self.idle) {
+        match (event.runs_woken_by_outside_append(), &self.idle) {
             (
-                Some(WakeTarget::Parked | WakeTarget::ParkedOrPaused),
+                Some(RunsToWake::Parked | RunsToWake::ParkedOrPaused),
                 Some(IdleReason::Parked { .. }),
             )
-            | (Some(WakeTarget::ParkedOrPaused), Some(IdleReason::Paused)) => self.idle = None,
+            | (Some(RunsToWake::ParkedOrPaused), Some(IdleReason::Paused)) => self.idle = None,
             _ => {}
         }
         let was_concluding = matches!(self.stage, RunStage::Concluding(_));

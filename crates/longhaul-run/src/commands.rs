@@ -9,7 +9,7 @@ mod signal;
 mod steer;
 mod timer;
 
-use longhaul_core::change::{Batch, Blob, Change, TimerUpdate};
+use longhaul_core::change::{JournalBatch, Blob, Change, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{BudgetRaised, ChildEnded, RuleRevoked};
 use longhaul_core::event::run::RunControlRequest;
@@ -127,7 +127,7 @@ pub fn decide_command(
     snapshot: &RunSnapshot,
     command: RunCommand,
     ctx: DecideContext,
-) -> Result<Batch, Rejection> {
+) -> Result<JournalBatch, Rejection> {
     if let RunCommand::Timer(due) = &command {
         return Ok(match timer_cancel_request(due) {
             Some(request) => timer::with_timer_consumed(due, decide_cancel(request)),
@@ -153,15 +153,15 @@ pub fn decide_command(
         }
         RunCommand::Pause { by } => decide_pause(snapshot, by),
         RunCommand::Resume { by, raise } => Ok(decide_resume(by, raise)),
-        RunCommand::RaiseBudget { raise, by } => Ok(Batch {
+        RunCommand::RaiseBudget { raise, by } => Ok(JournalBatch {
             events: vec![Event::BudgetRaised(BudgetRaised { raise, by })],
             changes: vec![Change::SetCap(raise)],
         }),
-        RunCommand::RevokeRule { rule, by } => Ok(Batch {
+        RunCommand::RevokeRule { rule, by } => Ok(JournalBatch {
             events: vec![Event::RuleRevoked(RuleRevoked { rule, by: by.clone() })],
             changes: vec![Change::RevokeRule { rule, by }],
         }),
-        RunCommand::ChildEnded { ended, full, timer } => Ok(Batch {
+        RunCommand::ChildEnded { ended, full, timer } => Ok(JournalBatch {
             events: vec![Event::ChildEnded(ended)],
             changes: [timer::consume_timer(timer)]
                 .into_iter()
@@ -182,27 +182,27 @@ fn is_late_answer(command: &RunCommand) -> bool {
     matches!(gate.status, GateStatus::Answered | GateStatus::Expired)
 }
 
-fn batch_with_event(event: Event) -> Batch {
-    Batch { events: vec![event], changes: Vec::new() }
+fn batch_with_event(event: Event) -> JournalBatch {
+    JournalBatch { events: vec![event], changes: Vec::new() }
 }
 
-fn decide_cancel(request: RunControlRequest) -> Batch {
+fn decide_cancel(request: RunControlRequest) -> JournalBatch {
     batch_with_event(Event::RunCancelRequested(request))
 }
 
-fn decide_pause(snapshot: &RunSnapshot, by: String) -> Result<Batch, Rejection> {
+fn decide_pause(snapshot: &RunSnapshot, by: String) -> Result<JournalBatch, Rejection> {
     if snapshot.status == Status::Paused {
         return Err(Rejection::AlreadyInState("paused"));
     }
     let requested = Event::RunPauseRequested(RunControlRequest::from_principal(by));
     // A person who pauses the run stops the approval: the gate then waits for an answer.
     let stop = Change::SetTimer(TimerUpdate::StopAutoApproval(snapshot.run));
-    Ok(Batch { events: vec![requested], changes: vec![stop] })
+    Ok(JournalBatch { events: vec![requested], changes: vec![stop] })
 }
 
-fn decide_resume(by: String, raise: Option<BudgetRaise>) -> Batch {
+fn decide_resume(by: String, raise: Option<BudgetRaise>) -> JournalBatch {
     let request = RunControlRequest { raise, ..RunControlRequest::from_principal(by) };
-    Batch {
+    JournalBatch {
         events: vec![Event::RunResumed(request)],
         changes: raise.map(Change::SetCap).into_iter().collect(),
     }

@@ -4,8 +4,8 @@
 use longhaul_core::change::Blob;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::budget::BudgetAccount;
-use longhaul_core::policy::effect_key::TakenKey;
-use longhaul_core::policy::spend_cap::{CapRefusal, CurrentCap};
+use longhaul_core::policy::effect_key::ClaimedEffectKey;
+use longhaul_core::policy::spend_cap::{CapRefusal, CapWithWindow};
 use longhaul_core::time::Timestamp;
 
 /// Context of a decision: the store's time, what is known about the budget, the spend caps, the
@@ -24,7 +24,7 @@ pub struct DecideContext {
     /// `None` means that no limit is known.
     pub provider_blocked_until: Option<Timestamp>,
     /// Spend caps of the configuration, with their current windows.
-    pub caps: Vec<CurrentCap>,
+    pub caps: Vec<CapWithWindow>,
     /// Spend caps because of which the store refused earlier decisions about the same input.
     pub cap_refusals: Vec<CapRefusal>,
     /// Effect keys that other tool calls have claimed, as found in the store.
@@ -40,7 +40,7 @@ pub struct DecideContext {
 #[derive(Debug, Clone)]
 pub struct TakenKeyInfo {
     /// The key, the call that has claimed it, and its state.
-    pub key: TakenKey,
+    pub key: ClaimedEffectKey,
     /// Output for a second call with this key, if the first call has completed, and the blob that
     /// the output refers to. `None` if the first call has no stored result.
     pub result: Option<(ToolOutput, Option<Blob>)>,

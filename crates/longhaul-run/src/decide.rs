@@ -9,7 +9,7 @@ mod release;
 mod timeouts;
 mod tool_results;
 
-use longhaul_core::change::{Batch, Blob, Change, RunSchedulingUpdate, TimerUpdate};
+use longhaul_core::change::{JournalBatch, Blob, Change, RunSchedulingUpdate, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::{RunControlRequest, RunPrepared, RunRecovered};
@@ -36,7 +36,7 @@ const TOO_MANY_CALLS: &str = "the reply has more than 1024 tool calls";
 
 /// Returns the events and row changes that follow from an input. Writes nothing; the same run,
 /// input and context give the same batch.
-pub fn decide(run: &Run, input: RunInput, ctx: DecideContext) -> Result<Batch, Rejection> {
+pub fn decide(run: &Run, input: RunInput, ctx: DecideContext) -> Result<JournalBatch, Rejection> {
     // Commands are decided even after the end, because their timers must still be consumed.
     if let RunInput::Command(command) = input {
         return commands::decide_command(&commands::RunSnapshot::from_run(run), command, ctx);

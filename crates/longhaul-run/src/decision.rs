@@ -4,7 +4,7 @@
 //! the conversation.
 
 use longhaul_core::change::{
-    Batch, Blob, BudgetHoldSettlement, Change, GateTransition, GateUpdate, RunSchedulingUpdate,
+    JournalBatch, Blob, BudgetHoldSettlement, Change, GateTransition, GateUpdate, RunSchedulingUpdate,
     TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;
@@ -27,7 +27,7 @@ use crate::state::stage::RunStage;
 pub(crate) struct DecisionBuilder<'a> {
     pub(crate) run: &'a Run,
     pub(crate) control: ControlState,
-    pub(crate) batch: Batch,
+    pub(crate) batch: JournalBatch,
     pub(crate) ctx: DecideContext,
     /// Result of fetching the perception (the context provider's data) again for the next turn.
     /// `None` means that it was not fetched again.
@@ -39,7 +39,7 @@ impl<'a> DecisionBuilder<'a> {
         Self {
             run,
             control: run.control.clone(),
-            batch: Batch::default(),
+            batch: JournalBatch::default(),
             ctx,
             perception_refresh: None,
         }

@@ -3,7 +3,7 @@
 
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::budget::BudgetCap;
-use longhaul_core::policy::effect_key::KeyHolder;
+use longhaul_core::policy::effect_key::EffectKeyHolder;
 use longhaul_core::policy::gate::has_submit_again_tag;
 use longhaul_core::status::{CapShortage, CapWait, RunOutcome, Status, WaitReason};
 use longhaul_core::time::Timestamp;
@@ -165,7 +165,7 @@ fn explain_wait(run: &Run, wait: &WaitReason) -> StateExplanation {
 
 /// Returns the sentence and the suggested command for a run that waits for another call with the
 /// same effect key.
-fn explain_key_wait(KeyHolder { run, call }: KeyHolder) -> (String, String) {
+fn explain_key_wait(EffectKeyHolder { run, call }: EffectKeyHolder) -> (String, String) {
     let message = format!(
         "The run waits for the call {call} of {run}, or of the run that retries {run}, which has the \
          same effect key; it gets the result of that call, or makes its own call if that one had no \

@@ -3,7 +3,7 @@
 //! Nothing follows the end of a run in its journal, so a retry is a run of its own. If the failed run
 //! has completed a turn, its events are copied without its end, and the retry goes on from there.
 
-use longhaul_core::change::{CopiedJournal, NewRun, SteerRow, SteerStatus};
+use longhaul_core::change::{JournalPrefixCopy, NewRun, SteerRow, SteerStatus};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::run::{ForkKind, RunForked};
@@ -85,9 +85,9 @@ impl RetryPoint {
     /// Returns which events of the failed run `from` the retry copies to its journal. `None` means
     /// that the retry starts from the beginning: no turn was completed, or the agent is a handler
     /// (a function that replaces the model), which is always called again as a whole.
-    fn copied_journal(&self, from: RunId) -> Option<CopiedJournal> {
+    fn copied_journal(&self, from: RunId) -> Option<JournalPrefixCopy> {
         let keeps_work = self.has_completed_turn && !self.is_handler;
-        keeps_work.then_some(CopiedJournal { from, through: self.last_before_end })
+        keeps_work.then_some(JournalPrefixCopy { from, through: self.last_before_end })
     }
 }
 
@@ -133,7 +133,7 @@ pub fn retry_failed_run(
     };
     let mut new = new_run_from_task(id, task)?;
     new.copied_journal = point.copied_journal(failed.id());
-    if let Some(CopiedJournal { from, through }) = new.copied_journal {
+    if let Some(JournalPrefixCopy { from, through }) = new.copied_journal {
         let kind = ForkKind::Retry;
         new.events.push(Event::RunForked(RunForked { from, through, kind }));
     }

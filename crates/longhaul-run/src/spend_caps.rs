@@ -2,7 +2,7 @@
 //! call reserves in each cap.
 
 use longhaul_core::policy::spend_cap::{
-    AtCap, CapHold, CapKey, CapReservation, CapScope, CapUnit, CurrentCap, SpendCap,
+    AtCapAction, CapHold, CapCounterKey, CapReservation, CapScope, CapUnit, CapWithWindow, SpendCap,
 };
 use longhaul_core::raw::{Hash, canonical_json};
 use longhaul_core::task::TaskSpec;
@@ -29,16 +29,16 @@ pub(crate) struct CappedCall<'a> {
 
 /// Returns the amounts that a model call holds within spend caps, ordered by cap and subject.
 pub(crate) fn reservations_for_call(
-    caps: &[CurrentCap],
+    caps: &[CapWithWindow],
     task: &TaskSpec,
     call: CappedCall<'_>,
 ) -> Vec<CapReservation> {
     let counted = caps.iter().filter_map(|current| {
         let amount = match (current.cap.unit, current.cap.at_cap) {
             (CapUnit::Usd | CapUnit::Tokens, _) => current.cap.unit.part_of(call.hold),
-            (CapUnit::Runs, AtCap::Wait) => u64::from(call.starts_run),
+            (CapUnit::Runs, AtCapAction::Wait) => u64::from(call.starts_run),
             // Such a cap counted a root when its task was submitted.
-            (CapUnit::Runs, AtCap::Refuse) => u64::from(call.starts_run && !call.is_root),
+            (CapUnit::Runs, AtCapAction::Refuse) => u64::from(call.starts_run && !call.is_root),
         };
         let subject = cap_subject(&current.cap, task, call.model).filter(|_| amount > 0)?;
         Some(reservation(current, subject, amount))
@@ -51,9 +51,9 @@ pub(crate) fn reservations_for_call(
 /// Returns the reservations of a new task in the spend caps that refuse tasks when they are
 /// reached: 1 in a cap that counts runs, 0 in a cap on money or tokens. Caps per model never refuse
 /// a task, because the model of its run is not known yet.
-pub fn reservations_for_task(caps: &[CurrentCap], task: &TaskSpec) -> Vec<CapReservation> {
+pub fn reservations_for_task(caps: &[CapWithWindow], task: &TaskSpec) -> Vec<CapReservation> {
     let refusing = caps.iter().filter(|current| {
-        current.cap.at_cap == AtCap::Refuse && current.cap.per != CapScope::Model
+        current.cap.at_cap == AtCapAction::Refuse && current.cap.per != CapScope::Model
     });
     let counted = refusing.filter_map(|current| {
         let subject = cap_subject(&current.cap, task, "")?;
@@ -62,9 +62,9 @@ pub fn reservations_for_task(caps: &[CurrentCap], task: &TaskSpec) -> Vec<CapRes
     counted.collect()
 }
 
-fn reservation(current: &CurrentCap, subject: String, amount: u64) -> CapReservation {
-    let CurrentCap { cap, period } = current;
-    let key = CapKey { cap: cap.id(), subject, window_start: period.start };
+fn reservation(current: &CapWithWindow, subject: String, amount: u64) -> CapReservation {
+    let CapWithWindow { cap, period } = current;
+    let key = CapCounterKey { cap: cap.id(), subject, window_start: period.start };
     let hold = CapHold { key, unit: cap.unit, amount };
     CapReservation { hold, window_end: period.end, limit: cap.limit }
 }
@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    fn cap(per: CapScope, pattern: Option<&str>, unit: CapUnit) -> CurrentCap {
+    fn cap(per: CapScope, pattern: Option<&str>, unit: CapUnit) -> CapWithWindow {
         let cap = SpendCap {
             window: CapWindow::Day,
             tz: "UTC".to_owned(),
@@ -126,10 +126,10 @@ mod tests {
             pattern: pattern.map(str::to_owned),
             unit,
             limit: 100,
-            at_cap: AtCap::Wait,
+            at_cap: AtCapAction::Wait,
         };
         let period = CapPeriod { start: Timestamp::default(), end: Timestamp::default() };
-        CurrentCap { cap, period }
+        CapWithWindow { cap, period }
     }
 
     #[test]
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn a_new_task_is_counted_only_in_caps_that_refuse_tasks() {
-        let refusing = |mut current: CurrentCap| {
-            current.cap.at_cap = AtCap::Refuse;
+        let refusing = |mut current: CapWithWindow| {
+            current.cap.at_cap = AtCapAction::Refuse;
             current
         };
         let caps = [

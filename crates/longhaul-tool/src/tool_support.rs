@@ -18,7 +18,7 @@ pub(crate) fn object_tool_spec(
     properties: Value,
     required: &[&str],
 ) -> Result<ToolSpec, IdError> {
-    let spec = ToolSpec::with_object_input(name, description, properties, required)?;
+    let spec = ToolSpec::with_input_properties(name, description, properties, required)?;
     Ok(ToolSpec { timeout: TIMEOUT, ..spec })
 }
 
@@ -46,7 +46,7 @@ where
     F: FnOnce() -> Result<T, ToolFailure> + Send + 'static,
 {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
-        Err(ToolFailure::after_effect(
+        Err(ToolFailure::with_possible_effect(
             "This call was interrupted. Check the current state, then try again.",
         ))
     })

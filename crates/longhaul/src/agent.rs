@@ -14,7 +14,7 @@ use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, Perce
 use longhaul_tool::typed;
 use serde::Serialize;
 
-use crate::error::{Error, SerializeError, json_or_record_error};
+use crate::error::{Error, SerializeError, serialize_or_record_error};
 
 /// An agent: a name, a prompt, a model and tools.
 ///
@@ -174,7 +174,7 @@ impl Agent {
     #[must_use]
     pub fn output_schema(self, schema: impl Serialize) -> Self {
         let mut error = None;
-        let schema = json_or_record_error("the output schema", &schema, &mut error);
+        let schema = serialize_or_record_error("the output schema", &schema, &mut error);
         let mut agent = self.define(|agent| agent.output = Some(schema));
         agent.serialize_error = error;
         agent

@@ -115,7 +115,7 @@ impl From<(String, Vec<String>)> for AssembleError {
 }
 
 pub use crate::assemble::cassettes::{
-    cassette_file_path, cassette_folder, replay_model_name_of_cassette,
+    cassette_file_path, cassette_folder, cassette_replay_model_name,
 };
 pub use crate::assemble::models::load_model_script;
 
@@ -228,10 +228,10 @@ fn open_with_store_url(
         ..StoreOptions::new(url, options.mode, clock.clone())
     })?);
     let out = OutboundTools::new(&config, &clock).map_err(AssembleError::Setting)?;
-    let tools = register_store_tools(build_tools_without_shell(&config, &clock, &out)?, &store)?;
+    let tools = register_store_backed_tools(build_tools_without_shell(&config, &clock, &out)?, &store)?;
     let counters = EngineCounters::default();
     let handler_threads = HandlerThreads::new(Arc::clone(&clock), counters.clone());
-    let mut registered = registered.with_converted_handlers(&store, &handler_threads)?;
+    let mut registered = registered.convert_handlers_to_agents(&store, &handler_threads)?;
     let tools = registered.extend_tool_registry(tools)?;
     with_agent_load_context(
         &config,
@@ -270,7 +270,7 @@ fn open_with_store_url(
 }
 
 /// Adds the tools that access the store to a registry.
-fn register_store_tools(
+fn register_store_backed_tools(
     tools: ToolRegistry,
     store: &Arc<SqliteStore>,
 ) -> Result<ToolRegistry, AssembleError> {
@@ -316,7 +316,7 @@ fn create_shell_tool(
     config: &Config,
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<dyn Tool>, AssembleError> {
-    let shell = Shell::new(&config.root, protected_runtime_paths(config), clock.clone())?;
+    let shell = Shell::new(&config.root, paths_denied_to_file_tools(config), clock.clone())?;
     Ok(Arc::new(shell))
 }
 
@@ -328,20 +328,20 @@ fn build_tools_without_shell(
     let mut tools: Vec<Arc<dyn Tool>> =
         VaultTools::new(config.data_location().join("vault"), clock.clone()).tools()?;
     let files = FileTools::new(&config.root, clock.clone())
-        .with_protected_paths(protected_runtime_paths(config));
+        .with_protected_paths(paths_denied_to_file_tools(config));
     tools.extend(files.tools()?);
     let taught = Skills::new(&config.root, skills::SKILL_FOLDERS)
-        .with_protected_paths(protected_runtime_paths(config));
+        .with_protected_paths(paths_denied_to_file_tools(config));
     tools.push(taught.tool()?);
     tools.extend(out.tools.iter().cloned());
-    if let Some(file) = config.crash_probe_file() {
+    if let Some(file) = config.crash_test_effect_log() {
         tools.extend(crash_probe::probe_tools(file, clock)?);
     }
     Ok(ToolRegistry::new(tools)?)
 }
 
 /// Returns the paths of the runtime's own files, which the file tools of agents must not open.
-fn protected_runtime_paths(config: &Config) -> Vec<PathBuf> {
+fn paths_denied_to_file_tools(config: &Config) -> Vec<PathBuf> {
     let mut own = vec![config.data_folder()];
     if let StoreUrl::Sqlite(store) = config.store_url() {
         let store = store.path();

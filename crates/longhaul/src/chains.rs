@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_core::chain::{
-    ChainRepeatEnd, ChainRepeatSpec, ChainSpec, ChainStepCondition, ChainStepSpec,
+    ChainRepeatEndCondition, ChainRepeatSpec, ChainSpec, ChainStepCondition, ChainStepSpec,
 };
 use longhaul_core::suggest;
 use longhaul_engine::agent_directory::ChainRegistry;
@@ -231,7 +231,7 @@ fn parse_step(
 fn parse_repeat(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<ChainRepeatSpec> {
     let mut fields = FieldReader::new(diagnostics, entry, "from")?;
     let from = fields.parse_field_with("from", Diagnostics::parse_nonempty_text);
-    let ends = ChainRepeatEnd::ALL.map(|end| (end.as_str(), end));
+    let ends = ChainRepeatEndCondition::ALL.map(|end| (end.as_str(), end));
     let until = fields
         .parse_field_with("until", |diagnostics, entry| diagnostics.parse_one_of(entry, &ends));
     let max =

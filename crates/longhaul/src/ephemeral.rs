@@ -227,7 +227,7 @@ enum RunStopReason {
 async fn wait_until_stopped(longhaul: &Longhaul, run: RunId) -> Result<RunStopReason, Error> {
     let mut watching = longhaul.watch_run_journal(run, Seq::START).await?;
     while let Some(entries) = watching.next().await? {
-        if entries.iter().any(|entry| makes_run_wait(&entry.event)) {
+        if entries.iter().any(|entry| is_wait_for_outside_event(&entry.event)) {
             return Ok(RunStopReason::Waiting);
         }
         for child in entries.iter().filter_map(|entry| started_child(&entry.event)) {
@@ -250,7 +250,7 @@ const fn started_child(event: &Event) -> Option<RunId> {
 
 /// Whether this event means that the run waits for a person or an external event.
 #[expect(clippy::wildcard_enum_match_arm, reason = "most events do not make a run wait")]
-fn makes_run_wait(event: &Event) -> bool {
+fn is_wait_for_outside_event(event: &Event) -> bool {
     match event {
         Event::RunWaiting(waiting) => match waiting.wait {
             WaitReason::Approval(_)

@@ -252,7 +252,7 @@ impl From<AgentError> for Error {
 
 /// Converts a value to JSON. If the value can't be serialized, stores the reason in `error` and
 /// returns null.
-pub(crate) fn json_or_record_error(
+pub(crate) fn serialize_or_record_error(
     value_name: &str,
     value: &impl Serialize,
     error: &mut Option<SerializeError>,

@@ -14,7 +14,7 @@ use longhaul_engine::Longhaul;
 use longhaul_engine::view::{gate_view, rule_view};
 use serde::Serialize;
 
-use crate::error::{Error, SerializeError, json_or_record_error};
+use crate::error::{Error, SerializeError, serialize_or_record_error};
 
 /// Name that is recorded as the author of an answer if the program does not set one.
 pub(crate) const DEFAULT_ACTOR: &str = "program";
@@ -132,7 +132,7 @@ impl Answer {
     /// was shown to the person, or `None` if the gate has none.
     pub fn edit(digest: impl Into<Option<Hash>>, input: impl Serialize) -> Self {
         let mut bad_value = None;
-        let input = json_or_record_error("the edited input", &input, &mut bad_value);
+        let input = serialize_or_record_error("the edited input", &input, &mut bad_value);
         let mut answer = Self::new(GateDecision::Edit(input));
         answer.answer.digest = digest.into();
         answer.serialize_error = bad_value;
@@ -152,7 +152,7 @@ impl Answer {
     /// Creates an answer to a question with a form, with these fields.
     pub fn form(fields: impl Serialize) -> Self {
         let mut bad_value = None;
-        let fields = json_or_record_error("the fields of the form", &fields, &mut bad_value);
+        let fields = serialize_or_record_error("the fields of the form", &fields, &mut bad_value);
         let mut answer = Self::new(GateDecision::Answer(fields.as_str().to_owned()));
         answer.serialize_error = bad_value;
         answer
@@ -194,7 +194,7 @@ impl Answer {
     /// Adds data that the model and templates can read.
     #[must_use]
     pub fn payload(mut self, payload: impl Serialize) -> Self {
-        let payload = json_or_record_error("the payload", &payload, &mut self.serialize_error);
+        let payload = serialize_or_record_error("the payload", &payload, &mut self.serialize_error);
         self.answer.payload = Some(payload);
         self
     }

@@ -110,13 +110,13 @@ pub use longhaul_api::gate::{AnswerView, GateView};
 pub use longhaul_api::lane::LaneView;
 pub use longhaul_api::rule::{RevocationView, RuleView};
 pub use longhaul_api::run::{
-    BudgetView, OutputView, RetriesView, RunChainView, RunView, UsageView,
+    BudgetView, OutputView, RetryCountsView, RunChainView, RunView, UsageView,
 };
 pub use longhaul_api::schedule::ScheduleView;
 #[cfg(feature = "server")]
 pub use longhaul_core::access::Role;
 pub use longhaul_core::chain::{
-    ChainRepeatEnd, ChainRepeatSpec, ChainSpec, ChainStepCondition, ChainStepSpec,
+    ChainRepeatEndCondition, ChainRepeatSpec, ChainSpec, ChainStepCondition, ChainStepSpec,
 };
 pub use longhaul_core::duration;
 pub use longhaul_core::id::{

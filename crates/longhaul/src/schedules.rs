@@ -8,7 +8,7 @@ use longhaul_core::schedule::{CatchUp, Overlap};
 use longhaul_core::time::Millis;
 use serde::Serialize;
 
-use crate::error::{Error, SerializeError, json_or_record_error};
+use crate::error::{Error, SerializeError, serialize_or_record_error};
 use crate::run::RunHandle;
 use crate::runtime_state::RuntimeState;
 
@@ -63,7 +63,7 @@ impl Schedule {
     #[must_use]
     pub fn input(mut self, input: impl Serialize) -> Self {
         let what = "the input of the schedule";
-        self.body.input = Some(json_or_record_error(what, &input, &mut self.serialize_error));
+        self.body.input = Some(serialize_or_record_error(what, &input, &mut self.serialize_error));
         self
     }
 

@@ -18,7 +18,7 @@ const BYTES_MAX: u64 = 4 * 1024;
 
 /// Content of the marker file: URL, process and store of a running server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerMarker {
+pub struct RunningServerRecord {
     /// Base URL of the server.
     pub url: String,
     /// Process id of the server.
@@ -28,49 +28,49 @@ pub struct ServerMarker {
 }
 
 /// Returns the path of the marker file for the server that uses this store.
-pub fn server_marker_path(store: &Path) -> PathBuf {
+pub fn running_server_record_path(store: &Path) -> PathBuf {
     store.with_file_name(FILE_NAME)
 }
 
 /// Loads the marker file of the server that uses this store. `None` means that the file is missing,
 /// invalid or of another store.
-pub fn load_server_marker(store: &Path) -> Option<ServerMarker> {
+pub fn load_running_server_record(store: &Path) -> Option<RunningServerRecord> {
     let text = private_file::read_private_file(
-        &server_marker_path(store),
+        &running_server_record_path(store),
         BYTES_MAX,
         AccessCheck::Unchecked,
     );
     let text = text.ok()??;
-    let marker: ServerMarker = serde_json::from_str(&text).ok()?;
+    let marker: RunningServerRecord = serde_json::from_str(&text).ok()?;
     let same = |other: &Path| fs::canonicalize(other).ok();
     (same(&marker.store)? == same(store)?).then_some(marker)
 }
 
 /// Guard that removes the marker file of a server when it is dropped.
 #[derive(Debug)]
-pub struct ServerMarkerGuard {
+pub struct RunningServerRecordGuard {
     path: PathBuf,
-    marker: ServerMarker,
+    marker: RunningServerRecord,
 }
 
-impl ServerMarkerGuard {
+impl RunningServerRecordGuard {
     /// Writes the marker file with the URL of a running server. The caller must hold the store's
     /// lock.
     ///
     /// # Errors
     /// The file can't be written.
-    pub fn create(marker: ServerMarker) -> Result<Self, PrivateFileError> {
-        let at = server_marker_path(&marker.store);
+    pub fn create(marker: RunningServerRecord) -> Result<Self, PrivateFileError> {
+        let at = running_server_record_path(&marker.store);
         let text = serde_json::to_string(&marker).unwrap_or_default();
         private_file::write_private_file(&at, &text)?;
         Ok(Self { path: at, marker })
     }
 }
 
-impl Drop for ServerMarkerGuard {
+impl Drop for RunningServerRecordGuard {
     fn drop(&mut self) {
         // Another server may have replaced the marker by now.
-        if load_server_marker(&self.marker.store).as_ref() == Some(&self.marker) {
+        if load_running_server_record(&self.marker.store).as_ref() == Some(&self.marker) {
             _ = fs::remove_file(&self.path);
         }
     }
@@ -81,24 +81,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_marker_is_valid_for_its_store_only_and_removed_on_drop() {
+    fn a_server_record_is_valid_for_its_store_only_and_removed_on_drop() {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("longhaul.db");
         let other = folder.path().join("other.db");
         fs::write(&store, "").unwrap();
         fs::write(&other, "").unwrap();
-        assert_eq!(load_server_marker(&store), None);
+        assert_eq!(load_running_server_record(&store), None);
         let marker =
-            ServerMarker { url: "http://127.0.0.1:4180".into(), pid: 7, store: store.clone() };
-        let guard = ServerMarkerGuard::create(marker.clone()).unwrap();
-        assert_eq!(load_server_marker(&store), Some(marker.clone()));
-        assert_eq!(load_server_marker(&other), None);
-        let next = ServerMarkerGuard::create(ServerMarker { pid: 8, ..marker }).unwrap();
+            RunningServerRecord { url: "http://127.0.0.1:4180".into(), pid: 7, store: store.clone() };
+        let guard = RunningServerRecordGuard::create(marker.clone()).unwrap();
+        assert_eq!(load_running_server_record(&store), Some(marker.clone()));
+        assert_eq!(load_running_server_record(&other), None);
+        let next = RunningServerRecordGuard::create(RunningServerRecord { pid: 8, ..marker }).unwrap();
         drop(guard);
-        assert_eq!(load_server_marker(&store).map(|found| found.pid), Some(8));
+        assert_eq!(load_running_server_record(&store).map(|found| found.pid), Some(8));
         drop(next);
-        assert_eq!(load_server_marker(&store), None);
-        fs::write(server_marker_path(&store), "{").unwrap();
-        assert_eq!(load_server_marker(&store), None);
+        assert_eq!(load_running_server_record(&store), None);
+        fs::write(running_server_record_path(&store), "{").unwrap();
+        assert_eq!(load_running_server_record(&store), None);
     }
 }

@@ -10,7 +10,7 @@ use longhaul_core::time::Timestamp;
 use longhaul_engine::task::ChainChoice;
 use serde::Serialize;
 
-use crate::error::{Error, SerializeError, json_or_record_error};
+use crate::error::{Error, SerializeError, serialize_or_record_error};
 
 /// A unit of work for an agent or a handler.
 ///
@@ -63,7 +63,7 @@ impl Task {
     #[must_use]
     pub fn input(mut self, input: impl Serialize) -> Self {
         self.task.input =
-            json_or_record_error("the input of the task", &input, &mut self.serialize_error);
+            serialize_or_record_error("the input of the task", &input, &mut self.serialize_error);
         self
     }
 
@@ -95,7 +95,7 @@ impl Task {
     pub fn context(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         let name = name.into();
         let value_name = format!("the context value `{name}` of the task");
-        let value = json_or_record_error(&value_name, &value, &mut self.serialize_error);
+        let value = serialize_or_record_error(&value_name, &value, &mut self.serialize_error);
         self.task.context.insert(name, value);
         self
     }
@@ -141,7 +141,7 @@ impl Task {
     pub fn metadata(mut self, metadata: impl Serialize) -> Self {
         let value_name = "the metadata of the task";
         self.task.metadata =
-            Some(json_or_record_error(value_name, &metadata, &mut self.serialize_error));
+            Some(serialize_or_record_error(value_name, &metadata, &mut self.serialize_error));
         self
     }
 
@@ -182,7 +182,7 @@ impl Task {
     #[must_use]
     pub fn actor(mut self, actor: impl Serialize) -> Self {
         self.task.actor =
-            Some(json_or_record_error("the actor of the task", &actor, &mut self.serialize_error));
+            Some(serialize_or_record_error("the actor of the task", &actor, &mut self.serialize_error));
         self
     }
 
@@ -190,7 +190,7 @@ impl Task {
     #[must_use]
     pub fn links(mut self, links: impl Serialize) -> Self {
         self.task.links =
-            Some(json_or_record_error("the links of the task", &links, &mut self.serialize_error));
+            Some(serialize_or_record_error("the links of the task", &links, &mut self.serialize_error));
         self
     }
 

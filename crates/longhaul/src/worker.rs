@@ -180,7 +180,7 @@ impl Worker {
         let mut task = JoinSet::new();
         if let Some(running) = self.start(&stop) {
             let worker = self.clone();
-            task.spawn(async move { worker.drive_and_record_end(running).await });
+            task.spawn(async move { worker.drive_runs_and_record_end(running).await });
         }
         WorkerHandle { stop, task }
     }
@@ -199,7 +199,7 @@ impl Worker {
     /// store failed.
     pub async fn run(&self, stop: CancellationToken) -> Result<(), Error> {
         match self.start(&stop) {
-            Some(running) => self.drive_and_record_end(running).await,
+            Some(running) => self.drive_runs_and_record_end(running).await,
             None => Ok(()),
         }
     }
@@ -214,7 +214,7 @@ impl Worker {
 
     /// Marks this worker as running until the returned guard is dropped. Returns `None` if it is
     /// running already.
-    fn start(&self, stop: &CancellationToken) -> Option<RunningLoop> {
+    fn start(&self, stop: &CancellationToken) -> Option<WorkerLoopGuard> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.is_some() {
             tracing::warn!("this worker is running already; it is not started a second time");
@@ -222,7 +222,7 @@ impl Worker {
         }
         let stop = stop.child_token();
         *running = Some(stop.clone());
-        Some(RunningLoop {
+        Some(WorkerLoopGuard {
             stop,
             counted: Some(self.state.register_worker()),
             running: Arc::clone(&self.running),
@@ -230,7 +230,7 @@ impl Worker {
     }
 
     /// Drives runs until the worker stops, and records whether the worker failed.
-    async fn drive_and_record_end(&self, mut running: RunningLoop) -> Result<(), Error> {
+    async fn drive_runs_and_record_end(&self, mut running: WorkerLoopGuard) -> Result<(), Error> {
         let worked = self.drive_runs(&running.stop).await;
         match running.counted.take() {
             Some(counted) => counted.record_worker_end(worked).await,
@@ -284,7 +284,7 @@ impl Worker {
             };
             let longhaul = &self.state.runtime.longhaul;
             let sources = serve_inboxes(longhaul, &self.sources, &types, &order);
-            let changes = forward_journal_changes(services);
+            let changes = notify_journal_followers(services);
             let ((), (), (), ()) = tokio::join!(drain, on_signals, changes, sources);
             pending().await
         };
@@ -299,13 +299,13 @@ impl Worker {
 
 /// Guard of a running worker. Dropping it marks the worker as not running.
 #[derive(Debug)]
-struct RunningLoop {
+struct WorkerLoopGuard {
     stop: CancellationToken,
     counted: Option<RunningWorkerGuard>,
     running: Arc<Mutex<Option<CancellationToken>>>,
 }
 
-impl Drop for RunningLoop {
+impl Drop for WorkerLoopGuard {
     fn drop(&mut self) {
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -337,7 +337,7 @@ impl StopSignals {
 
 /// Reads from the store which journals have grown and notifies the callers that wait for these
 /// runs, so that the callers need not poll the store.
-async fn forward_journal_changes(services: &EngineServices) {
+async fn notify_journal_followers(services: &EngineServices) {
     let source = JournalChangeSource {
         store: &*services.store,
         records: &*services.records,

@@ -52,11 +52,11 @@ enum SendAttemptOutcome {
     /// The server responded with this status and body.
     Response(StatusCode, Vec<u8>),
     /// No complete response was received, for this reason.
-    Lost(LostResponse),
+    Lost(NoResponseReason),
 }
 
 /// Reason why no complete response was received.
-struct LostResponse {
+struct NoResponseReason {
     why: String,
     /// Whether the server could not be connected to, so that the request was never sent.
     unsent: bool,
@@ -65,7 +65,7 @@ struct LostResponse {
     timed_out: bool,
 }
 
-impl From<reqwest::Error> for LostResponse {
+impl From<reqwest::Error> for NoResponseReason {
     fn from(error: reqwest::Error) -> Self {
         let (unsent, late) = (error.is_connect(), error.is_timeout());
         // The error message already contains the server's address, and the query may be
@@ -142,7 +142,7 @@ impl ApiConnection {
             .header("last-event-id", after)
             .send();
         let sent = tokio::time::timeout(RESPONSE_TIMEOUT, sent).await;
-        let lost = |lost| self.lost_response_problem(request, &lost);
+        let lost = |lost| self.no_response_problem(request, &lost);
         let Ok(sent) = sent else {
             return Err(lost(timeout_error()));
         };
@@ -176,7 +176,7 @@ impl ApiConnection {
                 SendAttemptOutcome::Response(status, body) => {
                     let busy = status == StatusCode::SERVICE_UNAVAILABLE
                         || request.idempotency_key.is_some()
-                            && is_request_in_progress(status, &body);
+                            && is_earlier_request_in_progress(status, &body);
                     if !(again && busy && request.is_safe_to_retry()) {
                         return Ok((status, body));
                     }
@@ -188,7 +188,7 @@ impl ApiConnection {
                     let waits = lost.unsent || !lost.timed_out || request.idempotency_key.is_some();
                     let harmless = lost.unsent || request.is_safe_to_retry();
                     if !(again && waits && harmless) {
-                        return Err(self.lost_response_problem(request, &lost));
+                        return Err(self.no_response_problem(request, &lost));
                     }
                 }
             }
@@ -220,7 +220,7 @@ impl ApiConnection {
         }
     }
 
-    fn lost_response_problem(&self, request: &ApiRequest, lost: &LostResponse) -> Problem {
+    fn no_response_problem(&self, request: &ApiRequest, lost: &NoResponseReason) -> Problem {
         let (base, why) = (&self.base, &lost.why);
         match lost.unsent || request.is_safe_to_retry() {
             true => {
@@ -289,13 +289,13 @@ fn build_http_client(base_url: &Url) -> reqwest::Result<Client> {
     }
 }
 
-async fn read_bounded_body(response: Response) -> Result<Vec<u8>, LostResponse> {
+async fn read_bounded_body(response: Response) -> Result<Vec<u8>, NoResponseReason> {
     let mut body = Vec::new();
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk?;
         if body.len() + chunk.len() > RESPONSE_BYTES_MAX {
-            return Err(LostResponse {
+            return Err(NoResponseReason {
                 why: format!("the response is longer than {RESPONSE_BYTES_MAX} bytes"),
                 unsent: false,
                 timed_out: true,
@@ -306,8 +306,8 @@ async fn read_bounded_body(response: Response) -> Result<Vec<u8>, LostResponse> 
     Ok(body)
 }
 
-fn timeout_error() -> LostResponse {
-    LostResponse {
+fn timeout_error() -> NoResponseReason {
+    NoResponseReason {
         why: format!("the server did not respond within {} s", RESPONSE_TIMEOUT.as_secs()),
         unsent: false,
         timed_out: true,
@@ -316,7 +316,7 @@ fn timeout_error() -> LostResponse {
 
 /// Returns whether the response says that an earlier request with the same idempotency key is still
 /// in progress.
-fn is_request_in_progress(status: StatusCode, body: &[u8]) -> bool {
+fn is_earlier_request_in_progress(status: StatusCode, body: &[u8]) -> bool {
     let problem = serde_json::from_slice::<Problem>(body);
     status == StatusCode::CONFLICT
         && problem.is_ok_and(|problem| problem.code == "idempotency_running")

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
-use longhaul_core::event::entry::{Entry, EntryEnvelope};
+use longhaul_core::event::entry::{Entry, JournalEntryEnvelope};
 use longhaul_core::id::{RunId, Seq};
 use reqwest::Response;
 use sse_stream::{Sse, SseByteStream};
@@ -154,7 +154,7 @@ impl EventStream {
         let (Some(_), Some(data)) = (&event.id, &event.data) else {
             return Ok(None);
         };
-        let envelope: EntryEnvelope = serde_json::from_str(data)
+        let envelope: JournalEntryEnvelope = serde_json::from_str(data)
             .map_err(|bad| self.connection.unreadable_event_problem(&bad))?;
         if envelope.seq <= self.last_seq {
             return Ok(None);

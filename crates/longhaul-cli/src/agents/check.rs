@@ -61,7 +61,7 @@ impl CheckAgentsCommand {
         }
         match name {
             None => problems.extend(loaded.missing_references.iter().cloned()),
-            Some(name) => problems.extend(loaded.missing_references_of_agent(name).cloned()),
+            Some(name) => problems.extend(loaded.unresolved_names_in_agent_file(name).cloned()),
         }
         match self.json {
             true => output::print_json(&findings_to_json(&problems, &notes))?,
@@ -128,7 +128,7 @@ struct AgentChecker<'a> {
 impl<'a> AgentChecker<'a> {
     fn new(project: &'a AgentsProject) -> anyhow::Result<Self> {
         let (process_env, config, clock) = (&project.process_env, &project.config, &project.clock);
-        let dotenv_env = environment::add_dotenv_if_valid(process_env.clone());
+        let dotenv_env = environment::add_dotenv_variables_if_valid(process_env.clone());
         let dotenv_env = (dotenv_env.env != process_env.env)
             .then(|| environment::load_config_quietly(&dotenv_env))
             .transpose()?;

@@ -15,7 +15,7 @@ use longhaul_core::policy::{ChildCancelPolicy, LaneBusyPolicy, ParkedLanePolicy}
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::config::{
-    ChildrenConfig, IsolationLevel, LoopGuardConfig, OutcomeConfig, PerceptionConfig,
+    ChildrenConfig, IsolationLevel, LoopGuardConfig, GradingConfig, PerceptionConfig,
     PerceptionInterval, PerceptionSource, SandboxConfig,
 };
 use longhaul_engine::agent::{Agent, BudgetPatch, EffectRule, RetryPatch};
@@ -110,8 +110,8 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
         ("outcome", format_option(agent.outcome.as_ref(), format_outcome)),
         ("result", format_option(agent.result_gate.as_ref(), format_result_gate)),
         ("lane", agent.lane.clone().unwrap_or_default()),
-        ("parked", format_lane_on_park(agent)),
-        ("lane busy", format_lane_busy(agent.lane_busy)),
+        ("parked", format_parked_lane_policy(agent)),
+        ("lane busy", format_busy_lane_policy(agent.lane_busy)),
         ("perception", format_option(agent.perception.as_ref(), format_perception)),
         ("output", format_option(agent.output.as_ref(), format_output_schema)),
         ("rules", rules),
@@ -206,13 +206,13 @@ fn format_retry(retry: RetryPatch) -> String {
 }
 
 fn format_result_gate(gate: &ResultApprovalGate) -> String {
-    let more = format_gate_conditions(gate.approvers, &gate.tags, "");
+    let more = format_gate_approvers_and_tags(gate.approvers, &gate.tags, "");
     format!("asks \"{}\", {}{more}", gate.ask, format_gate_timeout(gate.timeout, gate.on_timeout))
 }
 
 /// Formats who grades the results of the agent, and by which rubric.
-fn format_outcome(outcome: &OutcomeConfig) -> String {
-    let OutcomeConfig { rubric, grader, max_rounds } = outcome;
+fn format_outcome(outcome: &GradingConfig) -> String {
+    let GradingConfig { rubric, grader, max_rounds } = outcome;
     let grader = grader.as_deref().unwrap_or("the model of the run");
     let rubric = first_line(rubric);
     format!("graded by {grader} in at most {max_rounds} rounds, rubric: {rubric}")
@@ -274,7 +274,7 @@ fn format_children(children: &ChildrenConfig) -> String {
 }
 
 /// Formats what happens with the lane of a run while the run is parked (waits without a worker).
-fn format_lane_on_park(agent: &Agent) -> String {
+fn format_parked_lane_policy(agent: &Agent) -> String {
     let parked = match agent.lane_on_park {
         ParkedLanePolicy::Keep => "",
         ParkedLanePolicy::Release => "releases its lane",
@@ -283,7 +283,7 @@ fn format_lane_on_park(agent: &Agent) -> String {
 }
 
 /// Formats what happens with a new task while the lane of the agent is busy.
-fn format_lane_busy(policy: LaneBusyPolicy) -> String {
+fn format_busy_lane_policy(policy: LaneBusyPolicy) -> String {
     let text = match policy {
         LaneBusyPolicy::Enqueue => "",
         LaneBusyPolicy::Steer => "a task goes to the run in progress, as a message",
@@ -319,7 +319,7 @@ fn format_gate_rule(rule: &GateRule) -> String {
             let then = rule.escalation.iter().map(|step| {
                 format!(", notifies {} after {}", step.to, duration::format_duration(step.after))
             });
-            let conditions = format_gate_conditions(rule.approvers, &rule.tags, &remind);
+            let conditions = format_gate_approvers_and_tags(rule.approvers, &rule.tags, &remind);
             let conditions = conditions + &then.collect::<String>();
             format!("{calls}: asks \"{question}\", {timeout}{conditions}")
         }
@@ -341,7 +341,7 @@ fn format_gate_timeout(timeout: GateTimeout, on_timeout: GateTimeoutAction) -> S
 
 /// Formats the required approvers, the tags and the reminder interval of a gate, with a leading
 /// comma if there are any.
-fn format_gate_conditions(who: ApprovalRequirement, tags: &[String], remind: &str) -> String {
+fn format_gate_approvers_and_tags(who: ApprovalRequirement, tags: &[String], remind: &str) -> String {
     let count = (who.count != 1).then_some(who.count);
     let other = who.not_submitter.then_some("not by the submitter");
     let more = join_named_texts(&[

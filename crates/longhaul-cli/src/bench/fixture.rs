@@ -91,7 +91,7 @@ impl BenchFixture {
     }
 
     /// Executes one short run, so that one-time costs are not measured later.
-    pub(crate) async fn warm_up(&self) -> anyhow::Result<BenchRunsResult> {
+    pub(crate) async fn execute_warm_up_run(&self) -> anyhow::Result<BenchRunsResult> {
         self.execute_runs(WARM_UP_TURNS, 1).await
     }
 

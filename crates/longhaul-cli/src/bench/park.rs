@@ -9,7 +9,7 @@ use clap::Args;
 use longhaul_core::time::Millis;
 use serde_json::json;
 
-use crate::bench::park::parked_runs::{ParkBench, ParkMeasurements};
+use crate::bench::park::parked_runs::{ParkBench, ParkedRunCosts};
 use crate::bench::report::{self, BenchReport, met_or_missed};
 use crate::runtime;
 
@@ -59,16 +59,16 @@ impl BenchParkCommand {
         let idle = Millis::from_secs(u64::from(self.idle));
         let bench = ParkBench::open(&folder.path().join("park.db"))?;
         let runtime = runtime::build_multi_thread()?;
-        let measured = runtime.block_on(bench.measure((self.runs, idle), &report))?;
-        self.add_results(&mut report, &measured)?;
+        let measured = runtime.block_on(bench.drive_and_measure_parked_runs((self.runs, idle), &report))?;
+        self.add_costs_to_report(&mut report, &measured)?;
         report.print()
     }
 
     /// Adds the measured costs to the report, and whether each of them meets its target.
-    fn add_results(
+    fn add_costs_to_report(
         &self,
         report: &mut BenchReport,
-        measured: &ParkMeasurements,
+        measured: &ParkedRunCosts,
     ) -> anyhow::Result<()> {
         let memory_target = match self.runs {
             ..=SMALL_RUNS => SMALL_MEMORY_MB_TARGET,

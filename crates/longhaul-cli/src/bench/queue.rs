@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::bench::measure::{DiskSpeed, Percentiles, resident_memory_mb};
-use crate::bench::queue::load::{CONCURRENCY, QueueBench, QueueCost};
+use crate::bench::queue::load::{CONCURRENCY, QueueBench, QueuedTaskCost};
 use crate::bench::report::{self, BenchReport, met_or_missed};
 use crate::runtime;
 
@@ -73,12 +73,12 @@ impl BenchQueueCommand {
         let runtime = runtime::build_multi_thread()?;
         report.print_progress(&format!("driving {tasks} tasks"));
         let bench = QueueBench::open(&folder.path().join("tasks"))?;
-        let cost = runtime.block_on(bench.measure_tasks(tasks))?;
+        let cost = runtime.block_on(bench.measure_task_cost(tasks))?;
         let memory_mb = resident_memory_mb(std::process::id())?;
-        self.add_cost_rows(&mut report, &cost, folder.path().join("bare-queue.db"))?;
+        self.add_comparison_with_bare_sqlite(&mut report, &cost, folder.path().join("bare-queue.db"))?;
         report.print_progress("measuring claims of an idle worker");
         let claims = Percentiles::from(&SortedDurations::new(
-            runtime.block_on(bench.measure_idle_claims())?,
+            runtime.block_on(bench.measure_claim_delays())?,
         ));
         let limit = 2.0 * disk.bare_commit_us + CLAIM_TARGET_US;
         let verdict = met_or_missed(claims.p50 <= limit);
@@ -87,7 +87,7 @@ impl BenchQueueCommand {
             claims.p50, claims.p99
         ));
         report.add_text_line(format!("resident memory               {memory_mb:.0} MB"));
-        self.add_rate_rows(&mut report, &runtime, folder.path())?;
+        self.measure_and_add_task_rates(&mut report, &runtime, folder.path())?;
         report.add_json_fields(&json!({
             "tasks": tasks, "concurrency": CONCURRENCY, "queued": self.queued,
             "claim_when_idle_us": claims, "resident_memory_mb": memory_mb,
@@ -97,10 +97,10 @@ impl BenchQueueCommand {
 
     /// Measures plain SQLite inserts (the bare loop) with the same number of rows per task and per
     /// commit as the measured tasks, and adds both task rates to the report.
-    fn add_cost_rows(
+    fn add_comparison_with_bare_sqlite(
         &self,
         report: &mut BenchReport,
-        cost: &QueueCost,
+        cost: &QueuedTaskCost,
         file: PathBuf,
     ) -> anyhow::Result<()> {
         let events_per_task = cost.events_per_task.max(1.0);
@@ -133,7 +133,7 @@ impl BenchQueueCommand {
 
     /// Measures how a long queue and busy lanes change the task rate, and adds the rates to the
     /// report.
-    fn add_rate_rows(
+    fn measure_and_add_task_rates(
         &self,
         report: &mut BenchReport,
         runtime: &tokio::runtime::Runtime,
@@ -142,7 +142,7 @@ impl BenchQueueCommand {
         let queued = self.queued;
         let measure = |name: &str, in_queue: u32, behind_lanes: u32| {
             let bench = QueueBench::open(&folder.join(name))?;
-            runtime.block_on(bench.measure_rate(self.tasks, in_queue, behind_lanes))
+            runtime.block_on(bench.measure_task_rate(self.tasks, in_queue, behind_lanes))
         };
         report.print_progress(&format!("driving tasks with {SHORT_QUEUE} queued"));
         let short_queue_rate = measure("short", SHORT_QUEUE, 0)?;

@@ -127,9 +127,9 @@ impl BenchServeCommand {
         SystemClock.sleep(IDLE_DELAY).await;
         let idle_mb = server.resident_memory_mb()?;
         report.print_progress(&format!("opening {} streams", self.streams));
-        let streams_mb = self.measure_stream_memory(&server).await?;
+        let streams_mb = self.measure_event_stream_memory(&server).await?;
         report.print_progress(&format!("starting {runs} runs"));
-        let in_flight = self.submit_busy_runs(&server).await?;
+        let in_flight = self.submit_and_start_runs(&server).await?;
         report.print_progress("measuring group commits, submits and reads");
         let load =
             WriteLoad { runs: connections.into(), events: self.requests.into(), body_bytes: 900 };
@@ -186,7 +186,7 @@ impl BenchServeCommand {
     }
 
     /// Opens idle event streams and returns the memory that they use, in MB.
-    async fn measure_stream_memory(&self, server: &BenchServer) -> anyhow::Result<f64> {
+    async fn measure_event_stream_memory(&self, server: &BenchServer) -> anyhow::Result<f64> {
         let mut client = server.connect().await?;
         let run = submit_run(&mut client, "waiter").await?;
         wait_for_run_status(&mut client, &format!("/v1/runs/{run}"), "waiting").await?;
@@ -201,7 +201,7 @@ impl BenchServeCommand {
     }
 
     /// Submits runs, waits until the last of them is running, and returns the ids of all runs.
-    async fn submit_busy_runs(&self, server: &BenchServer) -> anyhow::Result<Vec<String>> {
+    async fn submit_and_start_runs(&self, server: &BenchServer) -> anyhow::Result<Vec<String>> {
         let mut client = server.connect().await?;
         let mut runs = Vec::new();
         for _ in 0..self.runs {

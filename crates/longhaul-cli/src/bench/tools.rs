@@ -193,7 +193,7 @@ impl BenchToolsCommand {
                     class,
                     ..BenchFixture::new(&folder.join(name), source, self.result as usize)?
                 };
-                fixture.warm_up().await?;
+                fixture.execute_warm_up_run().await?;
                 costs.push(fixture.execute_runs(self.turns, 1).await?.cost);
             }
         }

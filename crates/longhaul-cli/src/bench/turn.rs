@@ -94,10 +94,10 @@ impl BenchTurnCommand {
             let fixture = BenchFixture::new(&file, source, ENGINE_RESULT_BYTES as usize)?;
             return runtime.block_on(fixture.execute_runs(turns, 1)).map(|_| ());
         }
-        runtime.block_on(self.measure(folder.path()))?.print()
+        runtime.block_on(self.measure_selected_parts(folder.path()))?.print()
     }
 
-    async fn measure(&self, folder: &Path) -> anyhow::Result<BenchReport> {
+    async fn measure_selected_parts(&self, folder: &Path) -> anyhow::Result<BenchReport> {
         let wants = |part| self.only.is_empty() || self.only.contains(&part);
         let result_bytes = |usual| self.result.unwrap_or(usual) as usize;
         let conditions = format!("WAL, synchronous=FULL, after {WARM_UP_TURNS} turns of warm-up");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use longhaul_core::change::Batch;
+use longhaul_core::change::JournalBatch;
 use longhaul_core::event::tool::{ToolEnded, ToolOutput};
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{AgentName, CallId, InboxName, RunId, WorkerId};
@@ -124,7 +124,7 @@ async fn append_events(
         let append = AppendRequest {
             run: run.run,
             author: JournalAuthor::Driver { worker, epoch: run.epoch, after },
-            batch: Batch { events: vec![event], changes: Vec::new() },
+            batch: JournalBatch { events: vec![event], changes: Vec::new() },
         };
         let start = SystemClock.monotonic_nanos();
         let AppendResult::Committed { seq, .. } = store.append_to_journal(append).await? else {

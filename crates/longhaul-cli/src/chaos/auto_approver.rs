@@ -29,13 +29,13 @@ const ANSWERS_PER_RUN_MAX: u32 = 200;
 #[derive(Debug)]
 pub(crate) struct AutoApprover {
     /// The file in which probe tools record their effects. `None` if no file is set.
-    pub(crate) probe_file: Option<PathBuf>,
+    pub(crate) effect_log_path: Option<PathBuf>,
     answer_counts: BTreeMap<RunId, u32>,
 }
 
 impl AutoApprover {
     pub(crate) const fn new(file: Option<PathBuf>) -> Self {
-        Self { probe_file: file, answer_counts: BTreeMap::new() }
+        Self { effect_log_path: file, answer_counts: BTreeMap::new() }
     }
 
     /// Answers the open gates of all runs.
@@ -77,10 +77,10 @@ impl AutoApprover {
             GateKind::Question => (GateDecision::Answer("go on".into()), "chaos has no answer"),
             GateKind::Blocked => (GateDecision::Reject, "chaos can't help"),
             GateKind::Signal => (GateDecision::Complete, "chaos sends every signal"),
-            GateKind::InDoubt if self.has_probe_record(gate)? => {
+            GateKind::InDoubt if self.has_effect_record(gate)? => {
                 (GateDecision::Complete, "chaos checked: it has a record")
             }
-            GateKind::InDoubt if writes_probe_file(gate) => {
+            GateKind::InDoubt if records_effects_in_log(gate) => {
                 (GateDecision::Reject, "chaos checked: it has no record")
             }
             GateKind::InDoubt => {
@@ -91,19 +91,19 @@ impl AutoApprover {
 
     /// Returns whether the probe file, in which the probe tools record their effects, has a record
     /// of the gate's call. The process that made the call is dead, so no further record can appear.
-    fn has_probe_record(&self, gate: &GateRow) -> anyhow::Result<bool> {
-        let (Some(file), Some(call)) = (&self.probe_file, gate.spec.call) else {
+    fn has_effect_record(&self, gate: &GateRow) -> anyhow::Result<bool> {
+        let (Some(file), Some(call)) = (&self.effect_log_path, gate.spec.call) else {
             return Ok(false);
         };
-        let lines = probe_log::read_probe_file(file)?;
-        let is_it = |line: &probe_log::ProbeRecord| line.run == gate.run && line.call == call;
+        let lines = probe_log::read_effect_log(file)?;
+        let is_it = |line: &probe_log::EffectRecord| line.run == gate.run && line.call == call;
         Ok(lines.iter().any(is_it))
     }
 }
 
 /// Returns whether the gate's call is one of a probe tool, which records its effects in the probe
 /// file.
-fn writes_probe_file(gate: &GateRow) -> bool {
+fn records_effects_in_log(gate: &GateRow) -> bool {
     let tool = gate.spec.tool.as_deref();
     tool.is_some_and(|tool| tool.starts_with(PROBE_PREFIX))
 }

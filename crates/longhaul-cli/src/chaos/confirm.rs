@@ -20,7 +20,7 @@ pub(crate) fn confirm_chaos_run(
     agent: &Agent,
     yes: bool,
 ) -> anyhow::Result<()> {
-    let concerns = find_real_effects(runtime, agent);
+    let concerns = describe_real_effects(runtime, agent);
     if concerns.is_empty() || yes {
         return Ok(());
     }
@@ -42,7 +42,7 @@ pub(crate) fn confirm_chaos_run(
 
 /// Describes each real model and each tool of the agent that may have effects outside the chaos
 /// test.
-fn find_real_effects(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> {
+fn describe_real_effects(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> {
     let models = runtime.config.model_aliases();
     let named: Vec<String> = match agent.models.as_slice() {
         // A key in the environment is enough to choose a real model by default.

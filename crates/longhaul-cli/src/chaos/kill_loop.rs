@@ -105,7 +105,7 @@ impl<'a> KillLoop<'a> {
             scratch,
             runtime,
             plan,
-            approver: AutoApprover::new(scratch.probe_file()),
+            approver: AutoApprover::new(scratch.effect_log_path()),
             rng: SplitMix64::new(plan.seed),
             lifetime_scale: FIRST_LIFETIME_SCALE,
             log: KillLog::default(),

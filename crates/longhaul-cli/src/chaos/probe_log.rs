@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 /// Record of one effect, written by the probe tool itself.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct ProbeRecord {
+pub(crate) struct EffectRecord {
     /// Name of the tool that had the effect.
     pub(crate) tool: String,
     /// Id of the run that made the tool call.
@@ -24,13 +24,13 @@ pub(crate) struct ProbeRecord {
 }
 
 /// Reads all records of the probe file. A missing file has no records.
-pub(crate) fn read_probe_file(file: &Path) -> anyhow::Result<Vec<ProbeRecord>> {
+pub(crate) fn read_effect_log(file: &Path) -> anyhow::Result<Vec<EffectRecord>> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error).with_context(|| file.display().to_string()),
     };
-    parse_probe_records(&text).with_context(|| file.display().to_string())
+    parse_effect_records(&text).with_context(|| file.display().to_string())
 }
 
 /// Start of every record in the probe file. This text can't occur inside a record, where its quotes
@@ -39,7 +39,7 @@ const RECORD_PREFIX: &str = "{\"tool\":";
 
 /// Parses the text of a probe file. A process that is killed while it writes may leave part of a
 /// record, and the next record follows on the same line.
-fn parse_probe_records(text: &str) -> anyhow::Result<Vec<ProbeRecord>> {
+fn parse_effect_records(text: &str) -> anyhow::Result<Vec<EffectRecord>> {
     let mut records = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let start = line.rfind(RECORD_PREFIX).unwrap_or_default();
@@ -78,7 +78,7 @@ mod tests {
             ("nothing of ours\n".to_owned(), None),
         ] {
             assert_eq!(
-                parse_probe_records(&text).ok().map(|records| records.len()),
+                parse_effect_records(&text).ok().map(|records| records.len()),
                 count,
                 "{text}"
             );

@@ -89,7 +89,7 @@ impl Scorecard<'_> {
         let repeats = format!("{pure_calls} pure, {keyed_calls} keyed with the same key");
         line("allowed repeats", repeats);
         line("once calls", counts.once_calls.to_string());
-        line("in doubt, and reported as such", in_doubt_text(&counts.in_doubt));
+        line("in doubt, and reported as such", in_doubt_calls_text(&counts.in_doubt));
         for rule in Invariant::ALL {
             let violations = counts.violation_count(rule);
             let verdict = if violations == 0 { "ok" } else { "BROKEN" };
@@ -156,7 +156,7 @@ impl Scorecard<'_> {
 
 /// Formats the number of calls in doubt (started, outcome unknown after a kill) and how their
 /// outcome was decided.
-fn in_doubt_text(doubts: &[InDoubtCall]) -> String {
+fn in_doubt_calls_text(doubts: &[InDoubtCall]) -> String {
     if doubts.is_empty() {
         return "0".to_owned();
     }

@@ -59,7 +59,7 @@ impl ScratchProject {
         let mut process_env = environment::current_process_env()?;
         process_env.env.retain(|name, _| !name.starts_with("LONGHAUL_"));
         process_env.env.insert("XDG_CONFIG_HOME".to_owned(), utf8_path_text(folder.path())?);
-        Self::prepare_folder(folder, process_env)
+        Self::prepare_scratch_folder(folder, process_env)
     }
 
     /// Copies the project of the current folder, for a chaos test of this agent. What the user
@@ -88,10 +88,10 @@ impl ScratchProject {
             Some(_) => copy.copy_settings_file()?,
             None => fs::write(folder.path().join(CONFIG_FILE_NAME), "")?,
         }
-        Self::prepare_folder(folder, process_env)
+        Self::prepare_scratch_folder(folder, process_env)
     }
 
-    fn prepare_folder(folder: TempDir, mut process_env: ProcessEnv) -> anyhow::Result<Self> {
+    fn prepare_scratch_folder(folder: TempDir, mut process_env: ProcessEnv) -> anyhow::Result<Self> {
         // On some systems the folder for temporary files is a symlink.
         let root = folder.path().canonicalize()?;
         let data = root.join(DATA_FOLDER_NAME);
@@ -131,8 +131,8 @@ impl ScratchProject {
     }
 
     /// Returns the path of the file in which probe tools record their effects, if one is set.
-    pub(crate) fn probe_file(&self) -> Option<PathBuf> {
-        self.config.crash_probe_file()
+    pub(crate) fn effect_log_path(&self) -> Option<PathBuf> {
+        self.config.crash_test_effect_log()
     }
 
     /// Keeps the temporary folder from being removed, and returns its path.

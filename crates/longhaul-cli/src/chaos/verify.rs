@@ -14,7 +14,7 @@ use longhaul_core::failure::FailureClass;
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::policy::effect::EffectClass;
 
-use crate::chaos::probe_log::ProbeRecord;
+use crate::chaos::probe_log::EffectRecord;
 use crate::chaos::verify::call_history::{CallHistory, collect_call_histories};
 use crate::chaos::verify::counts::{ChaosCounts, InDoubtCall, Invariant};
 
@@ -22,9 +22,9 @@ use crate::chaos::verify::counts::{ChaosCounts, InDoubtCall, Invariant};
 pub(crate) type RunJournal = (RunId, Vec<Entry>);
 
 /// Verifies the journals of all runs against the effects that the probe tools recorded.
-pub(crate) fn verify_runs(journals: &[RunJournal], records: &[ProbeRecord]) -> ChaosCounts {
+pub(crate) fn verify_runs(journals: &[RunJournal], records: &[EffectRecord]) -> ChaosCounts {
     let mut counts = ChaosCounts::default();
-    let mut effects: BTreeMap<RunId, Vec<&ProbeRecord>> = BTreeMap::new();
+    let mut effects: BTreeMap<RunId, Vec<&EffectRecord>> = BTreeMap::new();
     for line in records {
         effects.entry(line.run).or_default().push(line);
     }
@@ -44,17 +44,17 @@ pub(crate) fn verify_runs(journals: &[RunJournal], records: &[ProbeRecord]) -> C
 struct RunVerifier<'a> {
     run: RunId,
     entries: &'a [Entry],
-    effects: Vec<&'a ProbeRecord>,
+    effects: Vec<&'a EffectRecord>,
     counts: &'a mut ChaosCounts,
 }
 
 impl RunVerifier<'_> {
     fn verify_run(&mut self) {
-        self.count_outcome();
+        self.count_run_outcome();
         self.check_event_order();
         self.check_model_call_repeats();
         let histories = collect_call_histories(self.entries);
-        self.check_unaccounted_effects(&histories);
+        self.check_effects_without_call(&histories);
         for (call, history) in &histories {
             self.check_tool_call_effects(*call, history);
         }
@@ -65,7 +65,7 @@ impl RunVerifier<'_> {
     }
 
     /// Counts the run as completed, failed or other, according to the last event of its journal.
-    fn count_outcome(&mut self) {
+    fn count_run_outcome(&mut self) {
         let last = self.entries.last().map(|entry| &entry.event);
         match last {
             Some(Event::RunCompleted(_)) => self.counts.completed += 1,
@@ -141,8 +141,8 @@ impl RunVerifier<'_> {
     }
 
     /// Checks for recorded effects that belong to no call in the journal.
-    fn check_unaccounted_effects(&mut self, histories: &BTreeMap<CallId, CallHistory>) {
-        let strange = |record: &&&ProbeRecord| {
+    fn check_effects_without_call(&mut self, histories: &BTreeMap<CallId, CallHistory>) {
+        let strange = |record: &&&EffectRecord| {
             !histories.contains_key(&record.call)
                 || record.key != record.call.idempotency_key(self.run)
         };
@@ -188,7 +188,7 @@ impl RunVerifier<'_> {
                     offend(self, Invariant::DuplicateOnceEffect, message);
                 }
                 let ended = self.entries.last().is_some_and(|last| last.event.is_terminal());
-                if let Some(message) = history.unreported_loss_message(&epochs, ended) {
+                if let Some(message) = history.unreported_lost_call_message(&epochs, ended) {
                     offend(self, Invariant::LostWithoutReport, message);
                 }
             }
@@ -198,7 +198,7 @@ impl RunVerifier<'_> {
                 run: self.run,
                 call,
                 tool: history.tool.clone(),
-                happened: history.writes_probe_file().then_some(!epochs.is_empty()),
+                happened: history.records_effects_in_log().then_some(!epochs.is_empty()),
                 settled_by: history.in_doubt_outcome_label().to_owned(),
             });
         }

@@ -137,7 +137,7 @@ fn find_local_server(process_env: &ProcessEnv) -> anyhow::Result<Option<ServerCo
 /// server leaves that file behind, and another program may use the port by now. The result is
 /// therefore `None` unless the process that the file names holds the store's lock.
 fn local_server_url(file: &Path) -> Option<Url> {
-    let marker = server_marker::load_server_marker(file)?;
+    let marker = server_marker::load_running_server_record(file)?;
     let driver = longhaul_store::current_driver_description(file).ok()??;
     let (pid, at) = (format!("pid {},", marker.pid), format!(" at {}", marker.url));
     let same = driver.starts_with(&pid) && driver.ends_with(&at);

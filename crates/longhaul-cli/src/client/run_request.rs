@@ -12,7 +12,7 @@ use crate::caller_name::caller_name;
 
 /// Converts the body of a request into a task of a batch. The error says why the task can't be
 /// submitted.
-pub(super) fn batch_task(longhaul: &Longhaul, body: NewRunBody) -> Result<Task, String> {
+pub(super) fn batch_task_from_body(longhaul: &Longhaul, body: NewRunBody) -> Result<Task, String> {
     let task = task_from_body(body, &caller_name())?;
     // The agents of a chain are checked when the chain is submitted.
     match task.chain.is_some() || longhaul.get_agent(&task.agent).is_ok() {
@@ -23,7 +23,7 @@ pub(super) fn batch_task(longhaul: &Longhaul, body: NewRunBody) -> Result<Task, 
 
 /// Converts a task into the body of a request that submits it. The submitter is left out, because
 /// the server knows the submitter from the API key.
-pub(super) fn to_request_body(task: Task) -> NewRunBody {
+pub(super) fn task_to_request_body(task: Task) -> NewRunBody {
     let warn_at = task.budget.warn_percent;
     NewRunBody {
         agent: Some(task.agent).filter(|_| task.chain.is_none()),
@@ -117,7 +117,7 @@ mod tests {
                 }),
             ),
         ] {
-            assert_eq!(serde_json::to_value(to_request_body(task)).unwrap(), body);
+            assert_eq!(serde_json::to_value(task_to_request_body(task)).unwrap(), body);
         }
         let mut chain = Task::for_chain("pair", "milk");
         chain.chain.as_mut().unwrap().step = Some("review".to_owned());
@@ -133,7 +133,7 @@ mod tests {
                 }),
             ),
         ] {
-            assert_eq!(serde_json::to_value(to_request_body(task)).unwrap(), body);
+            assert_eq!(serde_json::to_value(task_to_request_body(task)).unwrap(), body);
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) async fn handle_request(
 ) -> Result<Response<ResponseBody>, hyper::Error> {
     let path = request.uri().path();
     let Some(route) = parse_endpoint_path(path) else {
-        let api = error_response_api(path, request.headers());
+        let api = api_of_error_response(path, request.headers());
         let message = format!("there is no endpoint {path}");
         return Ok(wait_and_build_response(mock.reject_request(api, 404, &message)).await);
     };
@@ -47,7 +47,7 @@ pub(crate) async fn handle_request(
         MockEndpoint::Models | MockEndpoint::Live | MockEndpoint::Stats => Method::GET,
     };
     if *request.method() != method {
-        let api = error_response_api(path, request.headers());
+        let api = api_of_error_response(path, request.headers());
         let mut answer = mock.reject_request(api, 405, &format!("use {method} {path}"));
         answer.headers.push(("allow", method.to_string()));
         return Ok(wait_and_build_response(answer).await);
@@ -56,7 +56,7 @@ pub(crate) async fn handle_request(
         MockEndpoint::Live => Ok(json_response(&json!({ "status": "ok" }))),
         MockEndpoint::Stats => Ok(json_response(&counts.to_json())),
         MockEndpoint::Models => {
-            let answer = mock.list_models(error_response_api(path, request.headers()));
+            let answer = mock.list_models(api_of_error_response(path, request.headers()));
             Ok(wait_and_build_response(answer).await)
         }
         MockEndpoint::Generate(api) => {
@@ -81,7 +81,7 @@ fn parse_endpoint_path(path: &str) -> Option<MockEndpoint> {
 }
 
 /// Returns the provider API in whose format errors are sent, from the path or else the headers.
-fn error_response_api(path: &str, headers: &HeaderMap) -> ApiKind {
+fn api_of_error_response(path: &str, headers: &HeaderMap) -> ApiKind {
     match parse_endpoint_path(path) {
         Some(MockEndpoint::Generate(api)) => api,
         Some(MockEndpoint::Models | MockEndpoint::Live | MockEndpoint::Stats) | None => {

@@ -143,7 +143,7 @@ impl CheckProvidersCommand {
             if provider.needs_api_key() && provider.api_key(&selector.env).is_none() {
                 let mut message = format!(
                     "there is no key for `{name}`: set {}",
-                    provider.joined_key_variables()
+                    provider.joined_api_key_variable_names()
                 );
                 if let Some((variable, _)) = provider.api_key(&dotenv_selector.env) {
                     message.push_str(&format!(
@@ -172,7 +172,7 @@ async fn check_provider<'a>(
         idle: provider.limits.idle.min(RESPONSE_TIMEOUT),
         ..provider.limits
     };
-    let (key, headers) = (provider.api_key(&selector.env), provider.revealed_headers());
+    let (key, headers) = (provider.api_key(&selector.env), provider.unredacted_headers());
     let asker = ModelListRequest {
         provider: &provider.name,
         api: match provider.api {
@@ -209,7 +209,7 @@ fn skipped_provider_row(provider: &Provider) -> Vec<TableCell> {
         TableCell::new(&provider.name),
         TableCell::new("not set").with_tone(Tone::Dim),
         TableCell::new(&provider.base_url),
-        TableCell::new(format!("not checked: set {}", provider.joined_key_variables()))
+        TableCell::new(format!("not checked: set {}", provider.joined_api_key_variable_names()))
             .with_tone(Tone::Dim),
     ]
 }

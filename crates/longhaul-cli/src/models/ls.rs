@@ -61,7 +61,7 @@ fn provider_row(selector: &ModelSelector, provider: &Provider) -> Vec<TableCell>
         (_, Some(variable)) => (TableCell::new(variable).with_tone(Tone::Good), String::new()),
         ("not_set", None) => (
             TableCell::new("not set").with_tone(Tone::Dim),
-            format!("set {}", provider.joined_key_variables()),
+            format!("set {}", provider.joined_api_key_variable_names()),
         ),
         (_, None) => (TableCell::new("not needed"), String::new()),
     };

@@ -102,7 +102,7 @@ fn removed_file_messages(old_agents: &LoadedAgents, new_agents: &LoadedAgents) -
 
 /// Describes which chains were added, changed or removed between two loads, and the problems of
 /// chain files that are new.
-fn compare_chains(old: &LoadedChains, new: &LoadedChains) -> Vec<String> {
+fn describe_chain_changes(old: &LoadedChains, new: &LoadedChains) -> Vec<String> {
     let find = |chains: &LoadedChains, name: &str| {
         let found = chains.chains.iter().find(|one: &&LoadedChain| one.name == name);
         found.map(|one| one.spec.clone())
@@ -200,7 +200,7 @@ impl<'a> ProjectReloader<'a> {
     /// trusted later, it is applied then.
     fn reload_mcp_servers(&mut self) {
         let served = &self.runtime.mcp_tools;
-        let refused = match served.read_changed_file() {
+        let refused = match served.read_mcp_file_if_changed() {
             None => None,
             Some(Err(why)) => Some(why),
             Some(Ok(file)) => {
@@ -228,7 +228,7 @@ impl<'a> ProjectReloader<'a> {
         let tools = &self.runtime.longhaul.services().tools;
         let loaded = load_agents(&self.runtime.config, tools, Path::new(""));
         let changes = compare_agents(&self.loaded, &loaded);
-        let chain_changes = compare_chains(&self.loaded.chains, &loaded.chains);
+        let chain_changes = describe_chain_changes(&self.loaded.chains, &loaded.chains);
         self.runtime.longhaul.replace_agents(loaded.to_agent_registry());
         self.runtime.longhaul.replace_chains(loaded.chains.to_chain_registry());
         let removed = removed_file_messages(&self.loaded, &loaded);

@@ -62,7 +62,7 @@ pub(crate) fn record_trust(decisions: &TrustDecisions, items: &[&TrustItem]) -> 
     let stored = decisions.record_trust(items, SystemClock.now());
     stored.map_err(decision_file_error)?;
     for item in items {
-        print_line(&match item.kind {
+        eprint_sanitized_line(&match item.kind {
             TrustKind::Shell => format!(
                 "{item} is trusted as it is now; the newest {SHELL_VERSIONS_MAX} versions that \
                  you trusted stay trusted."
@@ -77,10 +77,10 @@ pub(crate) fn record_trust(decisions: &TrustDecisions, items: &[&TrustItem]) -> 
 
 /// Prints what the project would do with an item that needs trust.
 pub(crate) fn print_trust_item(decisions: &TrustDecisions, item: &TrustItem) {
-    if let TrustStatus::Changed(files) = decisions.recorded_status(item) {
-        print_line(&format!("This item has CHANGED since it was trusted: {}.", files.join(", ")));
+    if let TrustStatus::Changed(files) = decisions.recorded_trust_status(item) {
+        eprint_sanitized_line(&format!("This item has CHANGED since it was trusted: {}.", files.join(", ")));
     }
-    print_line(&match item.kind {
+    eprint_sanitized_line(&match item.kind {
         TrustKind::Run => format!("This project would run {item} outside any sandbox:"),
         TrustKind::Shell => {
             format!("This project would let {item} run commands outside any sandbox:")
@@ -95,11 +95,11 @@ pub(crate) fn print_trust_item(decisions: &TrustDecisions, item: &TrustItem) {
         false => Some(format!("used by: {}", item.used_by.join(", "))),
     };
     for line in item.lines.iter().chain(&files).chain(&used_by) {
-        print_line(&format!("  {line}"));
+        eprint_sanitized_line(&format!("  {line}"));
     }
 }
 
 /// Prints one line to stderr. Line breaks in the project's text are replaced.
-fn print_line(line: &str) {
+fn eprint_sanitized_line(line: &str) {
     output::eprint_line(&sanitize::sanitize_line(line));
 }

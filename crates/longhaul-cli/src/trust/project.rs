@@ -31,9 +31,9 @@ impl ProjectTrust {
 
     /// Returns the items whose files can be read and whose current content the user has not
     /// trusted. Trust that only an environment variable grants does not count.
-    pub(crate) fn undecided_items(&self) -> Vec<&TrustItem> {
+    pub(crate) fn untrusted_items(&self) -> Vec<&TrustItem> {
         let is_open = |item: &&TrustItem| {
-            item.files.is_ok() && !self.decisions.recorded_status(item).allows_use()
+            item.files.is_ok() && !self.decisions.recorded_trust_status(item).allows_use()
         };
         self.items.iter().filter(is_open).collect()
     }

@@ -8,7 +8,7 @@ use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::policy::ChildCancelPolicy;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
-    ChildrenConfig, IsolationLevel, LoopGuardConfig, OutcomeConfig, PerceptionConfig,
+    ChildrenConfig, IsolationLevel, LoopGuardConfig, GradingConfig, PerceptionConfig,
     PerceptionInterval, PerceptionSource,
 };
 
@@ -64,7 +64,7 @@ fn an_outcome_has_a_rubric_as_text_or_file() {
         agent("outcome: { rubric: \"Is it short?\", grader: fast, max_rounds: 10 }").outcome;
     let expected = |rubric: &str, grader: Option<&str>, max_rounds| {
         let (rubric, grader) = (rubric.to_owned(), grader.map(str::to_owned));
-        Some(OutcomeConfig { rubric, grader, max_rounds })
+        Some(GradingConfig { rubric, grader, max_rounds })
     };
     assert_eq!(outcome, expected("Is it short?", Some("fast"), 10));
     let file = b"---\noutcome: { rubric: ./rubrics/a.md }\n---\nWork.\n";
@@ -291,7 +291,7 @@ fn a_schema_is_part_of_the_agent() {
     assert_eq!(first.definition_hash(), same.definition_hash());
     let other = read(r#"{ "type": "object", "properties": { "a": { "type": "string" } } }"#);
     assert_ne!(first.definition_hash(), other.definition_hash());
-    let definition = Agent::parse_definition(&first.definition_blob().content).unwrap();
+    let definition = Agent::parse_agent_definition(&first.definition_blob().content).unwrap();
     assert_eq!(definition, first);
     let inline =
         agent("output: { schema: { type: object, properties: { a: { type: integer } } } }");

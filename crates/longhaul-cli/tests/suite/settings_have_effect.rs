@@ -103,7 +103,7 @@ fn retry_delays(retry: RetryPolicy) -> Vec<Option<Millis>> {
 fn observable_settings(config: &Config) -> String {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let providers = Providers::from_config(config);
-    let headers: Vec<_> = providers.as_slice().iter().map(|one| one.revealed_headers()).collect();
+    let headers: Vec<_> = providers.as_slice().iter().map(|one| one.unredacted_headers()).collect();
     let given = format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         config.data_folder(),

@@ -1,6 +1,6 @@
 //! Journal entries: events with their run, sequence number and time.
 //!
-//! Journals, streams and exports share the [`EntryEnvelope`] format.
+//! Journals, streams and exports share the [`JournalEntryEnvelope`] format.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ pub struct Entry {
 
 /// A journal entry in the text format of exports, streams and recordings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct EntryEnvelope {
+pub struct JournalEntryEnvelope {
     /// Run whose journal contains the entry.
     pub run: RunId,
     /// Sequence number of the entry in the run's journal.
@@ -51,11 +51,11 @@ pub struct EntryEnvelope {
 
 impl Entry {
     /// Converts the entry to the text format of exports, streams and recordings.
-    pub fn to_envelope(&self) -> Result<EntryEnvelope, EventCodecError> {
+    pub fn to_envelope(&self) -> Result<JournalEntryEnvelope, EventCodecError> {
         let kind = self.event.kind().to_owned();
         let data = RawJson::parse(self.event.encode()?)
             .map_err(|source| EventCodecError::Data { kind: kind.clone(), source })?;
-        Ok(EntryEnvelope {
+        Ok(JournalEntryEnvelope {
             run: self.run,
             seq: self.seq,
             at: self.at,
@@ -68,10 +68,10 @@ impl Entry {
     }
 }
 
-impl TryFrom<&EntryEnvelope> for Entry {
+impl TryFrom<&JournalEntryEnvelope> for Entry {
     type Error = EventCodecError;
 
-    fn try_from(envelope: &EntryEnvelope) -> Result<Self, EventCodecError> {
+    fn try_from(envelope: &JournalEntryEnvelope) -> Result<Self, EventCodecError> {
         Ok(Self {
             run: envelope.run,
             seq: envelope.seq,

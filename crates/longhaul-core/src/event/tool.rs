@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{CallId, Epoch, RunId};
 use crate::message::Part;
 use crate::policy::effect::InDoubtPolicy;
-use crate::policy::effect_key::{KeyHolder, KeyState};
+use crate::policy::effect_key::{EffectKeyHolder, EffectKeyState};
 use crate::raw::{BlobRef, RawJson};
 use crate::time::{Millis, Timestamp};
 
@@ -89,11 +89,11 @@ pub struct ToolKeyTaken {
     /// Id of the tool call that was not started.
     pub call: CallId,
     /// Tool call that has claimed the effect key.
-    pub holder: KeyHolder,
+    pub holder: EffectKeyHolder,
     /// State of the effect key. `Held`: the tool call waits. `Done`: it gets the result of the call
     /// that claimed the key. `Unknown`: its outcome is in doubt, like that of the call that claimed
     /// the key.
-    pub state: KeyState,
+    pub state: EffectKeyState,
     /// What happens with the tool call if the outcome of the call that claimed its effect key is
     /// unknown. `None` if that outcome is known or pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -89,14 +89,14 @@ impl FormField {
             return Err("a name has 1 to 64 letters, digits, `_` and `-`".to_owned());
         }
         let kind = FormFieldKind::from_schema(object)?;
-        let title = optional_text(object, "title")?;
+        let title = optional_schema_text(object, "title")?;
         if title.is_some_and(|title| title.trim().is_empty()) {
             return Err("the field's `title` must not be blank".to_owned());
         }
         let field = Self {
             name: name.to_owned(),
             title: title.unwrap_or(name).to_owned(),
-            description: optional_text(object, "description")?.unwrap_or_default().to_owned(),
+            description: optional_schema_text(object, "description")?.unwrap_or_default().to_owned(),
             kind,
             default: object.get("default").cloned(),
             required,
@@ -116,7 +116,7 @@ impl FormField {
                 format.map_or(Ok(()), |format| format.check_text(text))
             }
             (FormFieldKind::Number { integer, minimum, maximum }, Value::Number(number)) => {
-                check_number(number, *integer, (*minimum, *maximum))
+                check_number_limits(number, *integer, (*minimum, *maximum))
             }
             (FormFieldKind::Boolean, Value::Bool(_)) => Ok(()),
             (FormFieldKind::Choice(choices), Value::String(text))
@@ -145,7 +145,7 @@ impl FormField {
             FormFieldKind::Number { .. } => {
                 let number = input.parse::<Number>();
                 let number = number.map_err(|_| format!("must be {}", self.kind.description()))?;
-                Value::Number(whole_number(&number).unwrap_or(number))
+                Value::Number(float_as_integer(&number).unwrap_or(number))
             }
             FormFieldKind::Boolean => match input.to_ascii_lowercase().as_str() {
                 "y" | "yes" | "true" => Value::Bool(true),
@@ -180,7 +180,7 @@ impl FormFieldKind {
             Some("string") => {
                 allow(&["minLength", "maxLength", "format"])?;
                 let format = schema.get("format").map(TextFormat::from_schema).transpose()?;
-                let (min_length, max_length) = parse_lengths(schema)?;
+                let (min_length, max_length) = parse_text_length_limits(schema)?;
                 Ok(Self::Text { min_length, max_length, format })
             }
             Some(kind @ ("number" | "integer")) => {
@@ -274,7 +274,7 @@ pub(super) fn check_schema_keys(
 }
 
 /// Returns the text under this key of a schema, or `None` if the key is missing.
-fn optional_text<'a>(schema: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, String> {
+fn optional_schema_text<'a>(schema: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, String> {
     match schema.get(key) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -283,7 +283,7 @@ fn optional_text<'a>(schema: &'a Map<String, Value>, key: &str) -> Result<Option
 }
 
 /// Returns the minimum and maximum text length that a schema sets. `None` means no limit.
-fn parse_lengths(schema: &Map<String, Value>) -> Result<(Option<u64>, Option<u64>), String> {
+fn parse_text_length_limits(schema: &Map<String, Value>) -> Result<(Option<u64>, Option<u64>), String> {
     let length = |key: &str| match schema.get(key) {
         None => Ok(None),
         Some(value) => match value.as_u64() {
@@ -325,7 +325,7 @@ fn parse_number_limits(
 
 /// Returns a whole number that was written with a fraction or an exponent, such as `1e3`, as an
 /// integer. `None` for all other numbers.
-fn whole_number(number: &Number) -> Option<Number> {
+fn float_as_integer(number: &Number) -> Option<Number> {
     let value = number.as_f64().filter(|_| number.is_f64())?;
     let is_exact = value.fract() == 0.0 && value.abs() <= EXACT_INTEGER_MAX;
     is_exact.then(|| Number::from(value as i64))
@@ -411,7 +411,7 @@ fn check_text_length(text: &str, min: Option<u64>, max: Option<u64>) -> Result<(
     }
 }
 
-fn check_number(
+fn check_number_limits(
     number: &Number,
     integer: bool,
     (minimum, maximum): (Option<f64>, Option<f64>),

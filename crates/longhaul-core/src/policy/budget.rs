@@ -112,12 +112,12 @@ impl BudgetAccount {
 
     /// Returns the part of the caps that is not used. Amounts that are only held (reserved) for
     /// model requests in progress count as not used.
-    pub fn unspent(&self) -> RemainingBudget {
+    pub fn unspent_budget(&self) -> RemainingBudget {
         self.remaining_caps_after(self.used())
     }
 
     /// Returns whether at least this percentage of a cap on money or tokens is used.
-    pub fn is_used_to(&self, cap: BudgetCap, percent: u8) -> bool {
+    pub fn has_used_percent(&self, cap: BudgetCap, percent: u8) -> bool {
         let (used, max) = match cap {
             BudgetCap::Money => {
                 (self.used().micro_usd.0, self.cap_micro_usd.map(|micro_usd| micro_usd.0))
@@ -160,7 +160,7 @@ pub struct BudgetHold {
 
 impl BudgetHold {
     /// Returns whether the account covers the hold and the model needs no budget warning first.
-    pub fn fits(&self, account: &BudgetAccount) -> bool {
+    pub fn fits_without_warning(&self, account: &BudgetAccount) -> bool {
         account.free().covers(self.amount) && self.cap_to_warn_about(account).is_none()
     }
 
@@ -169,14 +169,14 @@ impl BudgetHold {
     /// other requests hold (reserve) counts as left. `None` means that no warning is needed.
     pub fn cap_to_warn_about(&self, account: &BudgetAccount) -> Option<BudgetCap> {
         let BudgetAmount { micro_usd, tokens } = self.amount.plus(self.reserve);
-        let RemainingBudget { micro_usd: money_left, tokens: tokens_left } = account.unspent();
+        let RemainingBudget { micro_usd: money_left, tokens: tokens_left } = account.unspent_budget();
         let caps = [
             (BudgetCap::Money, self.warn_money_at, money_left.is_some_and(|left| left < micro_usd)),
             (BudgetCap::Tokens, self.warn_tokens_at, tokens_left.is_some_and(|left| left < tokens)),
         ];
         caps.into_iter().find_map(|(cap, percent, is_short)| {
             let is_due =
-                account.is_used_to(cap, percent?) || is_short && account.is_used_to(cap, 0);
+                account.has_used_percent(cap, percent?) || is_short && account.has_used_percent(cap, 0);
             is_due.then_some(cap)
         })
     }

@@ -32,19 +32,19 @@ pub struct BudgetQueueEntry {
 impl BudgetQueue {
     /// Returns the budget account as this run sees it: the amounts that the runs before it in the
     /// queue need count as held (reserved).
-    pub fn account_for(&self, run: RunId) -> BudgetAccount {
+    pub fn account_seen_by_run(&self, run: RunId) -> BudgetAccount {
         let before = self.entries.iter().take_while(|entry| entry.run != run);
-        before.fold(self.account, BudgetQueueEntry::count_as_held)
+        before.fold(self.account, BudgetQueueEntry::add_needed_to_held)
     }
 
     /// Returns the next run to wake: the first parked run, if the account covers the amount it
     /// needs, or if the account can never cover it because too much was spent. `None` means that no
     /// run is woken.
-    pub fn next_to_wake(&self) -> Option<RunId> {
+    pub fn next_run_to_wake(&self) -> Option<RunId> {
         let next = self.entries.iter().find(|entry| entry.is_parked)?;
-        let account = self.account_for(next.run);
+        let account = self.account_seen_by_run(next.run);
         let must_wait =
-            !account.free().covers(next.needed) && account.unspent().covers(next.needed);
+            !account.free().covers(next.needed) && account.unspent_budget().covers(next.needed);
         (!must_wait).then_some(next.run)
     }
 
@@ -55,7 +55,7 @@ impl BudgetQueue {
 }
 
 impl BudgetQueueEntry {
-    fn count_as_held(account: BudgetAccount, entry: &Self) -> BudgetAccount {
+    fn add_needed_to_held(account: BudgetAccount, entry: &Self) -> BudgetAccount {
         BudgetAccount { held: account.held.plus(entry.needed), ..account }
     }
 }

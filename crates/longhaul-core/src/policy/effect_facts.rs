@@ -122,7 +122,7 @@ impl EffectFacts {
     /// texts, and the start of a long diff. The last line of a shortened diff says what is left
     /// out.
     #[must_use]
-    pub fn into_bounded(mut self) -> Self {
+    pub fn truncated_for_gate(mut self) -> Self {
         if let Some(files) = &mut self.files {
             self.more_files += files.len().saturating_sub(ENTRIES_MAX);
             files.truncate(ENTRIES_MAX);
@@ -135,8 +135,8 @@ impl EffectFacts {
         self
     }
 
-    /// Returns whether the diff is so short that [`Self::into_bounded`] keeps all of it.
-    pub fn has_whole_diff(&self) -> bool {
+    /// Returns whether the diff is so short that [`Self::truncated_for_gate`] keeps all of it.
+    pub fn is_diff_within_limit(&self) -> bool {
         self.diff.as_ref().is_some_and(|diff| diff.len() <= DIFF_BYTES_MAX)
     }
 
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_distinguish_none_from_not_known() {
+    fn effect_rows_distinguish_none_from_not_known() {
         let check = |facts: EffectFacts, expected: &str| {
             let rows: Vec<String> =
                 facts.rows().iter().map(|(label, text)| format!("{label}: {text}")).collect();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn shortened_facts_say_what_is_left_out() {
+    fn truncated_effect_facts_say_what_is_left_out() {
         let example_names =
             |count: usize| (0..count).map(|index| format!("{index}.example")).collect();
         let diff: String = (0..4_000).map(|index| format!("+ü line {index}\n")).collect();
@@ -268,8 +268,8 @@ mod tests {
             diff: Some(diff),
             ..EffectFacts::default()
         };
-        assert!(!facts.has_whole_diff());
-        let short = facts.into_bounded();
+        assert!(!facts.is_diff_within_limit());
+        let short = facts.truncated_for_gate();
         let files = short.files.clone().unwrap();
         assert_eq!((files.len(), short.more_files), (20, 5));
         assert!(files[0].path.len() <= 1_030 && files[0].path.ends_with('…'));
@@ -280,11 +280,11 @@ mod tests {
         let left: usize = diff.lines().last().unwrap().split(' ').nth(2).unwrap().parse().unwrap();
         assert_eq!(diff.lines().count() - 1 + left, 4_000);
         let one_line = EffectFacts { diff: Some("x".repeat(40_000)), ..EffectFacts::default() };
-        assert_eq!(one_line.into_bounded().diff.unwrap(), "… and 1 more lines\n");
+        assert_eq!(one_line.truncated_for_gate().diff.unwrap(), "… and 1 more lines\n");
     }
 
     #[test]
-    fn facts_without_a_value_are_not_stored() {
+    fn unknown_effect_facts_are_not_serialized() {
         assert_eq!(serde_json::to_string(&EffectFacts::default()).unwrap(), "{}");
         assert_eq!(PredictedEffects::default().files, None);
     }

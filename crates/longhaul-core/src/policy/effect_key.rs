@@ -25,7 +25,7 @@ pub struct EffectKey {
 
 /// The tool call that has claimed an effect key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct KeyHolder {
+pub struct EffectKeyHolder {
     /// Run of the call: the run whose model made the call or, once the call has completed, the run
     /// whose journal has its result.
     pub run: RunId,
@@ -36,7 +36,7 @@ pub struct KeyHolder {
 /// State of an effect key that a call has claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KeyState {
+pub enum EffectKeyState {
     /// The call was started and has not ended, or a person is asked about its outcome.
     Held,
     /// The call has completed. Its result is final.
@@ -47,57 +47,57 @@ pub enum KeyState {
 
 /// An effect key that is claimed, with the call that has claimed it and the state of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TakenKey {
+pub struct ClaimedEffectKey {
     /// Hash of the claimed effect key.
     pub key: Hash,
     /// Tool call that has claimed the effect key.
-    pub holder: KeyHolder,
+    pub holder: EffectKeyHolder,
     /// State of the claimed effect key.
-    pub state: KeyState,
+    pub state: EffectKeyState,
 }
 
 /// Change of the row of an effect key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyChange {
+pub enum EffectKeyChange {
     /// Claims the effect key for a tool call that is about to start. Refused if another call has
     /// claimed the key, unless the claim replaces that call and its outcome is unknown.
-    Claim(KeyClaim),
+    Claim(EffectKeyClaim),
     /// Queues the run until the outcome of the tool call `holder` is known. Refused if `holder`
     /// does not hold the effect key any more.
     Wait {
         /// Hash of the effect key that the run waits for.
         key: Hash,
         /// Tool call that holds the effect key.
-        holder: KeyHolder,
+        holder: EffectKeyHolder,
     },
     /// Records the outcome of an ended tool call under its effect key, or frees the key, and wakes
     /// the runs that wait for the key. Does nothing if another call has claimed the key.
     Settle {
         /// The effect key, and the tool call that has claimed it.
-        claim: KeyClaim,
+        claim: EffectKeyClaim,
         /// New state of the effect key. `None` frees the key, because the tool call certainly had
         /// no effect.
-        state: Option<KeyState>,
+        state: Option<EffectKeyState>,
     },
 }
 
 /// Claim of an effect key by a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeyClaim {
+pub struct EffectKeyClaim {
     /// Hash of the effect key to claim.
     pub key: Hash,
     /// Tool call that claims the effect key.
-    pub holder: KeyHolder,
+    pub holder: EffectKeyHolder,
     /// Call with an unknown outcome whose claim a person has decided to replace. `None` means that
     /// no claim is replaced.
-    pub replaces: Option<KeyHolder>,
+    pub replaces: Option<EffectKeyHolder>,
 }
 
-impl KeyClaim {
+impl EffectKeyClaim {
     /// Returns whether this tool call may change the effect key that is claimed as in `taken`: the
     /// call itself has claimed the key and has not completed, or it replaces the call that has.
-    pub fn may_change(&self, taken: &TakenKey) -> bool {
-        let is_own = taken.holder == self.holder && taken.state != KeyState::Done;
-        is_own || taken.state == KeyState::Unknown && self.replaces == Some(taken.holder)
+    pub fn may_change_key(&self, taken: &ClaimedEffectKey) -> bool {
+        let is_own = taken.holder == self.holder && taken.state != EffectKeyState::Done;
+        is_own || taken.state == EffectKeyState::Unknown && self.replaces == Some(taken.holder)
     }
 }

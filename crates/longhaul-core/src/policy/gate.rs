@@ -352,7 +352,7 @@ impl GateSpec {
 
     /// Returns whether the gate waits for a signal although no tool call waits for the gate,
     /// because a program raised it. The run can't end while such a gate is open.
-    pub fn is_signal_without_call(&self) -> bool {
+    pub fn is_signal_gate_without_tool_call(&self) -> bool {
         self.kind == GateKind::Signal && self.call.is_none()
     }
 }

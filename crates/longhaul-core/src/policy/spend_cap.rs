@@ -68,7 +68,7 @@ impl CapUnit {
 
 string_enum! {
     /// What happens when a spend cap is reached.
-    pub enum AtCap {
+    pub enum AtCapAction {
         /// Runs wait until the window ends or the cap is raised.
         Wait = "wait",
         /// New tasks are refused. Runs that have started wait.
@@ -94,7 +94,7 @@ pub struct SpendCap {
     /// Maximum amount per window, of all usage or of each key, actor, agent or model.
     pub limit: u64,
     /// What happens when the limit is reached.
-    pub at_cap: AtCap,
+    pub at_cap: AtCapAction,
 }
 
 impl SpendCap {
@@ -123,7 +123,7 @@ pub struct CapPeriod {
 
 /// A spend cap with its current window.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CurrentCap {
+pub struct CapWithWindow {
     /// Spend cap as it is configured.
     pub cap: SpendCap,
     /// Window (day, week or month) in which the spend cap currently counts usage.
@@ -133,7 +133,7 @@ pub struct CurrentCap {
 /// Identifies one counter of a spend cap by the cap, by whose usage is counted (such as an agent),
 /// and by the window.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct CapKey {
+pub struct CapCounterKey {
     /// Id of the spend cap.
     pub cap: String,
     /// Whose usage is counted: an API key, an actor, an agent or a model. Empty if all usage is
@@ -150,7 +150,7 @@ pub struct CapHold {
     /// Counter of the spend cap in which the amount is held (reserved), even if its window has
     /// ended since.
     #[serde(flatten)]
-    pub key: CapKey,
+    pub key: CapCounterKey,
     /// Whether the cap counts money, tokens or runs.
     pub unit: CapUnit,
     /// Amount that is held (reserved), in the unit of the spend cap.
@@ -186,7 +186,7 @@ pub struct CapReservation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapSettlement {
     /// Counter of the spend cap in which the amount was held (reserved).
-    pub key: CapKey,
+    pub key: CapCounterKey,
     /// Amount that was held (reserved), in the unit of the spend cap.
     pub held: u64,
     /// Amount that the model request used, in the unit of the spend cap.
@@ -199,7 +199,7 @@ pub struct CapSettlement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapRefusal {
     /// Counter of the spend cap whose limit the refused amount would exceed.
-    pub key: CapKey,
+    pub key: CapCounterKey,
     /// Time at which the counter's window (day, week or month) ends.
     pub window_end: Timestamp,
     /// Limit of the counter, including a raise by a person.
@@ -234,9 +234,9 @@ pub struct CapLimitChange {
 
 /// Counter of a spend cap in one window, for all usage or for one key, actor, agent or model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpendRow {
+pub struct CapCounterRow {
     /// Spend cap, subject (such as an agent) and window of the counter.
-    pub key: CapKey,
+    pub key: CapCounterKey,
     /// Time at which the counter's window (day, week or month) ends.
     pub window_end: Timestamp,
     /// Configured limit of the spend cap when the counter last changed.
@@ -255,9 +255,9 @@ pub struct SpendRow {
     pub waiting: u64,
 }
 
-impl SpendRow {
+impl CapCounterRow {
     /// Creates a counter of a spend cap in which nothing is used yet.
-    pub const fn new(key: CapKey, window_end: Timestamp, limit: u64) -> Self {
+    pub const fn new(key: CapCounterKey, window_end: Timestamp, limit: u64) -> Self {
         Self { key, window_end, limit, raised_limit: None, spent: 0, lost: 0, held: 0, waiting: 0 }
     }
 

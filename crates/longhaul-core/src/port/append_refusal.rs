@@ -2,7 +2,7 @@
 
 use crate::id::LaneKey;
 use crate::policy::budget::BudgetAccount;
-use crate::policy::effect_key::TakenKey;
+use crate::policy::effect_key::ClaimedEffectKey;
 use crate::policy::gate::{GateStatus, RecordedAnswer};
 use crate::policy::spend_cap::CapRefusal;
 use crate::port::queue::BusyLane;
@@ -19,7 +19,7 @@ pub enum AppendRefusalReason {
     CapWindowPassed,
     /// Another tool call has claimed the effect key (the key of an effect that happens at most
     /// once).
-    KeyTaken(TakenKey),
+    KeyTaken(ClaimedEffectKey),
     /// The tool call whose outcome the run wants to wait for does not hold its effect key any more.
     KeyNotHeld,
     /// The maximum number of sandboxes of the provider is already running.

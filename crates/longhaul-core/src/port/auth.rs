@@ -35,7 +35,7 @@ pub trait AuthStore: Send + Sync + std::fmt::Debug {
     async fn revoke_key(&self, name: &KeyName) -> Result<Option<KeyRow>, StoreError>;
 
     /// Records that an API key is used now.
-    async fn record_key_use(&self, hash: Hash) -> Result<(), StoreError>;
+    async fn record_api_key_use(&self, hash: Hash) -> Result<(), StoreError>;
 
     /// Adds a token, i.e. a browser session or a one-time ticket.
     async fn add_token(&self, token: NewToken) -> Result<(), StoreError>;

@@ -19,7 +19,7 @@ use crate::note::{AddNoteOutcome, NewNote, Note};
 pub use crate::policy::budget::BudgetAccount;
 use crate::policy::gate::{GateRow, RulePattern};
 use crate::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
-use crate::policy::spend_cap::{CapLimitChange, SpendRow};
+use crate::policy::spend_cap::{CapLimitChange, CapCounterRow};
 use crate::port::store::{StoreError, WorkerLiveness};
 use crate::raw::Hash;
 use crate::time::{Millis, Timestamp};
@@ -124,7 +124,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Returns the counters of spend caps whose window contains the current time, at most
     /// [`SPEND_ROWS_MAX`](crate::policy::spend_cap::SPEND_ROWS_MAX), those with waiting runs and
     /// with the highest usage first.
-    async fn spend_rows(&self) -> Result<Vec<SpendRow>, StoreError>;
+    async fn cap_counter_rows(&self) -> Result<Vec<CapCounterRow>, StoreError>;
 
     /// Changes the limit of a spend cap in one window, and wakes the runs whose amounts now fit.
     async fn set_cap_limit(&self, change: CapLimitChange) -> Result<(), StoreError>;
@@ -164,7 +164,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     async fn count_runs_by_inbox(
         &self,
         inbox: Option<&InboxName>,
-    ) -> Result<Vec<InboxCounts>, StoreError>;
+    ) -> Result<Vec<InboxRunCounts>, StoreError>;
 
     /// Returns the runs claimed by a worker, each with the last sequence number of its journal. A
     /// single query thus shows which of these journals other processes have appended to.
@@ -176,7 +176,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Returns whether any process currently drives the runs of this store. The default
     /// implementation checks the heartbeats of workers; a store with more precise information
     /// overrides it.
-    async fn has_driver(&self) -> Result<bool, StoreError> {
+    async fn has_driving_process(&self) -> Result<bool, StoreError> {
         let workers = self.list_workers().await?;
         Ok(workers.iter().any(|worker| worker.liveness == WorkerLiveness::Live))
     }
@@ -341,7 +341,7 @@ impl LaneRow {
 
 /// Number of runs in an inbox by status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InboxCounts {
+pub struct InboxRunCounts {
     /// Name of the inbox.
     pub inbox: InboxName,
     /// Number of runs that no worker has claimed yet.

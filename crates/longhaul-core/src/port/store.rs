@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::chain::ChainRow;
-use crate::change::{Batch, NewRun};
+use crate::change::{JournalBatch, NewRun};
 use crate::event::codec::EventCodecError;
 use crate::event::entry::Entry;
 use crate::id::{
@@ -208,7 +208,7 @@ pub struct AppendRequest {
     /// Author of the batch, and which state of the journal the batch is based on.
     pub author: JournalAuthor,
     /// Events and row changes to write.
-    pub batch: Batch,
+    pub batch: JournalBatch,
 }
 
 /// Author of a batch for a journal. Each kind of author may write under different conditions.

@@ -141,7 +141,7 @@ pub struct SuspendedToolCall {
     /// Data with which the tool continues the call.
     pub suspension: ToolSuspension,
     /// What the suspended call waits for: a person's answer, or work in another system.
-    pub wait: ToolWait,
+    pub wait: SuspendedCallWait,
 }
 
 impl SuspendedToolCall {
@@ -155,7 +155,7 @@ impl SuspendedToolCall {
 
 /// What a suspended call waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ToolWait {
+pub enum SuspendedCallWait {
     /// The call waits for a person's answer to this question.
     Answer(ToolQuestion),
     /// The call waits for the result of work in another system. The runtime asks the tool about it
@@ -177,13 +177,13 @@ pub struct ToolResumption {
     /// State with which the tool has suspended the call.
     pub state: RawJson,
     /// Answer to the tool's question. `None` means that the tool has asked no question.
-    pub answer: Option<ToolAnswer>,
+    pub answer: Option<ToolQuestionAnswer>,
 }
 
 /// A person's answer to the question of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ToolAnswer {
+pub enum ToolQuestionAnswer {
     /// The person filled in the form with these values.
     Answered(RawJson),
     /// The person declined to answer.
@@ -213,7 +213,7 @@ pub struct ToolSpec {
 impl ToolSpec {
     /// Creates the spec of a tool whose input is an object with these properties, some of them
     /// required. The tool has the default timeout and can't verify its calls.
-    pub fn with_object_input(
+    pub fn with_input_properties(
         name: &str,
         description: &str,
         properties: Value,
@@ -330,7 +330,7 @@ pub trait Progress: Send + Sync + std::fmt::Debug {
 
     /// Reports something that must remain readable later, such as an answer given in the user's
     /// name. Later reports don't replace such a report.
-    fn report_durable(&self, message: &str) {
+    fn report_to_journal(&self, message: &str) {
         self.report(None, message);
     }
 }
@@ -371,13 +371,13 @@ impl ToolFailure {
 
     /// Creates a failure of a call that may have taken effect.
     pub fn outcome_unknown(message: impl Into<String>) -> Self {
-        Self { is_outcome_unknown: true, ..Self::after_effect(message) }
+        Self { is_outcome_unknown: true, ..Self::with_possible_effect(message) }
     }
 
     /// Creates a failure of a call that may have taken effect, with a message from which the model
     /// learns enough to go on. No person is asked for the outcome, but the effect key of the call
     /// stays claimed.
-    pub fn after_effect(message: impl Into<String>) -> Self {
+    pub fn with_possible_effect(message: impl Into<String>) -> Self {
         Self { may_have_effect: true, ..Self::new(message) }
     }
 

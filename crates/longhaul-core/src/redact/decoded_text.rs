@@ -101,7 +101,7 @@ impl<'a> DecodedText<'a> {
 
 /// Returns the forms of a text after removing one, two or more layers of escapes. Forms that are
 /// too short to be searched for are left out.
-pub(super) fn decoded_forms(text: &str) -> impl Iterator<Item = String> {
+pub(super) fn unescaped_forms(text: &str) -> impl Iterator<Item = String> {
     let next = |form: &str| decode_escapes(form).map(|(text, _)| text);
     let forms = std::iter::successors(next(text), move |form| next(form));
     forms.take(DECODE_PASSES_MAX).take_while(|form| form.len() >= SECRET_BYTES_MIN)
@@ -115,7 +115,7 @@ fn partial_escape_len(text: &str) -> usize {
     let is_partial = |tail: &&str| {
         let is_hex = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         match tail.as_bytes()[0] {
-            b'%' => tail.len() < 3 && is_hex(&tail[1..]) || is_partial_character(tail),
+            b'%' => tail.len() < 3 && is_hex(&tail[1..]) || is_partial_utf8_char(tail),
             b'&' => tail[1..].bytes().all(|byte| byte == b'#' || byte.is_ascii_alphanumeric()),
             _ => {
                 let rest = &tail[1..];
@@ -136,7 +136,7 @@ fn partial_escape_len(text: &str) -> usize {
 
 /// Returns whether a sequence of percent escapes is the incomplete beginning of one UTF-8
 /// character.
-fn is_partial_character(escapes: &str) -> bool {
+fn is_partial_utf8_char(escapes: &str) -> bool {
     let bytes: Option<Vec<u8>> =
         (0..escapes.len().div_ceil(3)).map(|n| parse_percent_byte(escapes.get(n * 3..)?)).collect();
     bytes.is_some_and(|bytes| {

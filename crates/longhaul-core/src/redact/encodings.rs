@@ -6,7 +6,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
 use serde_json::Value;
 
-use crate::redact::decoded_text::{SECRET_BYTES_MIN, decoded_forms};
+use crate::redact::decoded_text::{SECRET_BYTES_MIN, unescaped_forms};
 
 /// Minimum length in bytes of a pattern that is searched for across line breaks, as in wrapped
 /// Base64. Shorter patterns would match by chance.
@@ -133,7 +133,7 @@ fn secret_encodings(secret: &str) -> Vec<String> {
     ];
     // Forms encode a space as a plus sign.
     for plain in [secret.to_owned(), secret.replace(' ', "+")] {
-        all.extend(decoded_forms(&plain));
+        all.extend(unescaped_forms(&plain));
         all.push(plain);
     }
     for before in 0..3 {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::error::{EXPANSION_MAX, SchemaError};
 use super::references::SchemaGraph;
-use super::totals::{CountedSubschemas, build_schema_nodes, compute_subschema_totals};
+use super::totals::{SubschemaCountKind, build_schema_nodes, compute_subschema_totals};
 
 /// Upper bounds of the work for validating a value against a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,16 +30,16 @@ impl SchemaComplexity {
     pub fn measure(schema: &Value) -> Result<Self, SchemaError> {
         let graph = SchemaGraph::new(schema);
         let nodes = build_schema_nodes(&graph)?;
-        let expanded = compute_subschema_totals(&nodes, CountedSubschemas::Parts, 0..1);
+        let expanded = compute_subschema_totals(&nodes, SubschemaCountKind::Parts, 0..1);
         let reached = || (0..nodes.len()).filter(|at| expanded.totals[*at] > 0);
         // In a recursive schema, the root's total omits the targets of references that lead back.
         // The subschemas for one value are never recursive, so their totals are complete.
-        let visited = compute_subschema_totals(&nodes, CountedSubschemas::Visits, reached());
+        let visited = compute_subschema_totals(&nodes, SubschemaCountKind::Visits, reached());
         if let Some(at) = visited.cycle {
             return Err(SchemaError::Cycle(json_pointer_to(schema, graph.parts[at])));
         }
         let expansion = expanded.totals.first().copied().unwrap_or(1);
-        let expansion = expansion.max(visited.max_total());
+        let expansion = expansion.max(visited.max_subschema_total());
         if expansion > EXPANSION_MAX {
             return Err(SchemaError::Expansion);
         }
@@ -47,9 +47,9 @@ impl SchemaComplexity {
             return Err(SchemaError::Reference(unknown.to_owned()));
         }
         let fields =
-            compute_subschema_totals(&nodes, CountedSubschemas::Fields, reached()).max_total();
+            compute_subschema_totals(&nodes, SubschemaCountKind::Fields, reached()).max_subschema_total();
         let items =
-            compute_subschema_totals(&nodes, CountedSubschemas::Items, reached()).max_total();
+            compute_subschema_totals(&nodes, SubschemaCountKind::Items, reached()).max_subschema_total();
         Ok(Self {
             expansion,
             fanout: fields.max(items).max(1),

@@ -178,7 +178,7 @@ impl<'a> SchemaGraph<'a> {
     }
 
     /// Returns the number of parts of the schema document that have an id.
-    pub(super) fn resource_count(&self) -> usize {
+    pub(super) fn schema_resource_count(&self) -> usize {
         self.unclear_ids.len() + self.resources.values().map(Vec::len).sum::<usize>()
     }
 

@@ -64,7 +64,7 @@ pub(super) struct SchemaNode<'a> {
 
 /// Kind of a count: which subschemas are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum CountedSubschemas {
+pub(super) enum SubschemaCountKind {
     /// All contained subschemas, whatever part of the value they apply to.
     Parts,
     /// Subschemas that apply to the same value as the subschema that contains them.
@@ -78,15 +78,15 @@ pub(super) enum CountedSubschemas {
 impl SchemaNode<'_> {
     /// Returns the count of this subschema alone, and the part of it that is evaluated again for an
     /// enclosing schema with the keyword `unevaluatedItems` or `unevaluatedProperties`.
-    fn own_subschema_counts(&self, count_kind: CountedSubschemas) -> (u64, u64) {
+    fn own_and_repeated_counts(&self, count_kind: SubschemaCountKind) -> (u64, u64) {
         let (own, repeated) = match count_kind {
-            CountedSubschemas::Parts | CountedSubschemas::Visits => (1, 1),
-            CountedSubschemas::Fields => self.fields,
-            CountedSubschemas::Items => self.items,
+            SubschemaCountKind::Parts | SubschemaCountKind::Visits => (1, 1),
+            SubschemaCountKind::Fields => self.fields,
+            SubschemaCountKind::Items => self.items,
         };
         let meta = match count_kind {
-            CountedSubschemas::Parts | CountedSubschemas::Visits => META_PARTS,
-            CountedSubschemas::Fields | CountedSubschemas::Items => META_FANOUT,
+            SubschemaCountKind::Parts | SubschemaCountKind::Visits => META_PARTS,
+            SubschemaCountKind::Fields | SubschemaCountKind::Items => META_FANOUT,
         };
         (own + if self.is_meta { meta } else { 0 }, repeated)
     }
@@ -97,11 +97,11 @@ impl SchemaNode<'_> {
     fn counted_subschema_index(
         &self,
         position: usize,
-        count_kind: CountedSubschemas,
+        count_kind: SubschemaCountKind,
     ) -> Option<usize> {
         let inner = || self.children.get(position - self.in_place.len());
         let same = self.in_place.get(position);
-        same.or_else(|| inner().filter(|_| count_kind == CountedSubschemas::Parts)).copied()
+        same.or_else(|| inner().filter(|_| count_kind == SubschemaCountKind::Parts)).copied()
     }
 }
 
@@ -114,7 +114,7 @@ pub(super) fn build_schema_nodes<'a>(
         let mut same = find_subschemas(part, (&IN_PLACE_LISTS, &IN_PLACE_SINGLE, &IN_PLACE_MAPS));
         let (mut is_meta, mut unknown) = (false, None);
         for (to, targets) in graph.resolved_references(node_index) {
-            referred += graph.resource_count();
+            referred += graph.schema_resource_count();
             match targets {
                 ReferenceTargets::Values(values) => {
                     referred += values.len();
@@ -200,7 +200,7 @@ pub(super) struct SubschemaTotals {
 }
 
 impl SubschemaTotals {
-    pub(super) fn max_total(&self) -> u64 {
+    pub(super) fn max_subschema_total(&self) -> u64 {
         self.totals.iter().copied().max().unwrap_or(0)
     }
 
@@ -210,15 +210,15 @@ impl SubschemaTotals {
         &mut self,
         node_index: usize,
         node: &SchemaNode<'_>,
-        count_kind: CountedSubschemas,
+        count_kind: SubschemaCountKind,
     ) {
-        let (mut own, mut repeated) = node.own_subschema_counts(count_kind);
+        let (mut own, mut repeated) = node.own_and_repeated_counts(count_kind);
         for to in &node.in_place {
             let (total, again) = (self.totals[*to], self.repeated[*to]);
             own = own.saturating_add(total);
             repeated = repeated.saturating_add(total).saturating_add(again);
         }
-        if count_kind == CountedSubschemas::Parts {
+        if count_kind == SubschemaCountKind::Parts {
             let add = |sum: u64, to: &usize| sum.saturating_add(self.totals[*to]);
             own = node.children.iter().fold(own, add);
             repeated = node.repeated.iter().fold(repeated, add);
@@ -233,7 +233,7 @@ impl SubschemaTotals {
 
 pub(super) fn compute_subschema_totals(
     nodes: &[SchemaNode<'_>],
-    count_kind: CountedSubschemas,
+    count_kind: SubschemaCountKind,
     starts: impl Iterator<Item = usize>,
 ) -> SubschemaTotals {
     let mut sums = SubschemaTotals {

@@ -165,7 +165,7 @@ impl ChildrenConfig {
 
 /// How the result of a run is graded before it is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutcomeConfig {
+pub struct GradingConfig {
     /// Rubric: the criteria that a result must meet.
     pub rubric: String,
     /// Model that grades the result, as `provider/model` or alias. `None` means the models of the
@@ -177,7 +177,7 @@ pub struct OutcomeConfig {
     pub max_rounds: u32,
 }
 
-impl OutcomeConfig {
+impl GradingConfig {
     /// Default maximum number of grading rounds.
     pub const MAX_ROUNDS_DEFAULT: u32 = 3;
 

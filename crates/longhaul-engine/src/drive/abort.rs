@@ -100,8 +100,8 @@ async fn commit_progress_update(
     update: ProgressUpdate,
 ) -> Result<CommitOutcome, Error> {
     match update {
-        ProgressUpdate::Droppable(update) => session.try_commit_input_once(update).await,
-        ProgressUpdate::Durable(update) => session.commit_input_durably(update).await,
+        ProgressUpdate::Droppable(update) => session.try_commit_droppable_input(update).await,
+        ProgressUpdate::Durable(update) => session.commit_undroppable_input(update).await,
     }
 }
 
@@ -169,7 +169,7 @@ impl<'a> AbortSignals<'a> {
                 () = self.lease.wait_until_lost() => return Ok(AbortableOutcome::Aborted(AbortReason::Lost)),
                 () = self.shutdown.wait_for_abort() => return Ok(AbortableOutcome::Aborted(AbortReason::Shutdown)),
                 () = self.session.wait_for_notification() => {
-                    self.session.apply_new_entries().await?;
+                    self.session.apply_new_journal_entries().await?;
                     continue;
                 }
                 update = next_progress_update(self.progress) => update,

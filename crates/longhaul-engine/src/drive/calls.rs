@@ -154,7 +154,7 @@ impl ActiveToolCalls {
     }
 
     /// Adds the result of a tool call that could not be started, such as a call of an unknown tool.
-    pub(super) fn push_finished(&mut self, finished: FinishedToolCall) {
+    pub(super) fn push_finished_call(&mut self, finished: FinishedToolCall) {
         self.running.push(ActiveToolCall {
             call: finished.call,
             policy: ToolCallCancelPolicy { may_repeat: true, is_cancel_safe: true },
@@ -165,13 +165,13 @@ impl ActiveToolCalls {
     }
 
     /// Waits until the next running tool call ends. `None` if no call is running. Cancel safe.
-    pub(super) async fn next_finished(&mut self) -> Option<FinishedToolCall> {
-        poll_fn(|context| self.poll_next_finished(context)).await
+    pub(super) async fn next_finished_call(&mut self) -> Option<FinishedToolCall> {
+        poll_fn(|context| self.poll_next_finished_call(context)).await
     }
 
     /// Polls every running call and returns the first that has ended. A reply has so few calls that
     /// polling all of them is cheap.
-    fn poll_next_finished(&mut self, context: &mut Context<'_>) -> Poll<Option<FinishedToolCall>> {
+    fn poll_next_finished_call(&mut self, context: &mut Context<'_>) -> Poll<Option<FinishedToolCall>> {
         for index in 0..self.running.len() {
             if let Poll::Ready(ended) = self.running[index].work.poll_unpin(context) {
                 self.running.remove(index);
@@ -365,13 +365,13 @@ mod tests {
         let throttle = ProgressThrottle::default();
         let track = |index| throttle.track_call(CallId { turn: 1, index });
         calls.start_call(counting_call_request(1, EffectClass::Pure, &done), track(1));
-        assert!(calls.next_finished().now_or_never().is_none(), "the first call is running");
+        assert!(calls.next_finished_call().now_or_never().is_none(), "the first call is running");
         let cancelled = calls.cancel_calls_if(|call| call.may_repeat);
         let cancelled: Vec<CallId> = cancelled.iter().map(|cancelled| cancelled.call).collect();
         assert_eq!(cancelled, [CallId { turn: 1, index: 1 }]);
         calls.start_call(counting_call_request(2, EffectClass::Once, &done), track(2));
-        assert!(calls.next_finished().now_or_never().is_none(), "the second call is running");
-        let ended = calls.next_finished().now_or_never().flatten().expect("the call ends");
+        assert!(calls.next_finished_call().now_or_never().is_none(), "the second call is running");
+        let ended = calls.next_finished_call().now_or_never().flatten().expect("the call ends");
         assert_eq!(ended.call, CallId { turn: 1, index: 2 });
         assert_eq!(done.load(Ordering::Relaxed), 1);
         assert!(calls.is_empty());
@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn the_status_of_a_failed_call_depends_on_its_class_and_key() {
         let unknown = || ToolFailure::outcome_unknown("its server is gone");
-        let after_effect = || ToolFailure::after_effect("its server is gone");
+        let with_possible_effect = || ToolFailure::with_possible_effect("its server is gone");
         let failed = || ToolFailure::new("its server is gone");
         for (class, has_effect_key, failure, end) in [
             (EffectClass::Pure, false, unknown(), ToolCallStatus::Failed),
@@ -403,8 +403,8 @@ mod tests {
             (EffectClass::Once, false, unknown(), ToolCallStatus::Unknown),
             (EffectClass::Session, false, unknown(), ToolCallStatus::Unknown),
             (EffectClass::Keyed, true, unknown(), ToolCallStatus::Unknown),
-            (EffectClass::Once, false, after_effect(), ToolCallStatus::Failed),
-            (EffectClass::Once, true, after_effect(), ToolCallStatus::Interrupted),
+            (EffectClass::Once, false, with_possible_effect(), ToolCallStatus::Failed),
+            (EffectClass::Once, true, with_possible_effect(), ToolCallStatus::Interrupted),
             (EffectClass::Once, true, failed(), ToolCallStatus::Failed),
         ] {
             let mut request = counting_call_request(1, class, &Arc::default());
@@ -413,7 +413,7 @@ mod tests {
             let mut calls = ActiveToolCalls::default();
             let tracked = ProgressThrottle::default().track_call(request.ctx.call);
             calls.start_call(request, tracked);
-            let ended = calls.next_finished().now_or_never().flatten().expect("the call ends");
+            let ended = calls.next_finished_call().now_or_never().flatten().expect("the call ends");
             assert_eq!(ended.status, end, "{class:?}");
             assert_eq!(ended.output, ToolOutput::text("its server is gone"));
         }

@@ -21,7 +21,7 @@ use crate::drive::progress::ProgressThrottle;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::run_env::{
-    ExternalTools, RunEnv, load_external_tools, load_pinned_agent, missing_tool_names,
+    ExternalTools, RunEnv, load_external_tools, load_agent_version_of_run, unregistered_tool_names,
 };
 use crate::run_session::{CommitOutcome, RunSession};
 use crate::services::EngineServices;
@@ -85,17 +85,17 @@ impl DriveContext {
             blob_texts: BlobTextCache::default(),
         };
         let crashes = ctx.session.run().control().crashes;
-        let may_begin = match assignment.crash_guard.decide_admission(crashes) {
+        let may_begin = match assignment.crash_guard.admission_after_crashes(crashes) {
             RunAdmission::Free => true,
             RunAdmission::Trial { permits } => {
-                ctx.acquire_crash_permits(&assignment, permits).await?
+                ctx.acquire_crash_guard_permits(&assignment, permits).await?
             }
             RunAdmission::Blocked => return Ok((ctx, DriverSetupOutcome::CrashLoop)),
         };
         // From here on a crash of this process counts for the run. A crash while it only waited
         // does not.
         let arrived = match may_begin
-            && ctx.session.commit_input_durably(RunInput::Recover).await? == CommitOutcome::Applied
+            && ctx.session.commit_undroppable_input(RunInput::Recover).await? == CommitOutcome::Applied
         {
             true => ctx.load_run_env().await?,
             false => DriverSetupOutcome::Lost,
@@ -106,7 +106,7 @@ impl DriveContext {
     /// Acquires the crash guard permits that a run needs after a crash. Returns `false` if the run
     /// has to be released. While waiting, the drive permit is released to another run. A cancelled
     /// run needs no permits, because it only ends.
-    async fn acquire_crash_permits(
+    async fn acquire_crash_guard_permits(
         &mut self,
         assignment: &RunAssignment,
         permit_count: u32,
@@ -147,7 +147,7 @@ impl DriveContext {
     }
 
     /// Releases the crash guard permits once the run has made progress.
-    pub(super) fn release_crash_permits(&mut self) {
+    pub(super) fn release_crash_guard_permits(&mut self) {
         if self.session.run().control().crashes == 0 {
             self.trial = None;
         }
@@ -155,9 +155,9 @@ impl DriveContext {
 
     /// Gives up the run. If the claim is still valid and the worker shuts down, a release event is
     /// appended where possible, so that the shutdown does not count as a crash.
-    pub(super) async fn give_up_run(&mut self) -> DriveOutcome {
+    pub(super) async fn stop_driving_run(&mut self) -> DriveOutcome {
         if self.shutdown.is_draining() && !self.lease.is_lost() {
-            match self.session.commit_input_durably(RunInput::Release).await {
+            match self.session.commit_undroppable_input(RunInput::Release).await {
                 Ok(_) if self.session.run().control().idle.is_some() => return DriveOutcome::Idle,
                 Ok(_) => {}
                 Err(error) => {
@@ -170,11 +170,11 @@ impl DriveContext {
     }
 
     async fn load_run_env(&mut self) -> Result<DriverSetupOutcome, Error> {
-        let agent = match load_pinned_agent(&self.services, self.session.run()).await? {
+        let agent = match load_agent_version_of_run(&self.services, self.session.run()).await? {
             Ok(agent) => agent,
             Err(message) => return Ok(DriverSetupOutcome::Blocked(message.into())),
         };
-        let names = missing_tool_names(&self.services, &agent);
+        let names = unregistered_tool_names(&self.services, &agent);
         let external_tools = match self.load_external_tools(&agent, &names).await? {
             AbortableOutcome::Done(Ok(external_tools)) => external_tools,
             AbortableOutcome::Done(Err(message)) => {

@@ -14,7 +14,7 @@ use longhaul_run::input::{InterruptedReply, ModelReply};
 use longhaul_run::{Run, RunInput};
 use std::sync::Arc;
 
-use crate::classify::{add_shared_approvals, classify_tool_call};
+use crate::classify::{add_remembered_approvals, classify_call_effects};
 use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
 use crate::drive::context::DriveContext;
 use crate::effect_facts::add_effect_facts;
@@ -82,8 +82,8 @@ pub(super) async fn run_model_turn(
     let (calls, output_check) = match (&outcome, &ctx.env) {
         (ModelRequestOutcome::Reply(response, held), Some(env)) => {
             let run = ctx.session.run();
-            let (mut calls, output) = classify_calls_and_output(env, run, (response, held)).await?;
-            add_shared_approvals(&ctx.services, run.task(), &mut calls).await?;
+            let (mut calls, output) = classify_calls_and_check_output(env, run, (response, held)).await?;
+            add_remembered_approvals(&ctx.services, run.task(), &mut calls).await?;
             add_effect_facts((env, run), &ctx.services.redact, &response.reply, &mut calls).await;
             (calls, output)
         }
@@ -101,14 +101,14 @@ pub(super) async fn run_model_turn(
 }
 
 /// Classifies the tool calls of a reply and checks a final answer against the output schema.
-async fn classify_calls_and_output(
+async fn classify_calls_and_check_output(
     env: &RunEnv,
     run: &Run,
     (response, held): (&ModelResponse, &[Option<String>]),
 ) -> Result<(Vec<ToolCallClassification>, Option<OutputCheckResult>), StoreError> {
     let mut calls = Vec::with_capacity(held.len());
     for (call, held) in response.reply.tool_calls().zip(held) {
-        calls.push(classify_tool_call(env, run, (call, held.as_deref())).await?);
+        calls.push(classify_call_effects(env, run, (call, held.as_deref())).await?);
     }
     let output_check = match env.output_schema() {
         Some(schema) => schema.validate_final_reply(response, &calls, &*env.clock).await,

@@ -22,7 +22,7 @@ use crate::drive::context::DriveContext;
 use crate::error::Error;
 use crate::event_text;
 use crate::panics;
-use crate::prompt::{WORLD_UPDATE_HEADING, format_perceived_state};
+use crate::prompt::{WORLD_UPDATE_HEADING, format_environment_state};
 use crate::prompt_setup::build_run_prepared_event;
 use crate::redaction::Redaction;
 
@@ -43,7 +43,7 @@ const WORLD_BYTES_MAX: usize = 1024 * 1024;
 const CONTEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// Outcome of fetching the perception (the state of the world) from the context provider.
-enum PerceptionFetchOutcome {
+enum ContextFetchOutcome {
     /// The agent has no context provider.
     NoProvider,
     /// The context provider returned this perception (the state of the world) after this time.
@@ -56,10 +56,10 @@ enum PerceptionFetchOutcome {
 /// Fetches the perception and renders the prompt. `None` means that this driver has lost its claim
 /// on the run.
 pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<RunInput>, Error> {
-    let (perception, active) = match fetch_perception(ctx).await? {
-        PerceptionFetchOutcome::NoProvider => (None, Millis::ZERO),
-        PerceptionFetchOutcome::Fetched(perception, active) => (Some(perception), active),
-        PerceptionFetchOutcome::Aborted(input) => return Ok(input),
+    let (perception, active) = match fetch_context_from_provider(ctx).await? {
+        ContextFetchOutcome::NoProvider => (None, Millis::ZERO),
+        ContextFetchOutcome::Fetched(perception, active) => (Some(perception), active),
+        ContextFetchOutcome::Aborted(input) => return Ok(input),
     };
     let Some(env) = &ctx.env else {
         return Ok(Some(RunInput::Advance));
@@ -76,20 +76,20 @@ pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<
 
 /// Fetches the perception (the state of the world) again before a turn. `None` means that this
 /// driver has lost its claim on the run.
-pub(super) async fn refresh_perception(ctx: &mut DriveContext) -> Result<Option<RunInput>, Error> {
-    let (perception, active) = match fetch_perception(ctx).await? {
-        PerceptionFetchOutcome::NoProvider => {
+pub(super) async fn refetch_context_before_turn(ctx: &mut DriveContext) -> Result<Option<RunInput>, Error> {
+    let (perception, active) = match fetch_context_from_provider(ctx).await? {
+        ContextFetchOutcome::NoProvider => {
             return Ok(Some(RunInput::PerceptionRefreshed(Box::default())));
         }
-        PerceptionFetchOutcome::Fetched(perception, active) => (perception, active),
-        PerceptionFetchOutcome::Aborted(input) => return Ok(input),
+        ContextFetchOutcome::Fetched(perception, active) => (perception, active),
+        ContextFetchOutcome::Aborted(input) => return Ok(input),
     };
     let before = ctx.session.run().perception();
     let world_hash = Hash::digest(perception.world.as_str().as_bytes());
     // An unchanged world is not repeated: the model has seen it.
     let is_new = before.world_hash() != Some(world_hash);
     let update = is_new.then(|| {
-        let update = format_perceived_state(&perception.world);
+        let update = format_environment_state(&perception.world);
         format!("{WORLD_UPDATE_HEADING}{update}").into()
     });
     let changed = is_new || *before.context() != perception.context;
@@ -102,12 +102,12 @@ pub(super) async fn refresh_perception(ctx: &mut DriveContext) -> Result<Option<
     }))))
 }
 
-async fn fetch_perception(ctx: &mut DriveContext) -> Result<PerceptionFetchOutcome, Error> {
+async fn fetch_context_from_provider(ctx: &mut DriveContext) -> Result<ContextFetchOutcome, Error> {
     let Some(env) = &ctx.env else {
-        return Ok(PerceptionFetchOutcome::Aborted(Some(RunInput::Advance)));
+        return Ok(ContextFetchOutcome::Aborted(Some(RunInput::Advance)));
     };
     let Some(provider) = env.context_provider().cloned() else {
-        return Ok(PerceptionFetchOutcome::NoProvider);
+        return Ok(ContextFetchOutcome::NoProvider);
     };
     let run = ctx.session.run();
     let (agent, task) = (Arc::clone(&env.agent), run.task());
@@ -122,33 +122,33 @@ async fn fetch_perception(ctx: &mut DriveContext) -> Result<PerceptionFetchOutco
         turn: run.control().turn(),
     };
     if !ctx.lease.wait_until_valid().await {
-        return Ok(PerceptionFetchOutcome::Aborted(None));
+        return Ok(ContextFetchOutcome::Aborted(None));
     }
     let started = ctx.services.clock.monotonic_nanos();
-    let fetch = pin!(fetch_perception_with_retries(&*provider, &request, &*ctx.services.clock));
+    let fetch = pin!(fetch_context_with_retries(&*provider, &request, &*ctx.services.clock));
     let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
     Ok(match signals.wait_unless_aborted(fetch).await? {
         AbortableOutcome::Done(Ok(perception)) => {
             let took = ctx.services.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
             let perception = Redaction(&*ctx.services.redact).redact_perception(perception);
-            PerceptionFetchOutcome::Fetched(perception, Millis(took))
+            ContextFetchOutcome::Fetched(perception, Millis(took))
         }
         AbortableOutcome::Done(Err(why)) => {
-            PerceptionFetchOutcome::Aborted(Some(RunInput::MissingDependency(format!(
+            ContextFetchOutcome::Aborted(Some(RunInput::MissingDependency(format!(
                 "Context for agent `{}` could not be fetched: {why}. Fix the context provider, then \
              answer here to retry.",
                 agent.name
             ))))
         }
         AbortableOutcome::Aborted(reason) => {
-            PerceptionFetchOutcome::Aborted(reason.input_after_abort())
+            ContextFetchOutcome::Aborted(reason.input_after_abort())
         }
     })
 }
 
 /// Fetches the perception (the state of the world) with a few retries. The error says why the last
 /// attempt failed.
-async fn fetch_perception_with_retries(
+async fn fetch_context_with_retries(
     provider: &dyn ContextProvider,
     request: &ContextRequest,
     clock: &dyn Clock,
@@ -159,7 +159,7 @@ async fn fetch_perception_with_retries(
         if pause > Millis::ZERO {
             clock.sleep(pause).await;
         }
-        match fetch_perception_without_retry(provider, request, clock).await {
+        match fetch_context_once(provider, request, clock).await {
             Ok(perception) => return Ok(perception),
             Err(failed) => {
                 last = failed.to_string();
@@ -172,7 +172,7 @@ async fn fetch_perception_with_retries(
     Err(last)
 }
 
-async fn fetch_perception_without_retry(
+async fn fetch_context_once(
     provider: &dyn ContextProvider,
     request: &ContextRequest,
     clock: &dyn Clock,

@@ -151,7 +151,7 @@ impl ProgressThrottle {
     }
 
     /// Takes all durable reports that are not journaled yet, including those of ended calls.
-    pub(super) fn take_durable_reports(&self) -> VecDeque<RunInput> {
+    pub(super) fn take_unjournaled_reports(&self) -> VecDeque<RunInput> {
         self.with_locked_state(|state| std::mem::take(&mut state.durable))
     }
 }
@@ -230,7 +230,7 @@ impl Progress for CallProgressReporter {
         self.throttle.0.changed.notify_one();
     }
 
-    fn report_durable(&self, message: &str) {
+    fn report_to_journal(&self, message: &str) {
         let message = self.redact.redact(message);
         let message: String = message.chars().take(DURABLE_CHARS_MAX).collect();
         self.throttle.with_locked_state(|state| {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn durable_progress_is_limited_and_outlives_its_call() {
+    fn progress_for_the_journal_is_limited_and_outlives_its_call() {
         let throttle = ProgressThrottle::default();
         let call = CallId { turn: 1, index: 1 };
         let open = throttle.track_call(call);
@@ -290,11 +290,11 @@ mod tests {
         let reporter = throttle.create_reporter(call, &redact);
         for _ in 0..100 {
             reporter.report(None, "still there");
-            reporter.report_durable(&"é".repeat(600));
+            reporter.report_to_journal(&"é".repeat(600));
         }
         drop(open);
-        reporter.report_durable("too late");
-        let messages = throttle.take_durable_reports().into_iter().filter_map(|item| {
+        reporter.report_to_journal("too late");
+        let messages = throttle.take_unjournaled_reports().into_iter().filter_map(|item| {
             let RunInput::Progress(ToolProgress { message, .. }) = item else {
                 return None;
             };
@@ -304,6 +304,6 @@ mod tests {
         assert_eq!(messages.len(), 17);
         assert!(messages[..16].iter().all(|item| *item == "é".repeat(500)));
         assert_eq!(messages[16], TRUNCATED_NOTICE);
-        assert!(throttle.take_durable_reports().is_empty());
+        assert!(throttle.take_unjournaled_reports().is_empty());
     }
 }

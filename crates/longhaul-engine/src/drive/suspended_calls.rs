@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt as _;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::port::redact::Redact;
-use longhaul_core::port::tool::{SuspendedToolCall, ToolFailure, ToolWait};
+use longhaul_core::port::tool::{SuspendedToolCall, ToolFailure, SuspendedCallWait};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_run::RunInput;
@@ -24,7 +24,7 @@ const CANCEL_TIMEOUT: Millis = Millis::from_secs(10);
 /// tool's state only the questions are redacted, because the tool needs the rest unchanged. If the
 /// state is too long or contains a secret elsewhere, the call fails. The outcome of such a call is
 /// unknown if it has an effect key, because a failed call would release its key.
-pub(super) fn with_storable_suspension(
+pub(super) fn redact_or_fail_suspended_call(
     ended: FinishedToolCall,
     redact: &dyn Redact,
     has_effect_key: bool,
@@ -64,12 +64,12 @@ pub(super) fn with_storable_suspension(
         suspended.suspension.state = state;
     }
     match &mut suspended.wait {
-        ToolWait::Answer(question) => {
+        SuspendedCallWait::Answer(question) => {
             question.asker = redaction.redact_text(std::mem::take(&mut question.asker));
             question.message = redaction.redact_text(std::mem::take(&mut question.message));
             question.schema = redaction.redact_json(&question.schema);
         }
-        ToolWait::Poll { message, .. } => {
+        SuspendedCallWait::Poll { message, .. } => {
             *message = message.take().map(|message| redaction.redact_text(message));
         }
     }
@@ -138,12 +138,12 @@ mod tests {
         let stored_state = |state: Value| {
             let state = RawJson::from_serialize(&state);
             let suspension = ToolSuspension { state, may_repeat: true, must_cancel: false };
-            let wait = ToolWait::Poll { after: Millis::ZERO, ttl: None, message: None };
+            let wait = SuspendedCallWait::Poll { after: Millis::ZERO, ttl: None, message: None };
             let status =
                 ToolCallStatus::Suspended(Box::new(SuspendedToolCall { suspension, wait }));
             let call = CallId { turn: 1, index: 1 };
             let ended = finished_call_with_text(call, status, "");
-            match with_storable_suspension(ended, &redactor, false).status {
+            match redact_or_fail_suspended_call(ended, &redactor, false).status {
                 ToolCallStatus::Suspended(stored) => Some(stored.suspension.state.to_value()),
                 ToolCallStatus::Completed
                 | ToolCallStatus::Failed

@@ -24,10 +24,10 @@ use crate::drive::calls::{
     finished_call_with_text,
 };
 use crate::drive::context::DriveContext;
-use crate::drive::suspended_calls::{cancel_suspended_call, with_storable_suspension};
+use crate::drive::suspended_calls::{cancel_suspended_call, redact_or_fail_suspended_call};
 use crate::drive::truncate::{ArtifactQuota, truncate_tool_output};
 use crate::error::Error;
-use crate::recorded_outputs::check_unchanged_values;
+use crate::recorded_outputs::check_references_unchanged;
 use crate::redaction::Redaction;
 use crate::run_env::RunEnv;
 use crate::run_session::CommitOutcome;
@@ -62,8 +62,8 @@ pub(super) async fn run_tool_calls(
     }
     let gathered = collect_finished_tool_calls(ctx, since).await?;
     // Appended before the results: progress of a call is rejected once the call has ended.
-    for report in ctx.progress.take_durable_reports() {
-        let Ok(CommitOutcome::Applied) = ctx.session.commit_input_durably(report).await else {
+    for report in ctx.progress.take_unjournaled_reports() {
+        let Ok(CommitOutcome::Applied) = ctx.session.commit_undroppable_input(report).await else {
             break;
         };
     }
@@ -72,10 +72,10 @@ pub(super) async fn run_tool_calls(
     };
     let took = ctx.services.clock.monotonic_nanos().saturating_sub(since) / 1_000_000;
     let (run, redact) = (ctx.session.run(), &*ctx.services.redact);
-    let quota = ArtifactQuota::remaining_after(run.control().artifacts());
+    let quota = ArtifactQuota::remaining_after_artifacts(run.control().artifacts());
     let ended = ended.into_iter().map(|ended| {
         let has_key = run.call_key(Some(ended.call)).is_some();
-        with_storable_suspension(ended, redact, has_key)
+        redact_or_fail_suspended_call(ended, redact, has_key)
     });
     let done = to_tool_call_results(ended.collect(), Millis(took), redact, quota);
     Ok(Some(RunInput::ToolsDone(done)))
@@ -138,7 +138,7 @@ async fn resolve_checked_input(
 ) -> Result<Value, String> {
     let resolved = env.resolve_tool_input(run.id(), registered, task.input.to_value()).await;
     let (input, outputs) = resolved.map_err(|error| error.to_string())?;
-    check_unchanged_values(run.call_outputs(task.call), &outputs)?;
+    check_references_unchanged(run.call_outputs(task.call), &outputs)?;
     Ok(input)
 }
 
@@ -158,7 +158,7 @@ async fn collect_finished_tool_calls(
         ..AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown)
     };
     let calls = &mut ctx.calls;
-    let first = signals.wait_unless_aborted(pin!(calls.next_finished())).await?;
+    let first = signals.wait_unless_aborted(pin!(calls.next_finished_call())).await?;
     let reason = match first {
         AbortableOutcome::Aborted(reason) => reason,
         AbortableOutcome::Done(None) => return Ok(None),
@@ -187,7 +187,7 @@ async fn collect_calls_until_timeout(
     while !calls.is_empty() {
         tokio::select! {
             biased;
-            next = calls.next_finished() => ended.extend(next),
+            next = calls.next_finished_call() => ended.extend(next),
             () = over.as_mut() => break,
         }
     }
@@ -276,7 +276,7 @@ async fn verify_tool_call(
     let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
     Ok(match signals.wait_unless_aborted(verification).await? {
         AbortableOutcome::Done(result) => {
-            let quota = ArtifactQuota::remaining_after(ctx.session.run().control().artifacts());
+            let quota = ArtifactQuota::remaining_after_artifacts(ctx.session.run().control().artifacts());
             Some(run_input_from_verify_outcome(task.call, result, &*ctx.services.redact, quota))
         }
         AbortableOutcome::Aborted(reason) => reason.input_after_abort(),
@@ -325,7 +325,7 @@ fn run_verification(
         };
         let resolved = env.resolve_tool_input(run, &registered, input.to_value()).await;
         let input = match resolved {
-            Ok((input, outputs)) if check_unchanged_values(&seen, &outputs).is_ok() => input,
+            Ok((input, outputs)) if check_references_unchanged(&seen, &outputs).is_ok() => input,
             Ok(_) | Err(_) => return (VerifyOutcome::Unknown, Vec::new()),
         };
         let verification = AssertUnwindSafe(tool.verify(input, &tool_ctx)).catch_unwind();
@@ -348,6 +348,6 @@ impl ActiveToolCalls {
             true => ToolCallStatus::Unknown,
             false => ToolCallStatus::Failed,
         };
-        self.push_finished(finished_call_with_text(task.call, status, reason));
+        self.push_finished_call(finished_call_with_text(task.call, status, reason));
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct ArtifactQuota {
 
 impl ArtifactQuota {
     /// Returns the quota that remains for a run that already has these artifacts.
-    pub(super) fn remaining_after(artifacts: &[RawJson]) -> Self {
+    pub(super) fn remaining_after_artifacts(artifacts: &[RawJson]) -> Self {
         let bytes: usize = artifacts.iter().map(|artifact| artifact.as_str().len()).sum();
         Self {
             count: ARTIFACTS_MAX.saturating_sub(artifacts.len()),
@@ -50,7 +50,7 @@ impl ArtifactQuota {
     }
 
     /// Returns whether the artifact fits into the quota. If it does, reduces the quota by it.
-    fn try_take(&mut self, artifact: &RawJson) -> bool {
+    fn try_take_artifact(&mut self, artifact: &RawJson) -> bool {
         let bytes = artifact.as_str().len();
         let fits = self.count > 0 && bytes <= self.bytes.min(ARTIFACT_BYTES_MAX);
         if fits {
@@ -70,7 +70,7 @@ pub(super) fn truncate_tool_output(
     quota: &mut ArtifactQuota,
 ) -> (ToolOutput, Vec<Blob>) {
     let artifacts = output.artifacts.len();
-    output.artifacts.retain(|artifact| quota.try_take(artifact));
+    output.artifacts.retain(|artifact| quota.try_take_artifact(artifact));
     let left_out = artifacts - output.artifacts.len();
     if left_out > 0 {
         let note = format!(
@@ -154,8 +154,8 @@ mod tests {
     const CALL: CallId = CallId { turn: 2, index: 1 };
 
     /// Truncates the output of a call of a run that has no artifacts yet.
-    fn truncate_first_output(output: ToolOutput, images: Vec<Blob>) -> (ToolOutput, Vec<Blob>) {
-        truncate_tool_output(CALL, output, images, &mut ArtifactQuota::remaining_after(&[]))
+    fn truncate_with_full_quota(output: ToolOutput, images: Vec<Blob>) -> (ToolOutput, Vec<Blob>) {
+        truncate_tool_output(CALL, output, images, &mut ArtifactQuota::remaining_after_artifacts(&[]))
     }
 
     fn first_output_text(output: &ToolOutput) -> &str {
@@ -168,13 +168,13 @@ mod tests {
     #[test]
     fn a_short_output_is_not_truncated() {
         let output = ToolOutput::text("short");
-        assert_eq!(truncate_first_output(output.clone(), Vec::new()), (output, Vec::new()));
+        assert_eq!(truncate_with_full_quota(output.clone(), Vec::new()), (output, Vec::new()));
     }
 
     #[test]
     fn a_long_output_is_truncated_for_the_model_and_stored_whole() {
         let whole = "ü".repeat(20_000);
-        let (output, blobs) = truncate_first_output(ToolOutput::text(whole.as_str()), Vec::new());
+        let (output, blobs) = truncate_with_full_quota(ToolOutput::text(whole.as_str()), Vec::new());
         let [blob] = &blobs[..] else {
             panic!("one blob is stored");
         };
@@ -198,7 +198,7 @@ mod tests {
         let content =
             vec![Part::Text(whole.into()), image(&attached), image(&missing), image(&attached)];
         let output = ToolOutput { content, ..ToolOutput::default() };
-        let (output, blobs) = truncate_first_output(output, vec![unsaid, attached.clone()]);
+        let (output, blobs) = truncate_with_full_quota(output, vec![unsaid, attached.clone()]);
         let full = output.full.expect("the full output is stored");
         let stored: Vec<_> = blobs.iter().map(|blob| blob.blob_ref).collect();
         assert_eq!(stored, [attached.blob_ref, full]);
@@ -223,7 +223,7 @@ mod tests {
         ] {
             let left_out = new.len() - kept;
             let output = ToolOutput { artifacts: new, ..ToolOutput::text("done") };
-            let mut quota = ArtifactQuota::remaining_after(&earlier);
+            let mut quota = ArtifactQuota::remaining_after_artifacts(&earlier);
             let (output, _) = truncate_tool_output(CALL, output, Vec::new(), &mut quota);
             assert_eq!(output.artifacts.len(), kept);
             let note = format!("Artifacts that were left out: {left_out}.");
@@ -237,7 +237,7 @@ mod tests {
     fn an_output_above_the_storage_limit_keeps_head_and_tail_and_says_so() {
         let full_output = format!("first {} last", "ü".repeat(6 * 1024 * 1024));
         let (output, blobs) =
-            truncate_first_output(ToolOutput::text(full_output.as_str()), Vec::new());
+            truncate_with_full_quota(ToolOutput::text(full_output.as_str()), Vec::new());
         let stored = String::from_utf8(blobs.first().expect("a stored blob").content.to_vec())
             .expect("UTF-8");
         assert!(stored.starts_with("first ") && stored.ends_with(" last"));

@@ -15,11 +15,11 @@ use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command, rule_scope
 use longhaul_run::{DecideContext, Rejection, Run, edit_refusal_reason, output_from_human_edit};
 
 use crate::blocker::RunBlocker;
-use crate::classify::{classify_tool_input, secret_in_input_message};
+use crate::classify::{classify_effects_of_input, secret_in_input_message};
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
 use crate::replay::replay_run;
-use crate::run_env::{RunEnv, compile_output_schema, load_pinned_agent};
+use crate::run_env::{RunEnv, compile_output_schema, load_agent_version_of_run};
 use crate::services::release_external_tools;
 
 /// Maximum length in bytes of the note in an answer to a gate.
@@ -50,7 +50,7 @@ impl Longhaul {
     pub async fn list_gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, Error> {
         let mut gates = self.services.store.list_gates(filter).await?;
         if gates.iter().any(|gate| gate.status == GateStatus::Open && gate.deadline.is_some()) {
-            let now = self.store_time().await?;
+            let now = self.current_store_time().await?;
             for gate in gates.iter_mut().filter(|gate| gate.is_overdue(now)) {
                 gate.status = GateStatus::Expired;
             }
@@ -131,7 +131,7 @@ impl Longhaul {
         let run_row = self.services.store.get_run(run).await?.ok_or(Error::RunNotFound(run))?;
         let view = RunSnapshot { run, status: run_row.status };
         let agent = run_row.agent;
-        let has_rule = self.has_active_rule(&row, &answer, agent.clone()).await?;
+        let has_rule = self.has_rule_that_answer_adds(&row, &answer, agent.clone()).await?;
         let command = RunCommand::Answer { gate: Box::new(row), answer, agent, has_rule };
         let batch = decide_command(&view, command, DecideContext::new(now))?;
         let counts = batch.events.iter().any(|event| event.kind() == "gate.voted");
@@ -157,7 +157,7 @@ impl Longhaul {
 
     /// Returns whether the remembered approval that this answer would add already exists and is
     /// active.
-    async fn has_active_rule(
+    async fn has_rule_that_answer_adds(
         &self,
         gate: &GateRow,
         answer: &Answer,
@@ -197,13 +197,13 @@ impl Longhaul {
                 "an edit of `{name}` can't be checked: this process does not have the tool"
             )));
         };
-        let classification = classify_tool_input(&env, &run, tool, edited).await?;
+        let classification = classify_effects_of_input(&env, &run, tool, edited).await?;
         if let Some(problem) = &classification.problem {
             return Err(bad(problem.clone()));
         }
         // The card describes and the digest covers only the references of the original input.
         let is_shown =
-            |new: &OutputReference| gate.spec.outputs.iter().any(|old| old.has_same_value(new));
+            |new: &OutputReference| gate.spec.outputs.iter().any(|old| old.has_same_place_and_value(new));
         if !classification.outputs.iter().all(is_shown) {
             return Err(bad(format!(
                 "an edit can't add or change a reference to an output: write the value itself instead \
@@ -227,7 +227,7 @@ impl Longhaul {
     /// the tools of the run.
     async fn check_edited_result(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
         let (run, _) = replay_run(&self.services, gate.run).await?;
-        let agent = load_pinned_agent(&self.services, &run).await?;
+        let agent = load_agent_version_of_run(&self.services, &run).await?;
         let agent = agent.map_err(Rejection::InvalidTask)?;
         let schema = compile_output_schema(&agent)
             .map_err(|blocker| Rejection::InvalidTask(blocker.message))?;

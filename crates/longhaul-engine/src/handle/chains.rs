@@ -37,7 +37,7 @@ struct ChainToBuild {
 }
 
 /// A step of a chain with the task and the agent of its run.
-struct BuiltStep {
+struct BuiltChainStep {
     step: ChainStep,
     task: TaskSpec,
     agent: Arc<Agent>,
@@ -116,12 +116,12 @@ impl Longhaul {
         let chain = ChainToBuild { spec, name, task, first_run, batch };
         let mut built = Vec::with_capacity(chain.spec.steps.len());
         for index in 0..chain.spec.steps.len() {
-            built.push(self.build_step(&chain, index)?);
+            built.push(self.build_chain_step(&chain, index)?);
         }
-        share_budget(&mut built);
+        set_highest_caps_for_all_steps(&mut built);
         let definitions = built.iter().map(|built| built.definition.clone()).collect();
         let steps = built.iter().map(|built| built.step.clone()).collect();
-        let Some(BuiltStep { step, mut task, agent, .. }) = built.into_iter().next() else {
+        let Some(BuiltChainStep { step, mut task, agent, .. }) = built.into_iter().next() else {
             return Err(Rejection::Empty("a chain").into());
         };
         task.policy = step.policy;
@@ -132,13 +132,13 @@ impl Longhaul {
         Ok((NewRun { lane_depth_max, ..new_run_from_task(first_run, task)? }, definitions))
     }
 
-    fn build_step(&self, chain: &ChainToBuild, index: usize) -> Result<BuiltStep, Error> {
+    fn build_chain_step(&self, chain: &ChainToBuild, index: usize) -> Result<BuiltChainStep, Error> {
         let step_spec = &chain.spec.steps[index];
         let task = Task { agent: step_spec.agent.clone(), ..chain.task.clone() };
         let (task, agent, definition) = self.build_task_spec(task, chain.first_run, chain.batch)?;
         let repeat = step_spec.repeat.as_ref().map(|repeat| {
             let from =
-                chain.spec.repeat_start(index, &repeat.from).map_err(Rejection::InvalidTask)?;
+                chain.spec.find_repeat_start_step(index, &repeat.from).map_err(Rejection::InvalidTask)?;
             Ok::<_, Rejection>(ChainRepeat { from, until: repeat.until, max: repeat.max })
         });
         let mut policy = task.policy.clone();
@@ -147,7 +147,7 @@ impl Longhaul {
         // The next step waits for the result, so that a step does not stay open for messages.
         policy.keep_open = None;
         if step_spec.auto_approve {
-            auto_approve_result(&mut policy, chain.name.as_deref());
+            set_result_auto_approval(&mut policy, chain.name.as_deref());
         }
         let step = ChainStep {
             name: step_spec.step_name().to_owned(),
@@ -157,7 +157,7 @@ impl Longhaul {
             condition: step_spec.condition,
             repeat: repeat.transpose()?,
         };
-        Ok(BuiltStep { step, task, agent, definition })
+        Ok(BuiltChainStep { step, task, agent, definition })
     }
 
     /// Returns the newest run of the chain of a run that has ended. `None` means that the run has
@@ -171,7 +171,7 @@ impl Longhaul {
 
 /// Changes the policy of a step so that its result is approved automatically. Does nothing if the
 /// result needs several approvers, or an approver who is not the submitter.
-fn auto_approve_result(policy: &mut RunPolicy, chain: Option<&str>) {
+fn set_result_auto_approval(policy: &mut RunPolicy, chain: Option<&str>) {
     if let Some(gate) = &mut policy.result_gate
         && gate.approvers.count <= 1
         && !gate.approvers.not_submitter
@@ -183,7 +183,7 @@ fn auto_approve_result(policy: &mut RunPolicy, chain: Option<&str>) {
 
 /// Sets the caps on money and tokens of all steps to the highest cap of any step, because the steps
 /// share one budget account. If one step has no cap, the cap of all steps is removed.
-fn share_budget(built: &mut [BuiltStep]) {
+fn set_highest_caps_for_all_steps(built: &mut [BuiltChainStep]) {
     let highest =
         |caps: Vec<Option<u64>>| caps.into_iter().collect::<Option<Vec<_>>>()?.into_iter().max();
     let budgets = || built.iter().map(|built| &built.step.policy.budget);

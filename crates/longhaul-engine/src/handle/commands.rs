@@ -3,7 +3,7 @@
 //! An outsider appends to the journal unconditionally, without reading the journal first.
 
 use longhaul_api::steer::{SteerReceipt, SteerState};
-use longhaul_core::change::Batch;
+use longhaul_core::change::JournalBatch;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
@@ -43,13 +43,13 @@ impl Longhaul {
         let steer = SteerId::from_bits(self.services.ids.next_id_bits());
         let by = by.to_owned();
         let message = SteerMessage { steer, text: text.into(), delivery, by, is_task: false };
-        let run = self.control_run(run, None, RunCommand::Steer(message)).await?;
+        let run = self.apply_or_send_command(run, None, RunCommand::Steer(message)).await?;
         Ok(QueuedSteer { run, id: steer })
     }
 
     /// Sends a person's message with an id that the caller chose. Does nothing if a message with
     /// this id was sent before.
-    pub async fn steer_once(
+    pub async fn steer_idempotently(
         &self,
         run: RunId,
         message: SteerMessage,
@@ -60,7 +60,7 @@ impl Longhaul {
         if sent.iter().any(|row| row.steer == id) {
             return Ok(QueuedSteer { run, id });
         }
-        let run = self.control_run(run, None, RunCommand::Steer(message)).await?;
+        let run = self.apply_or_send_command(run, None, RunCommand::Steer(message)).await?;
         Ok(QueuedSteer { run, id })
     }
 
@@ -154,7 +154,7 @@ impl Longhaul {
         by: &str,
     ) -> Result<RunId, Error> {
         let by = by.to_owned();
-        self.control_run(run, None, RunCommand::Resume { by, raise }).await
+        self.apply_or_send_command(run, None, RunCommand::Resume { by, raise }).await
     }
 
     /// Sends a command to a run. Returns the sequence number of the last appended event.
@@ -180,7 +180,7 @@ impl Longhaul {
     pub(super) async fn append_without_claim(
         &self,
         run: RunId,
-        batch: Batch,
+        batch: JournalBatch,
     ) -> Result<Result<Seq, AppendRefusalReason>, Error> {
         let author = JournalAuthor::Outsider;
         let batch = self.mark_request_applied(batch);

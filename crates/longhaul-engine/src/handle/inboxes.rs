@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
 use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, ThreadKey};
-use longhaul_core::port::records::InboxCounts;
+use longhaul_core::port::records::InboxRunCounts;
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Status;
@@ -66,7 +66,7 @@ impl Longhaul {
 
 /// Builds the task of a request that posts to an inbox. `agents` has the default agent of each
 /// inbox, for tasks that name no agent.
-pub fn inbox_task(
+pub fn build_inbox_task(
     inbox: InboxName,
     body: NewTaskBody,
     agents: &BTreeMap<String, String>,
@@ -76,7 +76,7 @@ pub fn inbox_task(
         return Err(Rejection::InvalidTask(format!(
             "the inbox `{inbox}` has no default agent: name an agent, or set \
              `[inboxes.{}] agent` in longhaul.toml",
-            toml_key(inbox.as_str())
+            quote_toml_key(inbox.as_str())
         ))
         .into());
     };
@@ -86,9 +86,9 @@ pub fn inbox_task(
     Ok(Task {
         kind: body.kind,
         priority: body.priority,
-        lane: parse_name("lane", body.lane, LaneKey::new)?,
-        thread: parse_name("thread", body.thread, ThreadKey::new)?,
-        resource: parse_name("resource", body.resource, ResourceKey::new)?,
+        lane: parse_optional_name("lane", body.lane, LaneKey::new)?,
+        thread: parse_optional_name("thread", body.thread, ThreadKey::new)?,
+        resource: parse_optional_name("resource", body.resource, ResourceKey::new)?,
         start: body.start_at.map_or(EarliestStart::Now, EarliestStart::At),
         context: body.context,
         actor: body.actor,
@@ -101,7 +101,7 @@ pub fn inbox_task(
 }
 
 /// Returns a name as a key of a TOML file, in quotes if it needs them.
-pub fn toml_key(name: &str) -> String {
+pub fn quote_toml_key(name: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     match !name.is_empty() && name.chars().all(is_bare) {
         true => name.to_owned(),
@@ -110,7 +110,7 @@ pub fn toml_key(name: &str) -> String {
     }
 }
 
-fn parse_name<T>(
+fn parse_optional_name<T>(
     field: &str,
     value: Option<String>,
     parse: impl Fn(String) -> Result<T, IdError>,
@@ -123,7 +123,7 @@ fn parse_name<T>(
 fn inbox_view(
     name: &str,
     agents: &BTreeMap<String, String>,
-    row: Option<&InboxCounts>,
+    row: Option<&InboxRunCounts>,
 ) -> InboxView {
     InboxView {
         name: name.to_owned(),

@@ -91,13 +91,13 @@ impl Longhaul {
         }
         let row = self.services.auth.find_key(secret.hash()).await?;
         let row = row.ok_or(Error::KeyNotFound(name))?;
-        let key = KeyView::new(&row, self.store_time().await?);
+        let key = KeyView::new(&row, self.current_store_time().await?);
         Ok(IssuedKey { secret, key })
     }
 
     /// Lists all API keys, oldest first.
     pub async fn list_keys(&self) -> Result<Vec<KeyView>, Error> {
-        let now = self.store_time().await?;
+        let now = self.current_store_time().await?;
         let rows = self.services.auth.list_keys().await?;
         Ok(rows.iter().map(|row| KeyView::new(row, now)).collect())
     }
@@ -106,7 +106,7 @@ impl Longhaul {
     pub async fn revoke_key(&self, name: &KeyName) -> Result<KeyView, Error> {
         let row = self.services.auth.revoke_key(name).await?;
         let row = row.ok_or_else(|| Error::KeyNotFound(name.to_string()))?;
-        Ok(KeyView::new(&row, self.store_time().await?))
+        Ok(KeyView::new(&row, self.current_store_time().await?))
     }
 
     /// Returns the identity of the caller who presents this key. `None` if the key is unknown,
@@ -115,10 +115,10 @@ impl Longhaul {
         let Some(row) = self.services.auth.find_key(secret.hash()).await? else {
             return Ok(None);
         };
-        if !row.is_valid_at(self.store_time().await?) {
+        if !row.is_valid_at(self.current_store_time().await?) {
             return Ok(None);
         }
-        self.services.auth.record_key_use(row.hash).await?;
+        self.services.auth.record_api_key_use(row.hash).await?;
         Ok(Some(CallerIdentity::from_key(&row)))
     }
 }

@@ -55,7 +55,7 @@ impl Longhaul {
             return self.create_runs(enqueue()).await;
         };
         for _ in 0..ATTEMPTS_MAX {
-            let mut request = self.with_refusing_caps(enqueue()).await?;
+            let mut request = self.add_cap_reservations(enqueue()).await?;
             for run in &mut request.runs {
                 run.lane_entry =
                     lane_entry(agent.lane_busy, self.services.agents.defaults.collect_window);
@@ -111,7 +111,7 @@ impl Longhaul {
             true => JournalAuthor::Closer { after: row.last_seq },
             false => JournalAuthor::Outsider,
         };
-        let Some(mut request) = self.message_request(agent, new, &row, author).await? else {
+        let Some(mut request) = self.message_append_request(agent, new, &row, author).await? else {
             return Ok(AddMessageOutcome::Impossible);
         };
         request.batch.changes.extend(idempotency.cloned().map(Change::SaveSubmitKey));
@@ -132,7 +132,7 @@ impl Longhaul {
 
     /// Returns the request that appends the text of a task to a run as a message. `None` if the text
     /// can't be a message.
-    async fn message_request(
+    async fn message_append_request(
         &self,
         agent: &Agent,
         new: &NewRun,

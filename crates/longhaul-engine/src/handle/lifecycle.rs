@@ -24,7 +24,7 @@ impl Longhaul {
         let (by, reason) = (self.redact(by), self.redact(reason));
         let request = RunControlRequest::from_principal(&by).with_reason(&reason);
         let cancel = RunCommand::Cancel { by, reason };
-        self.control_run(run, Some(RunInput::CancelNow(request)), cancel).await
+        self.apply_or_send_command(run, Some(RunInput::CancelNow(request)), cancel).await
     }
 
     /// Pauses a run until it is resumed. If the run has ended and belongs to a chain, the newest
@@ -32,7 +32,7 @@ impl Longhaul {
     pub async fn pause_run(&self, run: RunId, by: &str) -> Result<RunId, Error> {
         let by = self.redact(by);
         let still = RunInput::PauseNow { by: by.clone() };
-        self.control_run(run, Some(still), RunCommand::Pause { by }).await
+        self.apply_or_send_command(run, Some(still), RunCommand::Pause { by }).await
     }
 
     /// Pauses a lane: no run of the lane starts until the lane is resumed. A run that has started
@@ -52,7 +52,7 @@ impl Longhaul {
     /// Applies `input` to the run if there is an input and no worker drives the run. Otherwise
     /// sends `command` to the run's driver. If the run has ended and belongs to a chain, uses the
     /// newest run of the chain instead. Returns the run that received the input or the command.
-    pub(super) async fn control_run(
+    pub(super) async fn apply_or_send_command(
         &self,
         run: RunId,
         input: Option<RunInput>,
@@ -61,7 +61,7 @@ impl Longhaul {
         let mut target = run;
         loop {
             let applied = match input.clone() {
-                Some(input) => self.apply_input_if_undriven(target, input).await,
+                Some(input) => self.apply_input_if_no_driver(target, input).await,
                 None => Ok(false),
             };
             let sent = match applied {
@@ -82,7 +82,7 @@ impl Longhaul {
 
     /// Applies an input of the state machine to a run and appends the resulting events, if no
     /// worker drives the run. Returns `false` if a worker drives it.
-    async fn apply_input_if_undriven(&self, run: RunId, input: RunInput) -> Result<bool, Error> {
+    async fn apply_input_if_no_driver(&self, run: RunId, input: RunInput) -> Result<bool, Error> {
         let (folded, now) = replay_run(&self.services, run).await?;
         let batch = match decide(&folded, input, DecideContext::new(now)) {
             Ok(batch) => self.mark_request_applied(batch),

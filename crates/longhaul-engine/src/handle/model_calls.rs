@@ -110,13 +110,13 @@ fn model_call_outcome(event: &Event) -> Option<ModelCallOutcome> {
         Event::TurnFailed(failed) => Some(ModelCallOutcome::Failure(failed.failure.clone())),
         Event::TurnInterrupted(_) => Some(ModelCallOutcome::Interrupted),
         Event::MemoryCompacted(compacted) => {
-            Some(ModelCallOutcome::Reply(summary_response(compacted)))
+            Some(ModelCallOutcome::Reply(model_response_of_summary(compacted)))
         }
         _ => None,
     }
 }
 
-fn summary_response(compacted: &MemoryCompacted) -> ModelResponse {
+fn model_response_of_summary(compacted: &MemoryCompacted) -> ModelResponse {
     ModelResponse {
         reply: Arc::new(Reply::from_text(summary::summary_text(&compacted.summary))),
         stop: StopReason::EndTurn,

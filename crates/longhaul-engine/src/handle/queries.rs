@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::handle::served_inboxes::LiveWorkers;
 use crate::replay::{replay_run, replay_without_transcript};
-use crate::view::{queue_reason, run_view, start_time_reason};
+use crate::view::{describe_queue_wait, run_view, describe_start_time_wait};
 use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView};
 use longhaul_api::why::RunExplanation;
@@ -46,8 +46,8 @@ impl Longhaul {
         let row = self.run_row(run).await?;
         let (folded, now) = replay_without_transcript(&self.services, run).await?;
         let mut view = run_view(&row, &folded, now);
-        if start_time_reason(&row, &folded, now).is_none()
-            && let Some(unserved) = self.unserved_reason(&row, workers).await?
+        if describe_start_time_wait(&row, &folded, now).is_none()
+            && let Some(unserved) = self.explain_unserved_run(&row, workers).await?
         {
             view.now = unserved.message;
         }
@@ -87,7 +87,7 @@ impl Longhaul {
         let mut cap_waits_left = CAP_WAITS_MAX;
         let mut runs = Vec::with_capacity(rows.len());
         for row in &rows {
-            let unserved = self.unserved_reason(row, &mut workers).await?;
+            let unserved = self.explain_unserved_run(row, &mut workers).await?;
             let reason = unserved
                 .map(|unserved| unserved.message)
                 .or_else(|| paused_lane_reason(row, &paused));
@@ -163,8 +163,8 @@ impl Longhaul {
 
     /// Whether any process currently drives the runs of the store. The store may know this without
     /// heartbeats, for example from a lock.
-    pub async fn has_driver(&self) -> Result<bool, Error> {
-        Ok(self.services.records.has_driver().await?)
+    pub async fn has_driving_process(&self) -> Result<bool, Error> {
+        Ok(self.services.records.has_driving_process().await?)
     }
 
     /// Whether a worker has sent a heartbeat within the duration of its lease, i.e. can still write
@@ -182,13 +182,13 @@ impl Longhaul {
     /// child run, explains what the child waits for. For an ended run of a chain, explains the
     /// newest run of the chain.
     pub async fn explain_run(&self, run: RunId) -> Result<RunExplanation, Error> {
-        let (mut explanation, mut child) = self.explain_run_alone(run).await?;
+        let (mut explanation, mut child) = self.explain_run_without_children(run).await?;
         if child.is_none() {
             child = self.newest_run_of_chain(run).await?;
         }
         for _ in 0..CHILD_DEPTH_MAX {
             let Some(id) = child else { break };
-            let (of_child, next) = match self.explain_run_alone(id).await {
+            let (of_child, next) = match self.explain_run_without_children(id).await {
                 Ok(explained) => explained,
                 Err(Error::RunNotFound(_)) => break,
                 Err(error) => return Err(error),
@@ -202,13 +202,13 @@ impl Longhaul {
 
     /// Explains the status of a run itself, without its child runs. Also returns the child run that
     /// it waits for, or `None` if it waits for none.
-    async fn explain_run_alone(
+    async fn explain_run_without_children(
         &self,
         run: RunId,
     ) -> Result<(RunExplanation, Option<RunId>), Error> {
         let (folded, now) = replay_without_transcript(&self.services, run).await?;
         let row = self.run_row(run).await?;
-        let start_time = start_time_reason(&row, &folded, now);
+        let start_time = describe_start_time_wait(&row, &folded, now);
         let mut special = None;
         if start_time.is_none() {
             special = self.explain_unstarted_run(&row).await?;
@@ -230,7 +230,7 @@ impl Longhaul {
                     explanation.command = explanation.command.replace(&root, &run);
                 }
                 // Waiting for a lane, a batch or a start time is recorded only in the row.
-                let queued = start_time.or_else(|| queue_reason(&row));
+                let queued = start_time.or_else(|| describe_queue_wait(&row));
                 let message = queued.unwrap_or(explanation.message);
                 StateExplanation { message, command: explanation.command }
             }
@@ -239,7 +239,7 @@ impl Longhaul {
         let child = match &folded.control().idle {
             Some(IdleReason::Parked { wait: WaitReason::Child(first), .. }) => {
                 let open = folded.control().children.iter().map(|child| child.id);
-                Some(self.child_to_explain(*first, open).await?)
+                Some(self.child_that_explains_wait(*first, open).await?)
             }
             Some(IdleReason::Parked { .. } | IdleReason::Paused) | None => None,
         };
@@ -248,7 +248,7 @@ impl Longhaul {
 
     /// Returns the child run of `open` whose status explains best why its parent waits: one that
     /// needs a person, or else one that waits for a child of its own, or else `first`.
-    async fn child_to_explain(
+    async fn child_that_explains_wait(
         &self,
         first: RunId,
         open: impl Iterator<Item = RunId>,
@@ -308,7 +308,7 @@ impl Longhaul {
     }
 
     /// Returns the current time of the store.
-    pub async fn store_time(&self) -> Result<Timestamp, Error> {
+    pub async fn current_store_time(&self) -> Result<Timestamp, Error> {
         Ok(self.services.records.now().await?)
     }
 }
@@ -328,7 +328,7 @@ fn current_activity_text(row: &RunRow, gate: Option<&GateRow>) -> String {
         }
         (Status::Waiting | Status::Blocked, Some(gate)) => gate.spec.ask.clone(),
         (Status::Pending | Status::Waiting, None) => {
-            queue_reason(row).unwrap_or_else(|| match row.reason.as_deref() {
+            describe_queue_wait(row).unwrap_or_else(|| match row.reason.as_deref() {
                 Some("worker") | None => "waits for a worker".to_owned(),
                 Some(reason) => format!("waits: {}", reason.replace('_', " ")),
             })

@@ -39,9 +39,9 @@ impl Longhaul {
         let name = parse_schedule_name(&body.name)?;
         self.check_no_secret_in_name("the name of the schedule", name.as_str())?;
         let spec = self.parse_schedule_spec(body)?;
-        let now = self.store_time().await?;
+        let now = self.current_store_time().await?;
         let calendar = Calendar::parse(&spec.timing, now).map_err(Error::InvalidSchedule)?;
-        let due = calendar.next_after(now).ok_or_else(|| {
+        let due = calendar.next_firing_after(now).ok_or_else(|| {
             Error::InvalidSchedule("the cron pattern never matches any date".to_owned())
         })?;
         // Everything that a firing checks is checked now, while the caller can fix it.
@@ -100,9 +100,9 @@ impl Longhaul {
         });
         for _ in 0..ATTEMPTS_MAX {
             let row = self.schedule_row(name).await?;
-            let request = self.firing_request(&row, self.store_time().await?)?;
+            let request = self.run_request_of_firing(&row, self.current_store_time().await?)?;
             let request = CreateRunsRequest { idempotency: idempotency.clone(), ..request };
-            let request = self.with_refusing_caps(request).await?;
+            let request = self.add_cap_reservations(request).await?;
             let firing = ScheduleFiring {
                 name: row.name,
                 due: row.due,
@@ -140,7 +140,7 @@ impl Longhaul {
             Some(run) => self.services.store.get_run(run).await?,
             None => None,
         };
-        Ok(ScheduleView::new(row, last.as_ref().map(status_of_chain)))
+        Ok(ScheduleView::new(row, last.as_ref().map(status_of_run_or_chain)))
     }
 
     /// Fires all schedules that are due.
@@ -157,8 +157,8 @@ impl Longhaul {
     /// A due time is changed only if it is later than the next two times at which the schedule
     /// would fire. If the clock was set back a little after a firing, the due time is the second of
     /// them, and moving it back would repeat the firing.
-    pub(crate) async fn move_back_due_times(&self) -> Result<(), Error> {
-        let now = self.store_time().await?;
+    pub(crate) async fn correct_due_times_too_far_ahead(&self) -> Result<(), Error> {
+        let now = self.current_store_time().await?;
         for mut row in self.services.schedules.list_schedules(SCHEDULES_MAX).await? {
             let Some(due) = row.due else {
                 continue;
@@ -166,8 +166,8 @@ impl Longhaul {
             let Ok(calendar) = Calendar::parse(&row.spec.timing, due) else {
                 continue;
             };
-            let next = calendar.next_after(now);
-            let second = next.and_then(|next| calendar.next_after(next));
+            let next = calendar.next_firing_after(now);
+            let second = next.and_then(|next| calendar.next_firing_after(next));
             if second.is_some_and(|second| second < due) {
                 let reason = format!("the clock was set back: the due time {due} was replaced");
                 tracing::warn!(schedule = %row.name, "{reason}");
@@ -181,7 +181,7 @@ impl Longhaul {
         let Some(due) = row.due else {
             return Ok(());
         };
-        let now = self.store_time().await?;
+        let now = self.current_store_time().await?;
         let plan = match Calendar::parse(&row.spec.timing, due) {
             Ok(calendar) => FiringPlan::new(&calendar, row.spec.catch_up, due, now),
             // A time zone can disappear with an update of the machine.
@@ -222,7 +222,7 @@ impl Longhaul {
             let reason = format!("skipped: the run {last} of the last firing has not ended");
             return self.skip_firing(row, next, reason).await;
         }
-        let request = match self.firing_request(row, time) {
+        let request = match self.run_request_of_firing(row, time) {
             Ok(request) => request,
             Err(Error::Store(error)) => return Err(error.into()),
             Err(error) => {
@@ -234,7 +234,7 @@ impl Longhaul {
             name: row.name.clone(),
             due: row.due,
             next_due: next,
-            action: FiringAction::Create(Box::new(self.with_refusing_caps(request).await?)),
+            action: FiringAction::Create(Box::new(self.add_cap_reservations(request).await?)),
         };
         match self.services.schedules.fire_schedule(firing).await? {
             ScheduleFiringOutcome::Created(run) => {
@@ -282,12 +282,12 @@ impl Longhaul {
 
     async fn is_run_open(&self, run: RunId) -> Result<bool, Error> {
         let row = self.services.store.get_run(run).await?;
-        Ok(row.is_some_and(|row| !status_of_chain(&row).is_terminal()))
+        Ok(row.is_some_and(|row| !status_of_run_or_chain(&row).is_terminal()))
     }
 
     /// Builds the request that creates the run of a schedule at a due time, with the newest version
     /// of the agent.
-    fn firing_request(
+    fn run_request_of_firing(
         &self,
         row: &ScheduleRow,
         time: Timestamp,
@@ -307,7 +307,7 @@ impl Longhaul {
 
 /// Returns the status of a run. If the run has ended and belongs to a chain, returns the status of
 /// the chain's newest run.
-fn status_of_chain(row: &RunRow) -> Status {
+fn status_of_run_or_chain(row: &RunRow) -> Status {
     let chain = row.chain.as_ref().filter(|_| row.status.is_terminal());
     chain.map_or(row.status, |chain| chain.current_status)
 }

@@ -19,7 +19,7 @@ impl Longhaul {
     /// Returns the workers that have sent a heartbeat within the duration of their lease.
     pub(super) async fn live_workers(&self) -> Result<LiveWorkers, Error> {
         let mut workers = self.services.records.list_workers().await?;
-        let now = self.store_time().await?;
+        let now = self.current_store_time().await?;
         workers.retain(|worker| {
             worker.liveness == WorkerLiveness::Live
                 && worker.heartbeat_at.is_within(worker.ttl, now)
@@ -42,9 +42,9 @@ impl Longhaul {
                 }
                 (state.head, format!("the lane `{lane}`"))
             }
-            (Some("key"), _) => return self.explain_stuck_key_holder(row).await,
-            (Some("batch"), _) => (self.run_before_in_batch(row.id).await?, "its batch".to_owned()),
-            _ => return self.unserved_reason(row, &mut None).await,
+            (Some("key"), _) => return self.explain_stuck_effect_key_holder(row).await,
+            (Some("batch"), _) => (self.previous_run_in_batch(row.id).await?, "its batch".to_owned()),
+            _ => return self.explain_unserved_run(row, &mut None).await,
         };
         let Some(previous) = previous else { return Ok(None) };
         let previous = self.run_row(previous).await?;
@@ -64,7 +64,7 @@ impl Longhaul {
     /// Explains that the run waits for an effect key held by another run that does not continue by
     /// itself, because it needs a person or no process drives it. `None` if the other run
     /// continues, or has the same root run.
-    async fn explain_stuck_key_holder(
+    async fn explain_stuck_effect_key_holder(
         &self,
         row: &RunRow,
     ) -> Result<Option<StateExplanation>, Error> {
@@ -78,7 +78,7 @@ impl Longhaul {
             Some(holder) if holder.root != row.root => holder,
             Some(_) | None => return Ok(None),
         };
-        let is_driven = self.has_driver().await? && self.is_driven(&holder).await?;
+        let is_driven = self.has_driving_process().await? && self.is_driven(&holder).await?;
         let needs_person = match (holder.status, holder.reason.as_deref()) {
             (Status::Blocked | Status::Paused, _)
             | (Status::Waiting, Some("approval" | "question" | "signal" | "budget")) => true,
@@ -102,7 +102,7 @@ impl Longhaul {
         }))
     }
 
-    async fn run_before_in_batch(&self, run: RunId) -> Result<Option<RunId>, Error> {
+    async fn previous_run_in_batch(&self, run: RunId) -> Result<Option<RunId>, Error> {
         let (folded, _) = replay_without_transcript(&self.services, run).await?;
         let Some(batch) = folded.task().batch else { return Ok(None) };
         let runs = self.services.records.batch_runs(batch.id).await?;
@@ -111,13 +111,13 @@ impl Longhaul {
 
     /// Returns whether a worker has claimed the run, or a live worker would claim it.
     async fn is_driven(&self, row: &RunRow) -> Result<bool, Error> {
-        Ok(row.worker.is_some() || self.live_workers().await?.can_claim(row))
+        Ok(row.worker.is_some() || self.live_workers().await?.has_worker_for_run(row))
     }
 
     /// Explains that there are live workers, but none that claims runs of this inbox and type.
     /// `None` if such a worker is live, if no worker is live at all, or if the run is not queued.
     /// `workers` caches the live workers.
-    pub(super) async fn unserved_reason(
+    pub(super) async fn explain_unserved_run(
         &self,
         row: &RunRow,
         workers: &mut Option<LiveWorkers>,
@@ -130,7 +130,7 @@ impl Longhaul {
             Some(workers) => workers,
             None => workers.insert(self.live_workers().await?),
         };
-        Ok(workers.unserved_reason(row))
+        Ok(workers.explain_unserved_run(row))
     }
 }
 
@@ -151,15 +151,15 @@ impl LiveWorkers {
     }
 
     /// Returns whether at least one live worker claims runs with the inbox and type of this run.
-    fn can_claim(&self, row: &RunRow) -> bool {
+    fn has_worker_for_run(&self, row: &RunRow) -> bool {
         self.workers_serving(row.inbox.as_str()).any(|worker| {
             worker.types.is_empty()
                 || row.kind.as_ref().is_some_and(|kind| worker.types.contains(kind))
         })
     }
 
-    fn unserved_reason(&self, row: &RunRow) -> Option<StateExplanation> {
-        if self.0.is_empty() || self.can_claim(row) {
+    fn explain_unserved_run(&self, row: &RunRow) -> Option<StateExplanation> {
+        if self.0.is_empty() || self.has_worker_for_run(row) {
             return None;
         }
         let inbox = &row.inbox;

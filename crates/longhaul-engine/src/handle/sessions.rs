@@ -83,7 +83,7 @@ impl Longhaul {
         let plain = auth.find_token(TokenKind::Session, session.hash()).await?;
         if let Some(ApiKeyRef::Key(hash)) = plain.map(|row| row.issuer) {
             let key = auth.find_key(hash).await?;
-            let now = self.store_time().await?;
+            let now = self.current_store_time().await?;
             let key = key.filter(|key| key.is_valid_at(now));
             return Ok(key.map(|key| CallerIdentity::from_key(&key)));
         }

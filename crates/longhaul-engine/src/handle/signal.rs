@@ -51,7 +51,7 @@ impl Longhaul {
             None => GateId::from_bits(self.services.ids.next_id_bits()),
         };
         if let Some(gate) = self.find_gate(id).await? {
-            return gate_of_same_request(gate, &new).map(|gate| (gate, false));
+            return gate_if_same_request(gate, &new).map(|gate| (gate, false));
         }
         self.check_signal_gate_count(new.run).await?;
         let spec = GateSpec {
@@ -67,7 +67,7 @@ impl Longhaul {
         match self.append_without_claim(new.run, batch).await? {
             Ok(_) => Ok((self.get_gate(id).await?, true)),
             Err(AppendRefusalReason::GateExists) => {
-                gate_of_same_request(self.get_gate(id).await?, &new).map(|gate| (gate, false))
+                gate_if_same_request(self.get_gate(id).await?, &new).map(|gate| (gate, false))
             }
             Err(_) => Err(Error::Contention(new.run)),
         }
@@ -95,7 +95,7 @@ impl Longhaul {
             ..GateFilter::default()
         };
         let open = self.services.store.list_gates(filter).await?;
-        let signals = open.iter().filter(|gate| gate.spec.is_signal_without_call()).count();
+        let signals = open.iter().filter(|gate| gate.spec.is_signal_gate_without_tool_call()).count();
         match signals < SIGNAL_GATES_MAX {
             true => Ok(()),
             false => {
@@ -116,7 +116,7 @@ impl Longhaul {
 
 /// Returns the existing gate if the request that opened it had the same content as `new`. Otherwise
 /// returns the error that the idempotency key was used for another request.
-fn gate_of_same_request(gate: GateRow, new: &NewSignalGate) -> Result<GateRow, Error> {
+fn gate_if_same_request(gate: GateRow, new: &NewSignalGate) -> Result<GateRow, Error> {
     let spec = &gate.spec;
     let is_same =
         spec.ask == new.ask && spec.tags == new.tags && spec.timeout == new.timeout.duration();

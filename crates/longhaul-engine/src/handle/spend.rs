@@ -1,9 +1,9 @@
 //! Spend caps: how much of each cap is used, and raising the limit of a cap for its current window
 //! (such as a day).
 
-use longhaul_api::spend::{CapAmount, RaiseCapBody, SpendCapView, SpendCountView};
+use longhaul_api::spend::{SpendCapAmount, RaiseCapBody, SpendCapView, SpendCapUsageView};
 use longhaul_core::policy::spend_cap::{
-    CapKey, CapLimitChange, CapRefusal, CapScope, CurrentCap, SPEND_ROWS_MAX, SpendRow,
+    CapCounterKey, CapLimitChange, CapRefusal, CapScope, CapWithWindow, SPEND_ROWS_MAX, CapCounterRow,
 };
 use longhaul_core::port::store::CreateRunsRequest;
 use longhaul_core::suggest::closest_match;
@@ -20,8 +20,8 @@ impl Longhaul {
     /// Returns the configured spend caps, each with the usage in its current window (such as a
     /// day).
     pub async fn spend(&self) -> Result<Vec<SpendCapView>, Error> {
-        let rows = self.services.records.spend_rows().await?;
-        let caps = self.services.caps.at(self.store_time().await?);
+        let rows = self.services.records.cap_counter_rows().await?;
+        let caps = self.services.caps.at(self.current_store_time().await?);
         Ok(caps.iter().map(|current| cap_view(current, &rows)).collect())
     }
 
@@ -29,7 +29,7 @@ impl Longhaul {
     /// (such as a day) ends. Runs that wait at the cap go on if the new limit covers their next
     /// call.
     pub async fn raise_cap(&self, id: &str, raise: &RaiseCapBody) -> Result<SpendCapView, Error> {
-        let caps = self.services.caps.at(self.store_time().await?);
+        let caps = self.services.caps.at(self.current_store_time().await?);
         let ids: Vec<String> = caps.iter().map(|current| current.cap.id()).collect();
         let Some(current) = caps.iter().find(|current| current.cap.id() == id) else {
             let suggestion = closest_match(id, ids.iter().map(String::as_str));
@@ -39,15 +39,15 @@ impl Longhaul {
             });
         };
         let limit = raise.limit(current.cap.unit).map_err(Error::InvalidRaise)?;
-        let subject = raise_subject(current, raise.subject.as_deref())?;
-        let key = CapKey { cap: id.to_owned(), subject, window_start: current.period.start };
-        let rows = self.services.records.spend_rows().await?;
-        check_raise_subject(current, &key, &rows).map_err(Error::InvalidRaise)?;
+        let subject = subject_of_raised_cap(current, raise.subject.as_deref())?;
+        let key = CapCounterKey { cap: id.to_owned(), subject, window_start: current.period.start };
+        let rows = self.services.records.cap_counter_rows().await?;
+        check_cap_counts_subject(current, &key, &rows).map_err(Error::InvalidRaise)?;
         let row = rows.into_iter().find(|row| row.key == key);
         let row = row.unwrap_or_else(|| new_count(current, key));
         let current_limit = row.effective_limit().max(current.cap.limit);
         if limit <= current_limit {
-            let current_limit = CapAmount::new(current.cap.unit, current_limit);
+            let current_limit = SpendCapAmount::new(current.cap.unit, current_limit);
             let why = format!("the limit is {current_limit} already: give a higher one");
             return Err(Error::InvalidRaise(why));
         }
@@ -58,18 +58,18 @@ impl Longhaul {
             limit,
         };
         self.services.records.set_cap_limit(change).await?;
-        let rows = self.services.records.spend_rows().await?;
+        let rows = self.services.records.cap_counter_rows().await?;
         Ok(cap_view(current, &rows))
     }
 
     /// Adds to each run of a request the spend caps that apply to its task. The store refuses to
     /// create a run whose cap is reached.
-    pub(super) async fn with_refusing_caps(
+    pub(super) async fn add_cap_reservations(
         &self,
         mut request: CreateRunsRequest,
     ) -> Result<CreateRunsRequest, Error> {
         if !self.services.caps.is_empty() {
-            let caps = self.services.caps.at(self.store_time().await?);
+            let caps = self.services.caps.at(self.current_store_time().await?);
             for run in &mut request.runs {
                 run.caps = reservations_for_task(&caps, &run.task);
             }
@@ -88,7 +88,7 @@ impl Longhaul {
 /// Returns the key, actor, agent or model whose limit is raised. Empty for a cap that counts all
 /// usage together. Fails if `subject` is missing, or given for a cap that counts all usage
 /// together.
-fn raise_subject(current: &CurrentCap, subject: Option<&str>) -> Result<String, Error> {
+fn subject_of_raised_cap(current: &CapWithWindow, subject: Option<&str>) -> Result<String, Error> {
     let per = current.cap.per;
     match (per, subject) {
         (CapScope::All, None) => Ok(String::new()),
@@ -107,12 +107,12 @@ fn raise_subject(current: &CurrentCap, subject: Option<&str>) -> Result<String, 
 
 /// Checks that a spend cap counts the key, actor, agent or model whose limit is raised, so that a
 /// misspelled name is found. The error says which names the cap counts.
-fn check_raise_subject(
-    current: &CurrentCap,
-    key: &CapKey,
-    rows: &[SpendRow],
+fn check_cap_counts_subject(
+    current: &CapWithWindow,
+    key: &CapCounterKey,
+    rows: &[CapCounterRow],
 ) -> Result<(), String> {
-    let CapKey { cap, subject, window_start } = key;
+    let CapCounterKey { cap, subject, window_start } = key;
     let per = current.cap.per;
     if per == CapScope::All || rows.iter().any(|row| row.key == *key) {
         return Ok(());
@@ -142,26 +142,26 @@ fn check_raise_subject(
     })
 }
 
-const fn new_count(current: &CurrentCap, key: CapKey) -> SpendRow {
-    SpendRow::new(key, current.period.end, current.cap.limit)
+const fn new_count(current: &CapWithWindow, key: CapCounterKey) -> CapCounterRow {
+    CapCounterRow::new(key, current.period.end, current.cap.limit)
 }
 
 /// Returns the view of a spend cap with the usage of each key, actor, agent or model. A cap on all
 /// runs together has an entry even if nothing was used yet.
-fn cap_view(current: &CurrentCap, rows: &[SpendRow]) -> SpendCapView {
-    let CurrentCap { cap, period } = current;
+fn cap_view(current: &CapWithWindow, rows: &[CapCounterRow]) -> SpendCapView {
+    let CapWithWindow { cap, period } = current;
     let id = cap.id();
-    let key = CapKey { cap: id.clone(), subject: String::new(), window_start: period.start };
-    let mut counts: Vec<SpendRow> = rows
+    let key = CapCounterKey { cap: id.clone(), subject: String::new(), window_start: period.start };
+    let mut counts: Vec<CapCounterRow> = rows
         .iter()
         .filter(|row| row.key.cap == id && row.key.window_start == period.start)
-        .map(|row| SpendRow { limit: cap.limit, ..row.clone() })
+        .map(|row| CapCounterRow { limit: cap.limit, ..row.clone() })
         .collect();
     if counts.is_empty() && cap.per == CapScope::All {
         counts.push(new_count(current, key));
     }
-    let amount = |amount| CapAmount::new(cap.unit, amount);
-    let counts = counts.iter().map(|row| SpendCountView {
+    let amount = |amount| SpendCapAmount::new(cap.unit, amount);
+    let counts = counts.iter().map(|row| SpendCapUsageView {
         subject: row.key.subject.clone(),
         limit: amount(row.effective_limit()),
         used: amount(row.spent.saturating_add(row.lost)),

@@ -1,6 +1,6 @@
 //! Statistics of an agent's runs over a time window.
 
-use longhaul_api::agent_stats::{AgentStatsView, AmountStats, CostStats, OutcomeCounts};
+use longhaul_api::agent_stats::{AgentStatsView, PerRunStats, CostStats, OutcomeCounts};
 use longhaul_api::run::micro_usd_to_usd;
 use longhaul_core::id::AgentName;
 use longhaul_core::port::store::{RunFilter, RunRow};
@@ -23,7 +23,7 @@ impl Longhaul {
         agent: &AgentName,
         window: Millis,
     ) -> Result<AgentStatsView, Error> {
-        let until = self.store_time().await?;
+        let until = self.current_store_time().await?;
         let micros = i64::try_from(window.0.saturating_mul(1_000)).unwrap_or(i64::MAX);
         let since = Timestamp::from_micros(until.as_micros().saturating_sub(micros).max(0));
         let mut rows: Vec<RunRow> = Vec::new();
@@ -93,7 +93,7 @@ fn stats_of_runs(rows: &[RunRow]) -> AgentStatsView {
     }
 }
 
-fn amount_stats(amounts: impl Iterator<Item = u64>) -> AmountStats {
+fn amount_stats(amounts: impl Iterator<Item = u64>) -> PerRunStats {
     let mut amounts: Vec<u64> = amounts.collect();
     amounts.sort_unstable();
     // Nearest rank: the smallest amount that at least this share of the runs does not exceed.
@@ -101,7 +101,7 @@ fn amount_stats(amounts: impl Iterator<Item = u64>) -> AmountStats {
         let rank = (amounts.len() * percent).div_ceil(100).max(1);
         amounts.get(rank - 1).copied().unwrap_or_default()
     };
-    AmountStats {
+    PerRunStats {
         total: amounts.iter().copied().fold(0, u64::saturating_add),
         p50: percentile(50),
         p95: percentile(95),
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn every_percentile_is_one_of_the_amounts() {
         let stats = |amounts: &[u64]| {
-            let AmountStats { total, p50, p95 } = amount_stats(amounts.iter().copied());
+            let PerRunStats { total, p50, p95 } = amount_stats(amounts.iter().copied());
             (total, p50, p95)
         };
         assert_eq!(stats(&[]), (0, 0, 0));

@@ -138,7 +138,7 @@ impl Longhaul {
         &self,
         request: CreateRunsRequest,
     ) -> Result<SubmitOutcome, Error> {
-        let request = self.with_refusing_caps(request).await?;
+        let request = self.add_cap_reservations(request).await?;
         self.submit_outcome(self.services.store.create_runs(request).await?)
     }
 
@@ -201,7 +201,7 @@ impl Longhaul {
     ) -> Result<(TaskSpec, Arc<Agent>, Blob), Error> {
         check_event_kind(&task)?;
         check_task_field_sizes(&task)?;
-        let task = self.redact_task(bind_thread_in_metadata(task)?)?;
+        let task = self.redact_task(set_thread_from_metadata(task)?)?;
         let agent = self
             .get_agent(&task.agent)
             .map_err(|suggestion| Error::AgentNotFound { name: task.agent.clone(), suggestion })?;
@@ -360,7 +360,7 @@ fn check_task_field_sizes(task: &Task) -> Result<(), Error> {
         return Err(Rejection::InvalidTask(why).into());
     }
     if let Some(key) = &task.idempotency_key {
-        check_key_text(key, IDEMPOTENCY_KEY_BYTES_MAX + CALLER_PREFIX_BYTES_MAX)?;
+        check_printable_key(key, IDEMPOTENCY_KEY_BYTES_MAX + CALLER_PREFIX_BYTES_MAX)?;
     }
     for (what, json) in
         [("the actor", &task.actor), ("the links", &task.links), ("the metadata", &task.metadata)]
@@ -373,10 +373,10 @@ fn check_task_field_sizes(task: &Task) -> Result<(), Error> {
 
 /// Checks an idempotency key as its caller gives it: 1 to 255 printable ASCII characters.
 pub fn check_idempotency_key(key: &str) -> Result<(), Error> {
-    check_key_text(key, IDEMPOTENCY_KEY_BYTES_MAX)
+    check_printable_key(key, IDEMPOTENCY_KEY_BYTES_MAX)
 }
 
-fn check_key_text(key: &str, max_bytes: usize) -> Result<(), Error> {
+fn check_printable_key(key: &str, max_bytes: usize) -> Result<(), Error> {
     let is_printable = |c: char| matches!(c, ' '..='~');
     if !key.trim().is_empty() && key.len() <= max_bytes && key.chars().all(is_printable) {
         return Ok(());
@@ -398,7 +398,7 @@ struct ThreadMetadata {
 }
 
 /// Takes the thread and the resource of a task from its metadata, unless the task names them.
-fn bind_thread_in_metadata(mut task: Task) -> Result<Task, Error> {
+fn set_thread_from_metadata(mut task: Task) -> Result<Task, Error> {
     let metadata = task.metadata.as_ref().map_or("", RawJson::as_str);
     if !metadata.contains("threadId") && !metadata.contains("resourceId") {
         return Ok(task);

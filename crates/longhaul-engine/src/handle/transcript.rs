@@ -7,7 +7,7 @@ use longhaul_core::raw::StoredText;
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::replay::replay_run;
-use longhaul_api::steer::{SteerTimes, SteerView};
+use longhaul_api::steer::{SteerMessageTimes, SteerView};
 use longhaul_api::transcript::{CompactionView, TranscriptView};
 
 /// Maximum number of journal entries that are read at once.
@@ -61,13 +61,13 @@ impl Longhaul {
     /// Returns the messages that people sent to a run, with their status.
     pub async fn list_steers(&self, run: RunId) -> Result<Vec<SteerView>, Error> {
         let rows = self.services.records.queued_steers(run).await?;
-        let mut times = SteerTimes::default();
+        let mut times = SteerMessageTimes::default();
         let mut after = Seq::START;
         loop {
             let page = self.read_run_journal(run, after, PAGE_SIZE).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
-            page.iter().for_each(|entry| times.record_entry_time(entry));
+            page.iter().for_each(|entry| times.record_steer_event_time(entry));
         }
         Ok(rows.iter().map(|row| SteerView::new(row, &times)).collect())
     }

@@ -21,7 +21,7 @@ fn user_message(text: &str) -> Arc<Message> {
 }
 
 /// Returns two messages: a reply with one call, and the result of the call.
-fn call_and_result(
+fn call_and_result_messages(
     number: u32,
     (name, input): (&str, serde_json::Value),
     result_text: &str,
@@ -45,13 +45,13 @@ fn call_and_result(
 fn sample_conversation() -> Vec<Arc<Message>> {
     let read = |path: &str| ("read_file", json!({ "path": path }));
     let mut messages = vec![user_message("Test the build of /srv/app. Never touch `deploy.sh`.")];
-    messages.extend(call_and_result(1, read("src/main.rs"), "fn main() {} // see ISSUE-77"));
+    messages.extend(call_and_result_messages(1, read("src/main.rs"), "fn main() {} // see ISSUE-77"));
     messages.push(user_message("Also: the port must stay 4180."));
     let question = ("ask_human", json!({ "question": "Which branch?" }));
-    messages.extend(call_and_result(2, question, "release/2.4, and no other"));
+    messages.extend(call_and_result_messages(2, question, "release/2.4, and no other"));
     messages.push(user_message("[longhaul] Little is left of the budget of money."));
     for number in 3..8 {
-        messages.extend(call_and_result(number, read("src/lib.rs"), "pub mod a;"));
+        messages.extend(call_and_result_messages(number, read("src/lib.rs"), "pub mod a;"));
     }
     messages
 }
@@ -111,7 +111,7 @@ fn a_second_summary_keeps_what_the_first_one_kept() {
     next.extend(first.kept_messages.iter().cloned());
     next.push(user_message("Stop at noon."));
     for number in 8..14 {
-        next.extend(call_and_result(number, ("list", json!({})), "ok"));
+        next.extend(call_and_result_messages(number, ("list", json!({})), "ok"));
     }
     let second = ConversationSplit { task: first.task, ..split_conversation(&next) };
     let made = build_summary(second, "Then all was listed.").unwrap();
@@ -133,7 +133,7 @@ fn the_task_is_found_after_the_thread_messages() {
         vec![user_message("Who are you?"), assistant_message(vec![text_block("An agent.")])];
     messages.push(user_message("Count the files."));
     for number in 1..6 {
-        messages.extend(call_and_result(number, ("list", json!({})), "ok"));
+        messages.extend(call_and_result_messages(number, ("list", json!({})), "ok"));
     }
     let task = Message::user("Count the files.");
     let with_task = ConversationSplit { task: Some(&task), ..split_conversation(&messages) };
@@ -160,7 +160,7 @@ fn added_identifiers_are_limited_to_the_newest() {
     for number in 1..200 {
         let input = json!({ "path": format!("src/file_{number}.rs") });
         let result_text = format!("row_{number} ").repeat(100);
-        messages.extend(call_and_result(number, ("read_file", input), &result_text));
+        messages.extend(call_and_result_messages(number, ("read_file", input), &result_text));
         messages.push(user_message(&format!("Rule {number}: {}", "x".repeat(500))));
     }
     let made = build_summary(split_conversation(&messages), "Read.").unwrap();
@@ -179,7 +179,7 @@ fn long_results_are_truncated_in_their_middle_for_the_summary() {
     let mut messages = vec![user_message("Do it.")];
     let long = format!("first {} last", "é".repeat(20_000));
     for number in 1..6 {
-        messages.extend(call_and_result(number, ("list", json!({})), &long));
+        messages.extend(call_and_result_messages(number, ("list", json!({})), &long));
     }
     let request = ModelRequest {
         run: RunId::from_bits(1),
@@ -223,7 +223,7 @@ fn compaction_never_separates_a_call_from_its_result() {
                 0 => messages.push(user_message(&"u".repeat(bytes))),
                 1 => messages.push(assistant_message(vec![text_block(&"m".repeat(bytes))])),
                 _ => {
-                    messages.extend(call_and_result(number, ("act", json!({})), &"r".repeat(bytes)))
+                    messages.extend(call_and_result_messages(number, ("act", json!({})), &"r".repeat(bytes)))
                 }
             }
         }
@@ -244,7 +244,7 @@ fn compaction_never_separates_a_call_from_its_result() {
 fn only_the_oldest_kept_messages_are_dropped() {
     let long = "word ".repeat(10_000);
     let mut messages = sample_conversation();
-    messages.splice(3..3, call_and_result(90, ("list", json!({})), &long));
+    messages.splice(3..3, call_and_result_messages(90, ("list", json!({})), &long));
     for number in 0..50 {
         let rule = format!("Rule {number}:\nfirst\n\n{}", "x".repeat(580));
         messages.insert(3, user_message(&rule));
@@ -256,9 +256,9 @@ fn only_the_oldest_kept_messages_are_dropped() {
     for number in 50..60 {
         next.push(user_message(&format!("Rule {number}: {}", "y".repeat(600))));
     }
-    next.extend(call_and_result(91, ("list", json!({})), &long));
+    next.extend(call_and_result_messages(91, ("list", json!({})), &long));
     for number in 8..14 {
-        next.extend(call_and_result(number, ("list", json!({})), "ok"));
+        next.extend(call_and_result_messages(number, ("list", json!({})), "ok"));
     }
     let made = build_summary(split_conversation(&next), "Then all was listed.").unwrap();
     let user_text = &message_part_texts(&made)[1];

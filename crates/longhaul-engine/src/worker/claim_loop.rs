@@ -64,7 +64,7 @@ impl ClaimLoop<'_> {
             if unsure {
                 let notifier = &self.services.notifier;
                 let is_lost = |claim| !notifier.is_driven(claim);
-                match release_claims(self.services, self.heartbeats, is_lost).await {
+                match release_matching_claims(self.services, self.heartbeats, is_lost).await {
                     Ok(()) => unsure = false,
                     Err(error) => {
                         self.wait_after_transient_error(error).await?;
@@ -72,21 +72,21 @@ impl ClaimLoop<'_> {
                     }
                 }
             }
-            let permits = self.pool.take_permits(CLAIM_MAX);
+            let permits = self.pool.take_free_permits(CLAIM_MAX);
             if !permits.is_empty() {
                 match self.claim_runs(permits).await {
                     Ok(ClaimOutcome::Full) => continue,
                     Ok(ClaimOutcome::Some | ClaimOutcome::Empty) if self.has_unfiltered_runs() => {
                         continue;
                     }
-                    Ok(ClaimOutcome::Empty) if self.is_no_run_hook_due() => {
+                    Ok(ClaimOutcome::Empty) if self.is_no_run_found_hook_due() => {
                         self.has_claimed = false;
-                        self.pool.start_no_run_hook();
+                        self.pool.start_no_run_found_hook();
                     }
                     Ok(ClaimOutcome::Some | ClaimOutcome::Empty | ClaimOutcome::Nothing) => {}
                     Err(error) => {
                         if let Some(filtered) = &mut self.filtered {
-                            filtered.return_to_last_page();
+                            filtered.reread_last_page();
                         }
                         self.wait_after_transient_error(error).await?;
                         unsure = true;
@@ -100,7 +100,7 @@ impl ClaimLoop<'_> {
                 is_changed = self.wait_for_change(&mut work) => is_changed,
             };
             if let Some(filtered) = &mut self.filtered {
-                filtered.prepare_next_page(is_changed);
+                filtered.set_next_page_start(is_changed);
             }
         }
         Ok(())
@@ -172,7 +172,7 @@ impl ClaimLoop<'_> {
         let claimed = self.services.store.claim_runs(request).await?;
         let got = claimed.len();
         if let Some(filtered) = self.filtered.as_mut().filter(|_| Some(got) < accepted) {
-            filtered.return_to_last_page();
+            filtered.reread_last_page();
         }
         self.has_claimed |= got > 0;
         for (claim, permit) in claimed.into_iter().zip(permits) {
@@ -190,14 +190,14 @@ impl ClaimLoop<'_> {
     }
 
     /// Returns whether the hook `on_no_run_found` has to be called if no run is ready.
-    fn is_no_run_hook_due(&self) -> bool {
+    fn is_no_run_found_hook_due(&self) -> bool {
         self.has_claimed && self.pool.is_empty()
     }
 
     /// Returns whether a run is ready although a claim has returned none, because the store refused
     /// the claim. Only checked if the hook `on_no_run_found` would be called otherwise.
     async fn has_ready_run_after_empty_claim(&self) -> Result<bool, Error> {
-        if !self.is_no_run_hook_due() {
+        if !self.is_no_run_found_hook_due() {
             return Ok(false);
         }
         for inbox in &self.options.inboxes {
@@ -237,7 +237,7 @@ impl ClaimLoop<'_> {
 /// Releases those runs claimed by this worker for which `is_released` is true: runs that it does
 /// not drive, because the response to the claim was lost or their driver was aborted. The runs are
 /// claimed again under a new epoch (claim number), in which no call was started yet.
-pub(super) async fn release_claims(
+pub(super) async fn release_matching_claims(
     services: &EngineServices,
     heartbeats: &HeartbeatSender,
     is_released: impl Fn(ClaimId) -> bool,

@@ -44,9 +44,9 @@ pub(super) struct FilteredQueue {
     types: Vec<String>,
     host: String,
     caller: FilterCaller,
-    cursors: BTreeMap<InboxName, Cursor>,
+    cursors: BTreeMap<InboxName, QueueCursor>,
     /// The read positions in the queues before the last page was read.
-    cursors_before_page: BTreeMap<InboxName, Cursor>,
+    cursors_before_page: BTreeMap<InboxName, QueueCursor>,
     /// Runs for which the filter panicked or blocked. The filter is not called again for these
     /// runs.
     failed: BTreeSet<RunId>,
@@ -61,7 +61,7 @@ pub(super) struct FilteredQueue {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Cursor {
+struct QueueCursor {
     last: Option<QueuePosition>,
     is_at_end: bool,
 }
@@ -91,7 +91,7 @@ impl FilteredQueue {
     /// were read to the end and have changed. Unchanged queues are read again from time to time,
     /// because the filter may decide differently. Long queues that change are read from their heads
     /// again before their ends are reached, because runs with a higher priority may have arrived.
-    pub(super) fn prepare_next_page(&mut self, is_changed: bool) {
+    pub(super) fn set_next_page_start(&mut self, is_changed: bool) {
         let now = self.services.clock.monotonic_time();
         let passed = now.minus(self.started);
         let is_due = match (self.is_at_end(), is_changed) {
@@ -114,7 +114,7 @@ impl FilteredQueue {
     }
 
     /// Makes the next read return the last page again, because its accepted runs were not claimed.
-    pub(super) fn return_to_last_page(&mut self) {
+    pub(super) fn reread_last_page(&mut self) {
         self.cursors.clone_from(&self.cursors_before_page);
     }
 
@@ -150,7 +150,7 @@ impl FilteredQueue {
             let share = (limit - accepted.len()).div_ceil(inboxes.len() - index);
             let full = accepted.len() + share;
             let mut cursor = self.cursors.get(inbox).copied().unwrap_or_default();
-            let page = match share == 0 || cursor.is_at_end || self.is_page_over(started) {
+            let page = match share == 0 || cursor.is_at_end || self.must_stop_reading_page(started) {
                 true => Vec::new(),
                 false => {
                     let page = self.peek_queue(inbox, cursor.last).await?;
@@ -159,11 +159,11 @@ impl FilteredQueue {
                 }
             };
             for position in page {
-                if accepted.len() == full || self.is_page_over(started) {
+                if accepted.len() == full || self.must_stop_reading_page(started) {
                     cursor.is_at_end = false;
                     break;
                 }
-                match self.is_run_accepted(position.run).await? {
+                match self.does_filter_accept_run(position.run).await? {
                     Some(true) => accepted.push(position.run),
                     Some(false) => {}
                     None => {
@@ -181,7 +181,7 @@ impl FilteredQueue {
 
     /// Returns whether to stop reading the page whose reading started at this time, because the
     /// filter can't be called or `PAGE_TIME_MAX` has passed.
-    fn is_page_over(&self, started: Millis) -> bool {
+    fn must_stop_reading_page(&self, started: Millis) -> bool {
         self.is_blocked || self.services.clock.monotonic_time().minus(started) >= PAGE_TIME_MAX
     }
 
@@ -203,7 +203,7 @@ impl FilteredQueue {
 
     /// Returns whether the filter accepts the task of a run. `None` means that the filter could not
     /// be called.
-    async fn is_run_accepted(&mut self, run: RunId) -> Result<Option<bool>, Error> {
+    async fn does_filter_accept_run(&mut self, run: RunId) -> Result<Option<bool>, Error> {
         if self.failed.contains(&run) {
             return Ok(Some(false));
         }
@@ -213,7 +213,7 @@ impl FilteredQueue {
                 FilterVerdict::Refused => return Ok(Some(false)),
                 FilterVerdict::NotCalled(reason) => {
                     self.is_blocked = true;
-                    self.log_not_called(&reason);
+                    self.log_filter_not_called(&reason);
                     return Ok(None);
                 }
                 FilterVerdict::Panicked(message) => format!("the task filter panicked: {message}"),
@@ -241,7 +241,7 @@ impl FilteredQueue {
         Ok(Some(created.task))
     }
 
-    fn log_not_called(&mut self, reason: &str) {
+    fn log_filter_not_called(&mut self, reason: &str) {
         let now = self.services.clock.monotonic_time();
         let is_recent = |logged: Millis| now.minus(logged) < NOT_CALLED_LOG_INTERVAL;
         if !self.logged_not_called.is_some_and(is_recent) {

@@ -58,7 +58,7 @@ impl DriverPool {
     }
 
     /// Acquires the permits that are free now, up to a maximum.
-    pub(super) fn take_permits(&mut self, max: usize) -> Permits {
+    pub(super) fn take_free_permits(&mut self, max: usize) -> Permits {
         while self.tasks.try_join_next().is_some() {}
         let take = || Arc::clone(&self.permits).try_acquire_owned().ok();
         std::iter::from_fn(take).take(max).collect()
@@ -95,7 +95,7 @@ impl DriverPool {
     }
 
     /// Calls the hook `on_no_run_found` in the background, so that it can't delay a claim.
-    pub(super) fn start_no_run_hook(&mut self) {
+    pub(super) fn start_no_run_found_hook(&mut self) {
         while self.empty_hooks.try_join_next().is_some() {}
         let (services, hooks) = (self.services.clone(), Arc::clone(&self.hooks));
         self.empty_hooks.spawn(async move {

@@ -3,7 +3,7 @@
 
 use longhaul_api::steer::SteerState;
 use longhaul_core::chain::{
-    ChainRepeatEnd, ChainRepeatSpec, ChainSpec, ChainStatus, ChainStepCondition, ChainStepSpec,
+    ChainRepeatEndCondition, ChainRepeatSpec, ChainSpec, ChainStatus, ChainStepCondition, ChainStepSpec,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
@@ -38,7 +38,7 @@ fn when(agent: &str, condition: ChainStepCondition) -> ChainStepSpec {
 
 /// A fix that goes back to `review` while there are issues.
 fn fix_and_repeat(max: u32) -> ChainStepSpec {
-    let until = ChainRepeatEnd::NoIssues;
+    let until = ChainRepeatEndCondition::NoIssues;
     ChainStepSpec {
         repeat: Some(ChainRepeatSpec { from: "review".to_owned(), until, max }),
         ..when("fix", ChainStepCondition::OnIssuesFound)
@@ -185,7 +185,7 @@ async fn the_rounds_of_nested_repeats_do_not_multiply() {
     let engine = engine();
     set_reply(&engine, "review", FakeReply::Text(ISSUES));
     let outer =
-        ChainRepeatSpec { from: "review".to_owned(), until: ChainRepeatEnd::NoIssues, max: 2 };
+        ChainRepeatSpec { from: "review".to_owned(), until: ChainRepeatEndCondition::NoIssues, max: 2 };
     let plan = ChainStepSpec { repeat: Some(outer), ..ChainStepSpec::new("plan") };
     let steps = vec![ChainStepSpec::new("review"), fix_and_repeat(1), plan];
     let root = engine.longhaul.submit(chain(steps)).await.unwrap();
@@ -275,7 +275,7 @@ async fn an_ended_step_stands_for_the_chain_also_after_a_retry() {
         is_task: false,
     };
     for _ in 0..2 {
-        let sent = longhaul.steer_once(root, message.clone()).await.unwrap();
+        let sent = longhaul.steer_idempotently(root, message.clone()).await.unwrap();
         assert_eq!((sent.run, sent.id), (build, message.steer));
     }
     let sent = longhaul.steer(root, "and well", SteerDelivery::FollowUp, by).await.unwrap();
@@ -367,7 +367,7 @@ async fn invalid_chains_are_refused() {
     let repeat = |from: &str, max| ChainStepSpec {
         repeat: Some(ChainRepeatSpec {
             from: from.to_owned(),
-            until: ChainRepeatEnd::NoIssues,
+            until: ChainRepeatEndCondition::NoIssues,
             max,
         }),
         ..ChainStepSpec::new("plan")

@@ -121,7 +121,7 @@ async fn a_prediction_that_panics_or_hangs_is_not_known() {
         engine.advance_until(run, "gate.raised").await;
         let gate = engine.gate(run).await;
         assert_eq!(gate.spec.facts, None);
-        assert_eq!(gate_view(&gate).effect_rows().len(), 1);
+        assert_eq!(gate_view(&gate).call_effect_rows().len(), 1);
         let yes = answer(&gate, GateDecision::Approve);
         engine.longhaul.answer_gate(gate.spec.id, yes).await.unwrap();
         engine.advance_until(run, "run.completed").await;

@@ -259,7 +259,7 @@ impl ModelResolver for FakeModels {
         Ok(ResolvedModel { name, model })
     }
 
-    fn provider_idle_tick_model(&self, name: Option<&str>) -> Option<String> {
+    fn idle_tick_model_of_same_provider(&self, name: Option<&str>) -> Option<String> {
         let (provider, _) = name?.split_once('/')?;
         (provider == "real").then(|| "real/provider-idle".to_owned())
     }

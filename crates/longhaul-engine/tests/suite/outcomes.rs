@@ -7,7 +7,7 @@ use longhaul_core::failure::FailureClass;
 use longhaul_core::id::RunId;
 use longhaul_core::status::Status;
 use longhaul_engine::agent::Agent;
-use longhaul_engine::agent::config::OutcomeConfig;
+use longhaul_engine::agent::config::GradingConfig;
 use longhaul_run::CHILD_DEPTH_MAX;
 use longhaul_testkit::latch::Latch;
 use serde_json::json;
@@ -25,7 +25,7 @@ fn not_satisfied() -> FakeReply {
 
 fn graded(agent: &mut Agent) {
     let grader = Some("scripted/grader".to_owned());
-    agent.outcome = Some(OutcomeConfig { rubric: "At least B.".into(), grader, max_rounds: 2 });
+    agent.outcome = Some(GradingConfig { rubric: "At least B.".into(), grader, max_rounds: 2 });
 }
 
 /// Returns an engine whose agent says `A`, then `B`, and is graded.

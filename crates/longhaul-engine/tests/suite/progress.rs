@@ -82,7 +82,7 @@ async fn durable_progress_is_never_dropped() {
             ctx.progress.report(None, "going on");
             for at in 0..3 {
                 let message = format!("{} asked {at}, with {SECRET}", input["text"]);
-                ctx.progress.report_durable(&message);
+                ctx.progress.report_to_journal(&message);
                 ctx.progress.report(None, "going on");
             }
             Ok(ToolOutput::text("worked"))

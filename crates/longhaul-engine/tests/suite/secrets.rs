@@ -241,9 +241,9 @@ async fn messages_to_a_run_are_stored_without_secrets() {
         by: by.clone(),
         is_task: false,
     };
-    let once = longhaul.steer_once(run, message(7, SECRET)).await;
+    let once = longhaul.steer_idempotently(run, message(7, SECRET)).await;
     once.unwrap();
-    let plain = longhaul.steer_once(run, message(8, "plain")).await;
+    let plain = longhaul.steer_idempotently(run, message(8, "plain")).await;
     plain.unwrap();
     let changed = longhaul.update_steer(run, message(8, SECRET)).await;
     // The message may have been delivered already; in that case nothing was written.

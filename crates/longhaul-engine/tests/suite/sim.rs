@@ -16,7 +16,7 @@ use longhaul_core::id::AgentName;
 use longhaul_core::port::redact::NoRedaction;
 use longhaul_core::port::tool::Tool;
 use longhaul_engine::agent::config::{
-    OutcomeConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
+    GradingConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
 };
 use longhaul_engine::agent::{Agent, AgentRegistry, EffectRule, RunPolicyDefaults};
 use longhaul_engine::agent_directory::AgentDirectory;
@@ -72,7 +72,7 @@ fn agent() -> Agent {
             every: PerceptionInterval::Run,
         }),
         // Whether results are graded is decided by the seed.
-        outcome: Some(OutcomeConfig { rubric: "Good.".into(), grader: None, max_rounds: 3 }),
+        outcome: Some(GradingConfig { rubric: "Good.".into(), grader: None, max_rounds: 3 }),
         ..Agent::new(AgentName::new("simulated").unwrap())
     }
 }
@@ -101,7 +101,7 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
         changes: JournalChangeFeed::default(),
         notifier: DriverNotifier::default(),
         definitions: AgentDefinitionCache::default(),
-        provider_blocks: longhaul_engine::provider_blocks::ProviderBlocks::default(),
+        provider_blocks: longhaul_engine::provider_blocks::BlockedProviderCache::default(),
         counters: EngineCounters::default(),
         caps: SpendCaps::new(sim_services.caps.clone()).unwrap(),
         agents: AgentDirectory::new(agents, RunPolicyDefaults::default()),

@@ -1,10 +1,10 @@
 //! Spend caps: runs wait at a cap until an amount is released, the cap is raised or its window ends,
 //! and a cap can refuse new tasks.
 
-use longhaul_api::spend::{CapAmount, RaiseCapBody};
+use longhaul_api::spend::{SpendCapAmount, RaiseCapBody};
 use longhaul_core::event::Event;
 use longhaul_core::id::RunId;
-use longhaul_core::policy::spend_cap::{AtCap, CapScope, CapUnit, CapWindow, SpendCap};
+use longhaul_core::policy::spend_cap::{AtCapAction, CapScope, CapUnit, CapWindow, SpendCap};
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{Status, WaitReason};
@@ -34,7 +34,7 @@ fn cap(unit: CapUnit, limit: u64) -> SpendCap {
         pattern: None,
         unit,
         limit,
-        at_cap: AtCap::Wait,
+        at_cap: AtCapAction::Wait,
     }
 }
 
@@ -100,18 +100,18 @@ async fn a_run_goes_on_when_a_call_of_another_run_has_ended() {
     let second = engine.submit().await;
     parked_at_cap(&engine, second).await;
     let count_now = engine.longhaul.spend().await.unwrap().remove(0).counts.remove(0);
-    let CapAmount::Count(held) = count_now.held else { panic!("{count_now:?}") };
+    let SpendCapAmount::Count(held) = count_now.held else { panic!("{count_now:?}") };
     assert!((CALL_TOKENS_MIN..CALL_TOKENS_MAX).contains(&held), "{count_now:?}");
-    assert_eq!(count_now.left, CapAmount::Count(CALL_TOKENS_MAX - held));
-    assert_eq!((count_now.used, count_now.waiting), (CapAmount::Count(0), 1));
+    assert_eq!(count_now.left, SpendCapAmount::Count(CALL_TOKENS_MAX - held));
+    assert_eq!((count_now.used, count_now.waiting), (SpendCapAmount::Count(0), 1));
     let before = now(&engine);
     latch.open();
     engine.advance_until(second, "run.completed").await;
     assert!(now(&engine).duration_since(before) < Millis::from_secs(60), "before the window ends");
     assert_eq!(outcome_text(&engine.ended(first).await), "done");
     let count_now = engine.longhaul.spend().await.unwrap().remove(0).counts.remove(0);
-    assert_eq!(count_now.used, CapAmount::Count(2 * USED_TOKENS));
-    assert_eq!((count_now.held, count_now.waiting), (CapAmount::Count(0), 0));
+    assert_eq!(count_now.used, SpendCapAmount::Count(2 * USED_TOKENS));
+    assert_eq!((count_now.held, count_now.waiting), (SpendCapAmount::Count(0), 0));
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn a_run_goes_on_when_the_window_ends() {
     let journal = engine.advance_until(second, "run.completed").await;
     assert_eq!(count(&journal, "turn.started"), 1);
     let cap = engine.longhaul.spend().await.unwrap().remove(0);
-    assert_eq!(cap.counts[0].used, CapAmount::Count(1), "in the new window");
+    assert_eq!(cap.counts[0].used, SpendCapAmount::Count(1), "in the new window");
     assert!(cap.resets_at > until);
 }
 
@@ -171,7 +171,7 @@ async fn a_raised_cap_lets_waiting_runs_go_on() {
     }
     let raised = raise("day-runs-actor", Some(2), Some("anna")).await.unwrap();
     let limits: Vec<_> = raised.counts.iter().map(|one| (&*one.subject, one.limit)).collect();
-    assert_eq!(limits, [("anna", CapAmount::Count(2)), ("bert", CapAmount::Count(1))]);
+    assert_eq!(limits, [("anna", SpendCapAmount::Count(2)), ("bert", SpendCapAmount::Count(1))]);
     engine.advance_until(anna, "run.completed").await;
 }
 
@@ -230,7 +230,7 @@ async fn a_higher_limit_of_the_configuration_lets_waiting_runs_go_on() {
 
 #[tokio::test]
 async fn a_cap_can_refuse_new_tasks() {
-    let refuse = |unit, limit| SpendCap { at_cap: AtCap::Refuse, ..cap(unit, limit) };
+    let refuse = |unit, limit| SpendCap { at_cap: AtCapAction::Refuse, ..cap(unit, limit) };
     let caps = [refuse(CapUnit::Runs, 2), refuse(CapUnit::Tokens, CALL_TOKENS_MAX)];
     let latch = Latch::closed();
     let reply = FakeReply::Text("done").after_latch(&latch);
@@ -280,12 +280,12 @@ async fn the_hold_of_a_dead_worker_is_lost() {
     engine.workers.abort_all();
     while engine.workers.join_next().await.is_some() {}
     let held = engine.longhaul.spend().await.unwrap()[0].counts[0].held;
-    let CapAmount::Count(held) = held else { panic!("{held:?}") };
+    let SpendCapAmount::Count(held) = held else { panic!("{held:?}") };
     engine.spawn_worker(short_lease);
     engine.ended(run).await;
     let count_now = engine.longhaul.spend().await.unwrap().remove(0).counts.remove(0);
-    assert_eq!(count_now.used, CapAmount::Count(held + USED_TOKENS), "lost, and counted once");
-    assert_eq!(count_now.held, CapAmount::Count(0));
+    assert_eq!(count_now.used, SpendCapAmount::Count(held + USED_TOKENS), "lost, and counted once");
+    assert_eq!(count_now.held, SpendCapAmount::Count(0));
 }
 
 #[tokio::test]
@@ -300,7 +300,7 @@ async fn a_cap_per_model_counts_the_first_call_of_a_run() {
         };
         Some(prepared.model.clone())
     });
-    let rows = engine.longhaul.services().records.spend_rows().await.unwrap();
+    let rows = engine.longhaul.services().records.cap_counter_rows().await.unwrap();
     let counted: Vec<_> = rows.iter().map(|row| (row.key.subject.clone(), row.spent)).collect();
     assert_eq!(counted, [(model.unwrap(), USED_TOKENS)]);
 }

@@ -3,7 +3,7 @@
 use longhaul_core::event::tool::{ToolQuestion, ToolSuspension};
 use longhaul_core::policy::effect::EffectClass::Once;
 use longhaul_core::policy::gate::{GateDecision, GateKind};
-use longhaul_core::port::tool::{SuspendedToolCall, ToolWait};
+use longhaul_core::port::tool::{SuspendedToolCall, SuspendedCallWait};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::EffectRule;
@@ -17,7 +17,7 @@ fn question(state: &str) -> SuspendedToolCall {
     let state = RawJson::from_serialize(&state);
     let suspension = ToolSuspension { state, may_repeat: false, must_cancel: false };
     let schema = json!({ "properties": { "name": { "type": "string" } }, "required": ["name"] });
-    let wait = ToolWait::Answer(ToolQuestion {
+    let wait = SuspendedCallWait::Answer(ToolQuestion {
         asker: "The MCP server `billing`".to_owned(),
         message: "Who pays?".to_owned(),
         schema: RawJson::from_serialize(&schema),
@@ -28,7 +28,7 @@ fn question(state: &str) -> SuspendedToolCall {
 fn task(state: &str) -> SuspendedToolCall {
     let state = RawJson::from_serialize(&state);
     let suspension = ToolSuspension { state, may_repeat: true, must_cancel: true };
-    let wait = ToolWait::Poll { after: Millis::from_secs(3_600), ttl: None, message: None };
+    let wait = SuspendedCallWait::Poll { after: Millis::from_secs(3_600), ttl: None, message: None };
     SuspendedToolCall { suspension, wait }
 }
 
@@ -100,7 +100,7 @@ async fn a_pending_call_that_takes_too_long_is_cancelled_at_its_tool() {
     let effects = EffectLog::default();
     let short = |state| {
         let (after, ttl) = (Millis::from_secs(60), Some(Millis::from_secs(90)));
-        let wait = ToolWait::Poll { after, ttl, message: None };
+        let wait = SuspendedCallWait::Poll { after, ttl, message: None };
         SuspendedToolCall { wait, ..task(state) }
     };
     let suspensions = ["t1", "t2", "t3"].map(short);

@@ -57,13 +57,13 @@ pub(super) fn sanitize_untrusted_text(text: &str, secrets: &[&str]) -> String {
 }
 
 /// Returns the query and the password of a URL, which must not appear in messages.
-pub(super) fn url_secrets(url: &Url) -> Vec<&str> {
+pub(super) fn secrets_in_url(url: &Url) -> Vec<&str> {
     let secrets = [url.query(), url.password()];
     secrets.into_iter().flatten().collect()
 }
 
 /// Returns the message of an SDK error, with these secrets redacted, and a hint for the user.
-pub(super) fn error_reason_and_hint(error: &AuthError, secrets: &[&str]) -> (String, &'static str) {
+pub(super) fn auth_error_reason_and_hint(error: &AuthError, secrets: &[&str]) -> (String, &'static str) {
     let text = sanitize_untrusted_text(&error.to_string(), secrets);
     if let AuthError::AuthorizationServerMismatch { .. }
     | AuthError::AuthorizationServerMissingIssuer { .. } = error
@@ -79,7 +79,7 @@ pub(super) fn error_reason_and_hint(error: &AuthError, secrets: &[&str]) -> (Str
 
 /// Returns whether an OAuth error is transient. An error response of the authorization server is
 /// permanent, unless its code says that the server is temporarily unavailable.
-pub(super) fn is_transient_error(error: &AuthError) -> bool {
+pub(super) fn is_transient_auth_error(error: &AuthError) -> bool {
     if let AuthError::TokenRefreshFailed(message) = error {
         let answered = message.strip_prefix(ERROR_RESPONSE_PREFIX);
         return answered.is_none_or(|code| TRANSIENT_CODES.iter().any(|now| code.starts_with(now)));
@@ -128,7 +128,7 @@ mod tests {
             (AuthError::MetadataError("HTTP 503".to_owned()), true),
             (AuthError::PkceUnsupported, false),
         ] {
-            assert_eq!(is_transient_error(&error), expect, "{error}");
+            assert_eq!(is_transient_auth_error(&error), expect, "{error}");
         }
     }
 }

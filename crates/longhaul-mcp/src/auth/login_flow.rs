@@ -20,7 +20,7 @@ use crate::auth::address_policy::ServerNetworkZone;
 use crate::auth::config::LoginContext;
 use crate::auth::credential_file::{CredentialFile, StoredLogin};
 use crate::auth::error::{
-    LoginError, REGISTER_CLIENT_HINT, error_reason_and_hint, sanitize_untrusted_text, url_secrets,
+    LoginError, REGISTER_CLIENT_HINT, auth_error_reason_and_hint, sanitize_untrusted_text, secrets_in_url,
 };
 use crate::auth::oauth_http::OAuthHttp;
 use crate::auth::token_provider::{LoginStatus, login_status};
@@ -82,17 +82,17 @@ impl LoginTarget<'_> {
         CredentialFile::new(&self.login.dir, self.url, self.server)
     }
 
-    fn convert_sdk_error(&self, error: &AuthError) -> LoginError {
-        self.convert_sdk_error_redacting(error, &[])
+    fn to_login_error(&self, error: &AuthError) -> LoginError {
+        self.to_redacted_login_error(error, &[])
     }
 
     /// Converts an SDK error into a [`LoginError`]. The secrets that were sent in the request are
     /// redacted from its message.
-    fn convert_sdk_error_redacting(&self, error: &AuthError, sent_secrets: &[&str]) -> LoginError {
-        let mut secrets = url_secrets(self.url);
+    fn to_redacted_login_error(&self, error: &AuthError, sent_secrets: &[&str]) -> LoginError {
+        let mut secrets = secrets_in_url(self.url);
         secrets.extend(self.login.oauth.client_secret.as_deref());
         secrets.extend(sent_secrets);
-        let (why, helps) = error_reason_and_hint(error, &secrets);
+        let (why, helps) = auth_error_reason_and_hint(error, &secrets);
         self.login_error(&why, helps)
     }
 
@@ -136,7 +136,7 @@ async fn new_authorization_manager(
     let zone = http.zone();
     let url = target.url.clone();
     let manager = AuthorizationManager::new_with_oauth_http_client(url, Arc::new(http));
-    Ok((zone, manager.await.map_err(|error| target.convert_sdk_error(&error))?))
+    Ok((zone, manager.await.map_err(|error| target.to_login_error(&error))?))
 }
 
 async fn has_oauth_metadata(target: LoginTarget<'_>) -> Result<bool, LoginError> {
@@ -146,7 +146,7 @@ async fn has_oauth_metadata(target: LoginTarget<'_>) -> Result<bool, LoginError>
         return Ok(false);
     }
     let found = manager.resolve_metadata().await;
-    let found = found.map_err(|error| target.convert_sdk_error(&error))?;
+    let found = found.map_err(|error| target.to_login_error(&error))?;
     Ok(found.source != AuthorizationMetadataSource::LegacyEndpointFallback)
 }
 
@@ -154,7 +154,7 @@ async fn prepare_login(
     target: LoginTarget<'_>,
     request: &LoginRequest,
 ) -> Result<PendingLogin, LoginError> {
-    let sdk = |error: AuthError| target.convert_sdk_error(&error);
+    let sdk = |error: AuthError| target.to_login_error(&error);
     let (zone, mut manager) = new_authorization_manager(target).await?;
     zone.check_url_allowed(target.url).map_err(|_| {
         let why = "the server's URL is not https://, so the login could be intercepted";
@@ -249,7 +249,7 @@ async fn configure_oauth_client(
     (metadata, scopes): (&AuthorizationMetadata, &[String]),
 ) -> Result<Option<String>, LoginError> {
     let oauth = &target.login.oauth;
-    let sdk = |error: AuthError| target.convert_sdk_error(&error);
+    let sdk = |error: AuthError| target.to_login_error(&error);
     if let Some(id) = &oauth.client_id {
         let config = OAuthClientConfig::new(id, &request.redirect_uri);
         let config = match &oauth.client_secret {
@@ -355,7 +355,7 @@ impl PendingLogin {
             self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, issuer);
         let sent = [back.code.as_str()];
         let exchange = exchange.await;
-        exchange.map_err(|error| target.convert_sdk_error_redacting(&error, &sent))?;
+        exchange.map_err(|error| target.to_redacted_login_error(&error, &sent))?;
         let Some(credentials) = self.credentials.load().await.unwrap_or_default() else {
             return Err(fail("the server returned no tokens"));
         };

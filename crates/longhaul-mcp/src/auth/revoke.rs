@@ -13,7 +13,7 @@ use tracing::subscriber::NoSubscriber;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use crate::auth::credential_file::{LoginTokens, StoredLogin};
-use crate::auth::error::{error_reason_and_hint, url_secrets};
+use crate::auth::error::{auth_error_reason_and_hint, secrets_in_url};
 use crate::auth::issuer::{Issuer, IssuerError};
 use crate::auth::oauth_http::INVALID_URL;
 
@@ -62,9 +62,9 @@ pub(super) async fn revoke_login(
         Ok(Ok(forgotten)) => forgotten,
         Ok(Err(IssuerError::Unusable(why, _))) => LogoutOutcome::revocation_failed(why),
         Ok(Err(IssuerError::Sdk(error))) => {
-            let mut secrets = url_secrets(server);
+            let mut secrets = secrets_in_url(server);
             secrets.extend(secret);
-            LogoutOutcome::revocation_failed(&error_reason_and_hint(&error, &secrets).0)
+            LogoutOutcome::revocation_failed(&auth_error_reason_and_hint(&error, &secrets).0)
         }
         Err(_) => LogoutOutcome::revocation_failed("the server did not respond in time"),
     }

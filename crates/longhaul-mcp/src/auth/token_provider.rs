@@ -18,7 +18,7 @@ use crate::auth::config::LoginContext;
 use crate::auth::credential_file::{
     CredentialFile, CredentialFileError, CredentialFileLock, LoginTokens, StoredLogin,
 };
-use crate::auth::error::{error_reason_and_hint, is_transient_error, url_secrets};
+use crate::auth::error::{auth_error_reason_and_hint, is_transient_auth_error, secrets_in_url};
 use crate::auth::issuer::{Issuer, IssuerError};
 use crate::auth::redaction;
 use crate::auth::refresh::{AccessToken, TokenResult};
@@ -177,7 +177,7 @@ impl TokenProvider {
         // The SDK would log secrets.
         let request = Box::pin(self.request_refresh(&record, secret.clone()));
         let request = request.with_subscriber(NoSubscriber::default());
-        let mut secrets = url_secrets(&self.url);
+        let mut secrets = secrets_in_url(&self.url);
         secrets.extend(secret.as_deref());
         secrets.push(&refresh);
         let failed = |why: &str, transient: bool| {
@@ -196,7 +196,7 @@ impl TokenProvider {
                 Ok(AccessToken { token: None, missing_reason: Some("the login was revoked") })
             }
             Ok(Err(IssuerError::Sdk(error))) => {
-                failed(&error_reason_and_hint(&error, &secrets).0, is_transient_error(&error))
+                failed(&auth_error_reason_and_hint(&error, &secrets).0, is_transient_auth_error(&error))
             }
             Ok(Err(IssuerError::Unusable(why, transient))) => failed(why, transient),
             Ok(Ok(credentials)) => {

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use longhaul_core::port::tool::{
-    SuspendedToolCall, ToolAnswer, ToolFailure, ToolReply, ToolResumption, ToolWait,
+    SuspendedToolCall, ToolQuestionAnswer, ToolFailure, ToolReply, ToolResumption, SuspendedCallWait,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
@@ -51,11 +51,11 @@ fn question() -> Value {
     } })
 }
 
-fn answered(name: &str) -> Option<ToolAnswer> {
-    Some(ToolAnswer::Answered(RawJson::from_serialize(&json!({ "name": name }))))
+fn answered(name: &str) -> Option<ToolQuestionAnswer> {
+    Some(ToolQuestionAnswer::Answered(RawJson::from_serialize(&json!({ "name": name }))))
 }
 
-fn resume(suspended: SuspendedToolCall, answer: Option<ToolAnswer>) -> Option<ToolResumption> {
+fn resume(suspended: SuspendedToolCall, answer: Option<ToolQuestionAnswer>) -> Option<ToolResumption> {
     Some(ToolResumption { state: suspended.suspension.state, answer })
 }
 
@@ -72,13 +72,13 @@ async fn a_call_is_sent_again_with_the_answers_and_the_state_of_the_request() {
     let first = call_anew(dir.path(), ("asks_with_state", &input), None).await.unwrap();
     let first = suspended(first);
     assert!(!first.suspension.may_repeat && !first.suspension.must_cancel);
-    let ToolWait::Answer(asked) = &first.wait else { panic!("no question: {first:?}") };
+    let SuspendedCallWait::Answer(asked) = &first.wait else { panic!("no question: {first:?}") };
     assert_eq!((asked.asker.as_str(), asked.message.as_str()), ("The MCP server `newer`", "who?"));
     let then = resume(first, answered("Ada"));
     let second = call_anew(dir.path(), ("asks_with_state", &input), then).await.unwrap();
     // The second question is asked without another request to the server.
     assert_eq!(lines(dir.path(), "asked"), 1);
-    let then = resume(suspended(second), Some(ToolAnswer::Declined));
+    let then = resume(suspended(second), Some(ToolQuestionAnswer::Declined));
     let done = call_anew(dir.path(), ("asks_with_state", &input), then).await.unwrap();
     let sent: Value = serde_json::from_str(output(done).lines().last().unwrap()).unwrap();
     let expected = json!({
@@ -163,11 +163,11 @@ async fn a_task_is_asked_about_by_its_id_until_it_ends() {
     let waits: Vec<(u64, Option<u64>, String)> = waits
         .into_iter()
         .map(|wait| match wait {
-            ToolWait::Poll { after: Millis(after), ttl, message } => {
+            SuspendedCallWait::Poll { after: Millis(after), ttl, message } => {
                 let message = message.unwrap_or_default().chars().take(31).collect();
                 (after, ttl.map(|ttl| ttl.0), message)
             }
-            ToolWait::Answer(question) => panic!("{question:?}"),
+            SuspendedCallWait::Answer(question) => panic!("{question:?}"),
         })
         .collect();
     let expected = [
@@ -224,11 +224,11 @@ async fn the_question_of_a_task_is_answered_with_an_update() {
     let begun = suspended(call_anew(dir.path(), ("task", &input), None).await.unwrap());
     let asked = call_anew(dir.path(), ("task", &input), resume(begun, None)).await.unwrap();
     let asked = suspended(asked);
-    assert!(matches!(asked.wait, ToolWait::Answer(_)) && asked.suspension.must_cancel);
+    assert!(matches!(asked.wait, SuspendedCallWait::Answer(_)) && asked.suspension.must_cancel);
     let then = resume(asked, answered("Ada"));
     // The server still lists the question, which is not asked again.
     let waits = suspended(call_anew(dir.path(), ("task", &input), then).await.unwrap());
-    assert!(matches!(waits.wait, ToolWait::Poll { .. }), "{waits:?}");
+    assert!(matches!(waits.wait, SuspendedCallWait::Poll { .. }), "{waits:?}");
     let reply = call_anew(dir.path(), ("task", &input), resume(waits, None)).await.unwrap();
     assert_eq!(output(reply), "thanks");
     let updated: Value = serde_json::from_str(&read(dir.path(), "updated")).unwrap();
@@ -270,7 +270,7 @@ async fn the_question_of_a_server_of_the_official_sdk_is_answered_after_a_restar
             0 => {
                 let stored = suspended(reply);
                 let answer = RawJson::from_serialize(&json!({ "people": 4 }));
-                then = resume(stored, Some(ToolAnswer::Answered(answer)));
+                then = resume(stored, Some(ToolQuestionAnswer::Answered(answer)));
             }
             _ => assert_eq!(output(reply), "booked 2026-12-24 for 4"),
         }

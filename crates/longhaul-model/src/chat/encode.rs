@@ -98,9 +98,9 @@ impl MessageEncoder for ChatCompletionsApi {
                         true => target.register_tool_call(
                             call,
                             &call.id,
-                            ToolCallIds::keep_or_assign_id,
+                            ToolCallIds::keep_or_assign_call_id,
                         ),
-                        false => target.register_tool_call(call, &short, ToolCallIds::assign_id),
+                        false => target.register_tool_call(call, &short, ToolCallIds::assign_valid_call_id),
                     };
                     let extra = call.extra.as_ref().filter(|_| keeps);
                     calls.push(Self::encode_tool_call(&id, call).with_fields(extra));
@@ -126,7 +126,7 @@ impl MessageEncoder for ChatCompletionsApi {
         target.add_piece(ChatMessageKind::Other, &turn);
     }
 
-    fn trailing_user_messages(
+    fn user_messages_after_results(
         &self,
         matched: &[(PendingToolCall, &ToolResult)],
         encoded_images: &EncodedImages,

@@ -69,7 +69,7 @@ impl ErrorBody {
             // A number repeats the HTTP status.
             code: named("code").filter(|code| is_error_name(code)),
             status: status.filter(|status| (400..600).contains(status)),
-            message: match upstream_error(error) {
+            message: match upstream_error_text(error) {
                 Some(upstream) => format!("{message}: {upstream}"),
                 None => message,
             },
@@ -93,7 +93,7 @@ impl ErrorBody {
 
 /// Returns the error of the provider behind a gateway as text, unchanged. `None` if the gateway
 /// does not report one.
-fn upstream_error(error: &Value) -> Option<String> {
+fn upstream_error_text(error: &Value) -> Option<String> {
     let raw = error.get("metadata")?.get("raw")?;
     let raw = raw.as_str().map_or_else(|| raw.to_string(), |raw| raw.trim().to_owned());
     (!raw.is_empty() && raw != "null").then_some(raw)

@@ -238,7 +238,7 @@ impl<'a> ReplyEncoder<'a> {
         if self.is_reasoning_missing {
             _ = fields.take_field("id");
         }
-        let id = target.register_tool_call(call, &call.id, ToolCallIds::assign_id);
+        let id = target.register_tool_call(call, &call.id, ToolCallIds::assign_valid_call_id);
         let arguments = fields
             .take_field("arguments")
             .unwrap_or_else(|| RawJson::from_serialize(&arguments_as_object(&call.input).as_str()));

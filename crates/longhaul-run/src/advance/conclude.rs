@@ -52,7 +52,7 @@ pub(super) fn conclude_run(
     if deliver_steers(decision, |_| true)? {
         return Ok(ControlFlow::Continue(()));
     }
-    let signal = decision.control.gates.iter().find(|gate| gate.is_signal_without_call());
+    let signal = decision.control.gates.iter().find(|gate| gate.is_signal_gate_without_tool_call());
     if let Some(gate) = signal.map(|gate| gate.id) {
         return park_run(decision, WaitReason::Signal(gate));
     }

@@ -7,7 +7,7 @@
 use longhaul_core::change::Change;
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::{ToolKeyTaken, ToolOutput};
-use longhaul_core::policy::effect_key::{EffectKey, KeyChange, KeyHolder, KeyState, TakenKey};
+use longhaul_core::policy::effect_key::{EffectKey, EffectKeyChange, EffectKeyHolder, EffectKeyState, ClaimedEffectKey};
 
 use crate::advance::call_events::record_call_result;
 use crate::context::TakenKeyInfo;
@@ -32,8 +32,8 @@ pub(super) fn may_claim_again(decision: &DecisionBuilder<'_>, call: &TrackedTool
         return true;
     };
     let is_held = |taken: &TakenKeyInfo| {
-        let TakenKey { holder: by, state, .. } = taken.key;
-        by == holder && state == KeyState::Held
+        let ClaimedEffectKey { holder: by, state, .. } = taken.key;
+        by == holder && state == EffectKeyState::Held
     };
     epoch < decision.control.epoch
         || decision.ctx.keys_changed && !decision.ctx.taken_keys.iter().any(is_held)
@@ -50,25 +50,25 @@ pub(super) fn handle_taken_key(
         return Ok(false);
     };
     if let Some((holder, output)) = completed_in_same_reply(decision, call, key) {
-        record_key_held_by_other_call(decision, call, (holder, KeyState::Done))?;
+        record_key_held_by_other_call(decision, call, (holder, EffectKeyState::Done))?;
         record_call_result(decision, call.id, duplicate_output(key, holder, &output), false)?;
         return Ok(true);
     }
     let own = key_holder(decision.run.id, call);
     let taken = decision.ctx.taken_keys.iter().find(|taken| {
-        let TakenKey { key: hash, holder, .. } = taken.key;
+        let ClaimedEffectKey { key: hash, holder, .. } = taken.key;
         hash == key.hash && holder != own
     });
     let Some(TakenKeyInfo { key: taken, result }) = taken.cloned() else {
         return Ok(false);
     };
-    let TakenKey { holder, state, .. } = taken;
+    let ClaimedEffectKey { holder, state, .. } = taken;
     let is_replaced = call.replaces == Some(holder) && call.state == ToolCallState::Ready;
-    if state == KeyState::Unknown && is_replaced {
+    if state == EffectKeyState::Unknown && is_replaced {
         return Ok(false);
     }
     record_key_held_by_other_call(decision, call, (holder, state))?;
-    if state == KeyState::Done {
+    if state == EffectKeyState::Done {
         let (output, blob) = match result {
             Some((output, blob)) => (output, blob),
             None => (duplicate_output(key, holder, &missing_result_output()), None),
@@ -82,9 +82,9 @@ pub(super) fn handle_taken_key(
 fn record_key_held_by_other_call(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
-    (holder, state): (KeyHolder, KeyState),
+    (holder, state): (EffectKeyHolder, EffectKeyState),
 ) -> Result<(), Rejection> {
-    let is_unknown = state == KeyState::Unknown;
+    let is_unknown = state == EffectKeyState::Unknown;
     let in_doubt = is_unknown.then(|| in_doubt_policy(&decision.control, &call.classification));
     decision.record_event(Event::ToolKeyTaken(ToolKeyTaken {
         call: call.id,
@@ -101,14 +101,14 @@ fn completed_in_same_reply(
     decision: &DecisionBuilder<'_>,
     call: &TrackedToolCall,
     key: &EffectKey,
-) -> Option<(KeyHolder, ToolOutput)> {
+) -> Option<(EffectKeyHolder, ToolOutput)> {
     let mut calls = decision.control.calls().iter();
     calls.find_map(|other| {
         let has_key = other.id != call.id && has_claimed(other) && other.has_key(key.hash);
         if let ToolCallState::Done { output, is_error: false } = &other.state
             && has_key
         {
-            return Some((KeyHolder { run: decision.run.id, call: other.id }, output.clone()));
+            return Some((EffectKeyHolder { run: decision.run.id, call: other.id }, output.clone()));
         }
         None
     })
@@ -116,8 +116,8 @@ fn completed_in_same_reply(
 
 /// Returns the output for a tool call that was not made, because the call `holder` with the same
 /// effect key has completed with `output`. The texts of `output` are kept, its images are not.
-pub fn duplicate_output(key: &EffectKey, holder: KeyHolder, output: &ToolOutput) -> ToolOutput {
-    let KeyHolder { run, call } = holder;
+pub fn duplicate_output(key: &EffectKey, holder: EffectKeyHolder, output: &ToolOutput) -> ToolOutput {
+    let EffectKeyHolder { run, call } = holder;
     // The note is one paragraph, so that the result begins after the first empty line.
     let key = key.text.split_whitespace().collect::<Vec<_>>().join(" ");
     let text = format!(
@@ -149,14 +149,14 @@ fn missing_result_output() -> ToolOutput {
 /// again.
 pub(super) fn claim_key(decision: &mut DecisionBuilder<'_>, call: &TrackedToolCall) {
     if let Some(claim) = key_claim(decision.run.id, call) {
-        decision.add_row_change(Change::UpdateKey(KeyChange::Claim(claim)));
+        decision.add_row_change(Change::UpdateKey(EffectKeyChange::Claim(claim)));
     }
 }
 
 /// Registers the run to be woken when a call ends that holds an effect key for which calls of this
 /// run wait. Returns the call that holds the first of these keys. `None` means that no call waits
 /// for a key.
-pub(super) fn wait_for_keys(decision: &mut DecisionBuilder<'_>) -> Option<KeyHolder> {
+pub(super) fn wait_for_keys(decision: &mut DecisionBuilder<'_>) -> Option<EffectKeyHolder> {
     let waits = decision.control.calls().iter().filter_map(|call| {
         let ToolCallState::AwaitingKey { holder, .. } = call.state else {
             return None;
@@ -165,7 +165,7 @@ pub(super) fn wait_for_keys(decision: &mut DecisionBuilder<'_>) -> Option<KeyHol
     });
     let waits: Vec<_> = waits.collect();
     for (key, holder) in &waits {
-        let wait = KeyChange::Wait { key: *key, holder: *holder };
+        let wait = EffectKeyChange::Wait { key: *key, holder: *holder };
         decision.add_row_change(Change::UpdateKey(wait));
     }
     waits.first().map(|(_, holder)| *holder)

@@ -125,7 +125,7 @@ fn new_call_gate_with_digest(
     // An edit adds no references, but it may have removed some.
     let input = call.arguments().to_value();
     let outputs = call.classification.outputs.iter();
-    gate.outputs = outputs.filter(|output| output.is_in(&input)).cloned().collect();
+    gate.outputs = outputs.filter(|output| output.is_still_in_input(&input)).cloned().collect();
     let frozen = GateContent {
         gate: gate.id,
         call: gate.call,

@@ -10,7 +10,7 @@ use longhaul_core::event::tool::{
 };
 use longhaul_core::id::CallId;
 use longhaul_core::policy::gate::{GateKind, GateSpec};
-use longhaul_core::port::tool::{SuspendedToolCall, ToolWait};
+use longhaul_core::port::tool::{SuspendedToolCall, SuspendedCallWait};
 use longhaul_core::status::WaitReason;
 use longhaul_core::time::Millis;
 
@@ -66,7 +66,7 @@ pub(crate) fn record_suspension(
     let earlier = tracked.suspended.clone();
     let SuspendedToolCall { suspension, wait } = suspended;
     let (after, ttl, message) = match wait {
-        ToolWait::Answer(question) => {
+        SuspendedCallWait::Answer(question) => {
             if earlier.is_some_and(|earlier| earlier.questions >= QUESTIONS_MAX) {
                 let text = format!(
                     "stopped: the tool asked more than {QUESTIONS_MAX} questions without a result"
@@ -76,7 +76,7 @@ pub(crate) fn record_suspension(
             let required = ToolInputRequired { call, suspension, question, active };
             return decision.record_event(Event::ToolInputRequired(Box::new(required)));
         }
-        ToolWait::Poll { after, ttl, message } => (after, ttl, message),
+        SuspendedCallWait::Poll { after, ttl, message } => (after, ttl, message),
     };
     let now = decision.ctx.now;
     let since = earlier.as_ref().and_then(|earlier| earlier.since);
@@ -145,7 +145,7 @@ pub(crate) fn record_interrupted_poll(
     let suspended = calls.find(|tracked| tracked.id == call);
     let suspended = suspended.and_then(|tracked| tracked.suspended.as_ref());
     let suspension = suspended.ok_or(Rejection::CallNotRunning(call))?.suspension.clone();
-    let wait = ToolWait::Poll { after: POLL_DELAY_MIN, ttl: None, message: None };
+    let wait = SuspendedCallWait::Poll { after: POLL_DELAY_MIN, ttl: None, message: None };
     record_suspension(decision, SuspendedToolCall { suspension, wait }, (call, active))
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn postpone_polls(
     for call in &due {
         let Some(suspended) = &call.suspended else { continue };
         let message = Some(reason.to_owned());
-        let wait = ToolWait::Poll { after, ttl: None, message };
+        let wait = SuspendedCallWait::Poll { after, ttl: None, message };
         let suspension = suspended.suspension.clone();
         record_suspension(
             decision,

@@ -173,7 +173,7 @@ fn size_within_budget(
     let account = decision.ctx.budget_account.unwrap_or_default();
     let own_account = own_account(decision);
     let own = own_account.free();
-    let unspent = account.unspent().min(own);
+    let unspent_budget = account.unspent_budget().min(own);
     let outcome_of_size = |size: CallSize| {
         let hold = budget_hold(&decision.control, (size.hold, size.reserve));
         let mut accounts = [account, own_account].into_iter();
@@ -183,15 +183,15 @@ fn size_within_budget(
             None => CallSizeOutcome::Held(size.hold),
         }
     };
-    if unspent.covers(size.hold) {
+    if unspent_budget.covers(size.hold) {
         return outcome_of_size(size);
     }
-    let short = if unspent.micro_usd.is_some_and(|left| size.hold.micro_usd > left) {
+    let short = if unspent_budget.micro_usd.is_some_and(|left| size.hold.micro_usd > left) {
         BudgetCap::Money
     } else {
         BudgetCap::Tokens
     };
-    match affordable_reply_tokens(pricing, bytes, unspent) {
+    match affordable_reply_tokens(pricing, bytes, unspent_budget) {
         Some(_) if !decision.control.warned.contains(&short) => CallSizeOutcome::Warn(short),
         Some(tokens) => {
             let free = affordable_reply_tokens(pricing, bytes, account.free().min(own));
@@ -336,7 +336,7 @@ fn tree_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
     let account = decision.ctx.budget_account?;
     let ControlState { caps, warned, .. } = &decision.control;
     let is_due =
-        |cap: &BudgetCap| account.is_used_to(*cap, caps.warn_percent) && !warned.contains(cap);
+        |cap: &BudgetCap| account.has_used_percent(*cap, caps.warn_percent) && !warned.contains(cap);
     [BudgetCap::Money, BudgetCap::Tokens].into_iter().find(is_due)
 }
 

@@ -5,7 +5,7 @@ use longhaul_core::id::GateId;
 use longhaul_core::message::Message;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{Answer, GateDecision, GateKind, GateSpec, GateTimeoutAction};
-use longhaul_core::port::tool::ToolAnswer;
+use longhaul_core::port::tool::ToolQuestionAnswer;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunError;
 
@@ -110,7 +110,7 @@ impl ControlState {
             return self.apply_result_gate_answer(&data.answer, vote_notes);
         }
         let answer = &with_vote_notes(data.answer.clone(), vote_notes);
-        if gate.is_signal_without_call() {
+        if gate.is_signal_gate_without_tool_call() {
             self.add_report(signal_answer_text(&gate, answer));
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
@@ -212,7 +212,7 @@ impl ControlState {
             }
             GateTimeoutAction::Reject => self.apply_gate_timeout_rejection(&gate),
         }
-        if gate.is_signal_without_call() {
+        if gate.is_signal_gate_without_tool_call() {
             let text =
                 format!("[longhaul] This has not happened before the deadline: {}", gate.ask);
             self.add_report(text);
@@ -292,7 +292,7 @@ impl ControlState {
 /// Continues a call whose gate nobody has answered in time. A tool that has asked a question learns
 /// that nobody answered; any other call gets this as an error result.
 fn leave_call_unanswered(call: &mut TrackedToolCall) {
-    if !call.answer_question(ToolAnswer::Unanswered) {
+    if !call.answer_question(ToolQuestionAnswer::Unanswered) {
         let text = "nobody answered before the deadline";
         call.state = ToolCallState::from_result_text(text, true);
     }
@@ -300,15 +300,15 @@ fn leave_call_unanswered(call: &mut TrackedToolCall) {
 
 /// Converts a person's answer to the form that the tool that asked the question receives. Notes are
 /// left out.
-fn tool_answer(answer: &Answer) -> ToolAnswer {
+fn tool_answer(answer: &Answer) -> ToolQuestionAnswer {
     match &answer.decision {
         GateDecision::Answer(text) => {
-            RawJson::parse(text.as_str()).map_or(ToolAnswer::Declined, ToolAnswer::Answered)
+            RawJson::parse(text.as_str()).map_or(ToolQuestionAnswer::Declined, ToolQuestionAnswer::Answered)
         }
         GateDecision::Approve
         | GateDecision::Edit(_)
         | GateDecision::Reject
-        | GateDecision::Complete => ToolAnswer::Declined,
+        | GateDecision::Complete => ToolQuestionAnswer::Declined,
     }
 }
 

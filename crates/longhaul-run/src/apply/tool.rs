@@ -9,7 +9,7 @@ use longhaul_core::event::tool::{
     VerifyOutcome,
 };
 use longhaul_core::id::CallId;
-use longhaul_core::policy::effect_key::KeyState;
+use longhaul_core::policy::effect_key::EffectKeyState;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::control_tool_names::{FINISH, wait_timer_id};
@@ -60,12 +60,12 @@ impl ControlState {
             return Err("this call may not start in its current state");
         }
         match data.state {
-            KeyState::Held => {
+            EffectKeyState::Held => {
                 // A decision about an earlier attempt says nothing about this one.
                 call.replaces = None;
                 call.state = ToolCallState::AwaitingKey { holder: data.holder, epoch };
             }
-            KeyState::Unknown => {
+            EffectKeyState::Unknown => {
                 call.replaces = Some(data.holder);
                 call.state = ToolCallState::InDoubt {
                     policy: data.in_doubt.unwrap_or_default(),
@@ -74,7 +74,7 @@ impl ControlState {
                 };
             }
             // The result follows.
-            KeyState::Done => call.replaces = None,
+            EffectKeyState::Done => call.replaces = None,
         }
         NO_MESSAGES
     }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_core::change::{Batch, Change, GateTransition, GateUpdate};
+use longhaul_core::change::{JournalBatch, Change, GateTransition, GateUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::RuleAdded;
 use longhaul_core::event::gate::{GateAnswer, GateEdit};
@@ -28,7 +28,7 @@ pub(super) fn decide_gate_answer(
     answer: Answer,
     rule: Option<RuleScope>,
     ctx: DecideContext,
-) -> Result<Batch, Rejection> {
+) -> Result<JournalBatch, Rejection> {
     check_gate_open(gate, &ctx)?;
     check_decision_allowed(&gate.spec.kind, &answer.decision)?;
     check_answer_digest(gate, &answer)?;
@@ -40,7 +40,7 @@ pub(super) fn decide_gate_answer(
             let (transition, seen_answers) = (end(answer.clone()), Some(gate.answers.len()));
             let update = GateUpdate { gate: id, seen_answers, transition };
             let edit = gate_edit(&gate.spec, &answer);
-            Batch {
+            JournalBatch {
                 events: vec![event(GateAnswer { gate: id, answer, edit })],
                 changes: vec![Change::UpdateGate(update)],
             }
@@ -252,7 +252,7 @@ fn answer_with_approved_edit(gate: &GateRow, mut answer: Answer) -> Answer {
     answer
 }
 
-fn add_approval_rule(row: ApprovalRuleRow, batch: &mut Batch) {
+fn add_approval_rule(row: ApprovalRuleRow, batch: &mut JournalBatch) {
     let added = RuleAdded {
         rule: row.rule,
         pattern: row.pattern.clone(),

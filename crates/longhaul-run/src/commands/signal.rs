@@ -1,7 +1,7 @@
 //! Raises a gate for an event that a program will report. The run goes on, but it can't end while
 //! the gate is open.
 
-use longhaul_core::change::{Batch, Change};
+use longhaul_core::change::{JournalBatch, Change};
 use longhaul_core::event::Event;
 use longhaul_core::event::gate::GateRaised;
 use longhaul_core::id::RunId;
@@ -11,9 +11,9 @@ use crate::context::DecideContext;
 use crate::policy::gate_timers::gate_timers;
 
 /// Returns the events and row changes that raise a gate from outside the run.
-pub(super) fn raise_signal_gate(run: RunId, gate: GateSpec, ctx: &DecideContext) -> Batch {
+pub(super) fn raise_signal_gate(run: RunId, gate: GateSpec, ctx: &DecideContext) -> JournalBatch {
     let mut changes = gate_timers(run, &gate, ctx.now);
     let raised = GateRaised { gate: gate.clone() };
     changes.push(Change::RaiseGate(Box::new(gate)));
-    Batch { events: vec![Event::GateRaised(Box::new(raised))], changes }
+    JournalBatch { events: vec![Event::GateRaised(Box::new(raised))], changes }
 }

@@ -1,6 +1,6 @@
 //! Commands that queue, edit and withdraw messages to a run.
 
-use longhaul_core::change::{Batch, Change, SteerRow, SteerStatus, SteerUpdate};
+use longhaul_core::change::{JournalBatch, Change, SteerRow, SteerStatus, SteerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::steer::{SteerMessage, SteerWithdrawn};
 use longhaul_core::id::SteerId;
@@ -10,7 +10,7 @@ use crate::rejection::Rejection;
 /// Maximum size of a message to a run in bytes.
 const STEER_BYTES_MAX: usize = 64 * 1024;
 
-pub(super) fn queue_steer(message: SteerMessage) -> Result<Batch, Rejection> {
+pub(super) fn queue_steer(message: SteerMessage) -> Result<JournalBatch, Rejection> {
     check_steer_text(&message.text)?;
     let row = SteerRow {
         steer: message.steer,
@@ -19,25 +19,25 @@ pub(super) fn queue_steer(message: SteerMessage) -> Result<Batch, Rejection> {
         by: message.by.clone(),
         status: SteerStatus::Queued,
     };
-    Ok(Batch { events: vec![Event::SteerQueued(message)], changes: vec![Change::QueueSteer(row)] })
+    Ok(JournalBatch { events: vec![Event::SteerQueued(message)], changes: vec![Change::QueueSteer(row)] })
 }
 
-pub(super) fn edit_steer_message(message: SteerMessage) -> Result<Batch, Rejection> {
+pub(super) fn edit_steer_message(message: SteerMessage) -> Result<JournalBatch, Rejection> {
     check_steer_text(&message.text)?;
     let change = SteerUpdate {
         steer: message.steer,
         edit: Some((message.text.clone(), message.delivery)),
         status: SteerStatus::Queued,
     };
-    Ok(Batch {
+    Ok(JournalBatch {
         events: vec![Event::SteerChanged(message)],
         changes: vec![Change::UpdateSteer(change)],
     })
 }
 
-pub(super) fn withdraw_steer(steer: SteerId, by: String) -> Batch {
+pub(super) fn withdraw_steer(steer: SteerId, by: String) -> JournalBatch {
     let change = SteerUpdate { steer, edit: None, status: SteerStatus::Withdrawn };
-    Batch {
+    JournalBatch {
         events: vec![Event::SteerWithdrawn(SteerWithdrawn { steer, by })],
         changes: vec![Change::UpdateSteer(change)],
     }

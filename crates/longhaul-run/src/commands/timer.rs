@@ -4,7 +4,7 @@
 //! closed gate or of an ended run is consumed without further effect.
 
 use longhaul_core::change::{
-    Batch, Change, GateTransition, GateUpdate, RunSchedulingUpdate, TimerKind, TimerUpdate,
+    JournalBatch, Change, GateTransition, GateUpdate, RunSchedulingUpdate, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::TimerFired;
@@ -19,9 +19,9 @@ use crate::context::DecideContext;
 use crate::policy::gate_timers::next_reminder;
 
 /// Returns the events and row changes for a timer that is due.
-pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Batch {
+pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> JournalBatch {
     let spent = consume_timer(due_timer.timer);
-    let mut batch = Batch { events: Vec::new(), changes: vec![spent] };
+    let mut batch = JournalBatch { events: Vec::new(), changes: vec![spent] };
     if due_timer.run_ended {
         return batch;
     }
@@ -53,7 +53,7 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Batc
         }
         TimerKind::GateAutoApprove(_) => {
             let approved = due_timer.open_gate.as_ref().and_then(|row| auto_approve(row, ctx));
-            let Batch { events, changes } = approved.unwrap_or_default();
+            let JournalBatch { events, changes } = approved.unwrap_or_default();
             batch.events.extend(events);
             batch.changes.extend(changes);
         }
@@ -74,7 +74,7 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Batc
 
 /// Approves a gate without a person, and makes its parked run ready. `None` means that a person has
 /// voted.
-fn auto_approve(row: &GateRow, ctx: DecideContext) -> Option<Batch> {
+fn auto_approve(row: &GateRow, ctx: DecideContext) -> Option<JournalBatch> {
     let auto = row.spec.auto_approve.as_ref().filter(|_| row.answers.is_empty())?;
     let answer = Answer {
         decision: GateDecision::Approve,
@@ -131,7 +131,7 @@ pub fn timer_cancel_request(due_timer: &DueTimer) -> Option<RunControlRequest> {
 }
 
 /// Returns the batch with an added row change that consumes the timer.
-pub(super) fn with_timer_consumed(due_timer: &DueTimer, mut batch: Batch) -> Batch {
+pub(super) fn with_timer_consumed(due_timer: &DueTimer, mut batch: JournalBatch) -> JournalBatch {
     batch.changes.push(consume_timer(due_timer.timer));
     batch
 }

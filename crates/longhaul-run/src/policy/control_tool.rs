@@ -4,7 +4,7 @@
 //! crash, but a gate or a timer is durable.
 
 use longhaul_core::duration;
-use longhaul_core::form::{Form, check_options};
+use longhaul_core::form::{Form, check_question_options};
 use longhaul_core::id::RunId;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunOutput;
@@ -79,7 +79,7 @@ fn parse_question(input: &Value) -> ControlToolCall {
     let Ok(options) = options else {
         return ControlToolCall::Invalid("`options` must be a list of texts".into());
     };
-    if let Err(why) = check_options(&options) {
+    if let Err(why) = check_question_options(&options) {
         return ControlToolCall::Invalid(format!("`options` can't be offered: {why}"));
     }
     let Some(schema) = input.get("schema") else {

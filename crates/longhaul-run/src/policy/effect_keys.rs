@@ -6,7 +6,7 @@
 use longhaul_core::change::Change;
 use longhaul_core::event::Event;
 use longhaul_core::id::{CallId, RunId};
-use longhaul_core::policy::effect_key::{KeyChange, KeyClaim, KeyHolder, KeyState};
+use longhaul_core::policy::effect_key::{EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState};
 
 use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::ControlState;
@@ -16,19 +16,19 @@ use crate::state::control::ControlState;
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events end no call")]
 pub(crate) fn key_settlements(control: &ControlState, event: &Event) -> Vec<Change> {
     let settled = match event {
-        Event::ToolCompleted(ended) => settle_key_of(control, ended.call, |_| Some(KeyState::Done)),
+        Event::ToolCompleted(ended) => settle_key_of(control, ended.call, |_| Some(EffectKeyState::Done)),
         Event::ToolFailed(ended) => {
             settle_key_of(control, ended.call, |call| state_after_failure(control, call))
         }
         // The call is known to have stopped, but it may have had an effect before.
         Event::ToolInterrupted(ended) => {
-            settle_key_of(control, ended.call, |_| Some(KeyState::Unknown))
+            settle_key_of(control, ended.call, |_| Some(EffectKeyState::Unknown))
         }
         event if event.is_terminal() => {
             let open = control.calls().iter().filter(|call| !call.is_done());
             let settled = open.filter(|call| call.starts > 0);
             return settled
-                .filter_map(|call| key_settlement(control.id, call, Some(KeyState::Unknown)))
+                .filter_map(|call| key_settlement(control.id, call, Some(EffectKeyState::Unknown)))
                 .collect();
         }
         _ => None,
@@ -42,7 +42,7 @@ pub(crate) fn key_settlements(control: &ControlState, event: &Event) -> Vec<Chan
 fn settle_key_of(
     control: &ControlState,
     id: CallId,
-    state: impl FnOnce(&TrackedToolCall) -> Option<KeyState>,
+    state: impl FnOnce(&TrackedToolCall) -> Option<EffectKeyState>,
 ) -> Option<Change> {
     let mut calls = control.calls().iter();
     // Nobody has decided about the other call if this one was neither started nor answered.
@@ -55,7 +55,7 @@ fn settle_key_of(
 
 /// Returns the new state of the effect key of a call that failed. `None` means that the key is
 /// freed, because the call certainly had no effect.
-fn state_after_failure(control: &ControlState, call: &TrackedToolCall) -> Option<KeyState> {
+fn state_after_failure(control: &ControlState, call: &TrackedToolCall) -> Option<EffectKeyState> {
     match call.state {
         // An earlier start of the call may have had an effect.
         ToolCallState::Started(epoch) if epoch == control.epoch && call.starts == 1 => None,
@@ -71,15 +71,15 @@ fn state_after_failure(control: &ControlState, call: &TrackedToolCall) -> Option
         | ToolCallState::AwaitingChild(_)
         | ToolCallState::InputRequired
         | ToolCallState::Pending(_)
-        | ToolCallState::Done { .. } => Some(KeyState::Unknown),
+        | ToolCallState::Done { .. } => Some(EffectKeyState::Unknown),
     }
 }
 
 /// Returns the row change that sets the final state of a call's effect key. If `state` is `None`,
 /// the key is freed. Returns `None` if the call has no effect key.
-fn key_settlement(run: RunId, call: &TrackedToolCall, state: Option<KeyState>) -> Option<Change> {
+fn key_settlement(run: RunId, call: &TrackedToolCall, state: Option<EffectKeyState>) -> Option<Change> {
     let claim = key_claim(run, call)?;
-    Some(Change::UpdateKey(KeyChange::Settle { claim, state }))
+    Some(Change::UpdateKey(EffectKeyChange::Settle { claim, state }))
 }
 
 /// Returns whether the call has claimed its effect key, or is about to replace the claim of another
@@ -89,14 +89,14 @@ pub(crate) const fn has_claimed(call: &TrackedToolCall) -> bool {
 }
 
 /// Returns the claim of the call on its effect key. `None` means that the call has no effect key.
-pub(crate) fn key_claim(run: RunId, call: &TrackedToolCall) -> Option<KeyClaim> {
+pub(crate) fn key_claim(run: RunId, call: &TrackedToolCall) -> Option<EffectKeyClaim> {
     let key = call.classification.key.as_ref()?.hash;
-    Some(KeyClaim { key, holder: key_holder(run, call), replaces: call.replaces })
+    Some(EffectKeyClaim { key, holder: key_holder(run, call), replaces: call.replaces })
 }
 
 /// Returns the identity of the call as the holder of an effect key. In a retry, a copied call keeps
 /// the id of the failed run.
-pub(crate) fn key_holder(run: RunId, call: &TrackedToolCall) -> KeyHolder {
+pub(crate) fn key_holder(run: RunId, call: &TrackedToolCall) -> EffectKeyHolder {
     let run = call.origin.map_or(run, |origin| origin.run);
-    KeyHolder { run, call: call.id }
+    EffectKeyHolder { run, call: call.id }
 }

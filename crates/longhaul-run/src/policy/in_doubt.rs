@@ -4,7 +4,7 @@
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::message::Part;
-use longhaul_core::policy::effect_key::KeyHolder;
+use longhaul_core::policy::effect_key::EffectKeyHolder;
 use longhaul_core::status::RunError;
 
 use crate::state::call::TrackedToolCall;
@@ -37,9 +37,9 @@ pub(crate) fn worker_lost_reason(call: &ToolCallClassification) -> String {
 
 /// Returns the reason why a call is in doubt that was not started, because the outcome of another
 /// call with the same effect key is unknown.
-pub(crate) fn taken_key_reason(call: &ToolCallClassification, holder: KeyHolder) -> String {
+pub(crate) fn taken_key_reason(call: &ToolCallClassification, holder: EffectKeyHolder) -> String {
     let key = call.key.as_ref().map_or("", |key| key.text.as_str());
-    let KeyHolder { run, call } = holder;
+    let EffectKeyHolder { run, call } = holder;
     format!("the call {call} of {run} with the same key `{key}` has an unknown outcome")
 }
 

@@ -1,6 +1,6 @@
 //! Checks answers to questions: an answer must be one of the options, or fill in the form.
 
-use longhaul_core::form::{Form, find_option};
+use longhaul_core::form::{Form, find_option_by_text};
 use longhaul_core::policy::gate::GateSpec;
 
 /// Checks an answer to a question and returns the text to record: the option that the answer names,
@@ -15,7 +15,7 @@ pub fn check_question_answer(question: &GateSpec, text: &str) -> Result<String, 
     if question.options.is_empty() {
         return Ok(text.to_owned());
     }
-    let option = find_option(&question.options, text);
+    let option = find_option_by_text(&question.options, text);
     option.map(str::to_owned).ok_or_else(|| {
         let options: Vec<String> =
             question.options.iter().map(|option| format!("`{option}`")).collect();

@@ -55,7 +55,7 @@ impl AttemptTime {
     /// whether a call was running before the entry.
     pub(crate) fn record_entry(&mut self, entry: &Entry, has_running_call: bool) {
         // An entry of an outsider says nothing about how long the driver has worked.
-        if entry.event.outsider_wake_target().is_some() {
+        if entry.event.runs_woken_by_outside_append().is_some() {
             return;
         }
         #[expect(

@@ -9,8 +9,8 @@ use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::id::{CallId, Epoch, GateId, RunId};
 use longhaul_core::message::{Part, ToolResult};
 use longhaul_core::policy::effect::InDoubtPolicy;
-use longhaul_core::policy::effect_key::KeyHolder;
-use longhaul_core::port::tool::{ToolAnswer, ToolResumption};
+use longhaul_core::policy::effect_key::EffectKeyHolder;
+use longhaul_core::port::tool::{ToolQuestionAnswer, ToolResumption};
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ pub struct TrackedToolCall {
     /// Call of another run that has claimed the same effect key and whose outcome is unknown. If a
     /// person allows it, this call takes over the key. `None` means that there is no such call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replaces: Option<KeyHolder>,
+    pub replaces: Option<EffectKeyHolder>,
     /// Data about the suspension of the call. `None` means that the tool has never suspended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended: Option<Arc<CallSuspension>>,
@@ -67,7 +67,7 @@ pub struct CallSuspension {
     pub question: Option<ToolQuestion>,
     /// Answer to the tool's last question, with which the call is continued. `None` means that
     /// there is no new answer.
-    pub answer: Option<ToolAnswer>,
+    pub answer: Option<ToolQuestionAnswer>,
     /// Number of times the call was continued since it was suspended.
     pub resumes: u32,
     /// Number of times in a row that the tool could not be asked, because it was not available.
@@ -119,7 +119,7 @@ pub enum ToolCallState {
     /// The call waits for another call that holds the same effect key.
     AwaitingKey {
         /// Call that holds the key.
-        holder: KeyHolder,
+        holder: EffectKeyHolder,
         /// Epoch of the driver that found the key claimed.
         epoch: Epoch,
     },
@@ -228,7 +228,7 @@ impl TrackedToolCall {
 
     /// Answers the tool's question, so that the call is continued. Returns `false` if the tool has
     /// asked no question.
-    pub(crate) fn answer_question(&mut self, answer: ToolAnswer) -> bool {
+    pub(crate) fn answer_question(&mut self, answer: ToolQuestionAnswer) -> bool {
         let Some(suspended) = self.suspended.as_mut().filter(|call| call.question.is_some()) else {
             return false;
         };

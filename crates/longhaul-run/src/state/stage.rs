@@ -4,7 +4,7 @@ use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::{Epoch, GateId};
 use longhaul_core::policy::spend_cap::CapHold;
-use longhaul_core::status::{ResultAnswer, RunOutcome, RunOutput};
+use longhaul_core::status::{ResultApprovalAnswer, RunOutcome, RunOutput};
 use longhaul_core::time::Timestamp;
 use longhaul_core::usage::BudgetAmount;
 use serde::{Deserialize, Serialize};
@@ -192,7 +192,7 @@ pub struct ConcludingState {
     /// Answer of the person who approved the output. `None` means that nobody has approved it, or
     /// that the answer has neither a note nor a payload.
     #[serde(default)]
-    pub answer: Option<ResultAnswer>,
+    pub answer: Option<ResultApprovalAnswer>,
     /// Open gate at which a person approves the output. `None` means that no such gate is open.
     pub gate: Option<GateId>,
     /// Timer until which the run stays open for further messages. `None` means that the timer is

@@ -4,7 +4,7 @@
 
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::effect::InDoubtPolicy;
-use longhaul_core::policy::effect_key::KeyState;
+use longhaul_core::policy::effect_key::EffectKeyState;
 use longhaul_core::status::RunOutcome;
 use longhaul_run::explain::explain_run_state;
 
@@ -259,7 +259,7 @@ fn a_call_waits_for_another_run_with_its_key() {
     "#,
     );
     let states: Vec<_> = test_run.rows.keys.values().map(|taken| taken.state).collect();
-    assert!(states.contains(&KeyState::Done) && states.contains(&KeyState::Held), "{states:?}");
+    assert!(states.contains(&EffectKeyState::Done) && states.contains(&EffectKeyState::Held), "{states:?}");
 }
 
 #[test]
@@ -330,9 +330,9 @@ fn a_failed_call_frees_its_key_and_an_interrupted_one_does_not() {
         test_run.rows.keys.values().next().map(|taken| taken.state)
     };
     assert_eq!(settled("fail t1.1"), None);
-    assert_eq!(settled("done t1.1"), Some(KeyState::Done));
-    assert_eq!(settled("kill t1.1"), Some(KeyState::Unknown));
-    assert_eq!(settled("lose t1.1"), Some(KeyState::Held), "a person is asked");
+    assert_eq!(settled("done t1.1"), Some(EffectKeyState::Done));
+    assert_eq!(settled("kill t1.1"), Some(EffectKeyState::Unknown));
+    assert_eq!(settled("lose t1.1"), Some(EffectKeyState::Held), "a person is asked");
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn a_person_decides_about_an_unknown_call_of_another_run() {
         call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 unknown) gate.raised(indoubt) run.waiting(question) | waiting question
     "#;
     for (line, state) in
-        [("yes", Some(KeyState::Held)), ("no", None), ("answer It was sent.", Some(KeyState::Done))]
+        [("yes", Some(EffectKeyState::Held)), ("no", None), ("answer It was sent.", Some(EffectKeyState::Done))]
     {
         let mut test_run = check(plain(), start);
         test_run.play(line);
@@ -370,11 +370,11 @@ fn a_crash_leaves_the_key_with_the_call_in_doubt_until_the_run_ends() {
     "#,
     );
     let state = |test_run: &TestRun| test_run.rows.keys.values().next().map(|taken| taken.state);
-    assert_eq!(state(&test_run), Some(KeyState::Held));
+    assert_eq!(state(&test_run), Some(EffectKeyState::Held));
     test_run.play("cancel");
     test_run.play("claim");
     test_run.play("go");
-    assert_eq!(state(&test_run), Some(KeyState::Unknown));
+    assert_eq!(state(&test_run), Some(EffectKeyState::Unknown));
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn a_decision_about_an_unknown_call_does_not_hold_for_its_next_attempt() {
 fn the_retry_of_a_run_that_failed_at_an_unknown_call_asks_a_person() {
     let failed = run_that_failed_at_an_unknown_call();
     for (line, state) in
-        [("yes", Some(KeyState::Held)), ("no", None), ("answer It was sent.", Some(KeyState::Done))]
+        [("yes", Some(EffectKeyState::Held)), ("no", None), ("answer It was sent.", Some(EffectKeyState::Done))]
     {
         let mut retry = check_in(
             failed.retry(),
@@ -433,5 +433,5 @@ fn a_repeated_call_that_fails_keeps_its_key() {
     "#,
     );
     let states: Vec<_> = test_run.rows.keys.values().map(|taken| taken.state).collect();
-    assert_eq!(states, [KeyState::Unknown], "the first start may have had an effect");
+    assert_eq!(states, [EffectKeyState::Unknown], "the first start may have had an effect");
 }

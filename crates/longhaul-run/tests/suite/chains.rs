@@ -2,7 +2,7 @@
 //! approve themselves, and a retried step has the same position in the chain.
 
 use longhaul_core::chain::{
-    AUTO_APPROVE_DELAY, Chain, ChainRepeat, ChainRepeatEnd, ChainStep, ChainStepCondition,
+    AUTO_APPROVE_DELAY, Chain, ChainRepeat, ChainRepeatEndCondition, ChainStep, ChainStepCondition,
     PositionInChain, StepVerdict,
 };
 use longhaul_core::id::{AgentName, RunId};
@@ -139,7 +139,7 @@ fn walk(steps: Vec<ChainStep>, outputs: &[&str]) -> Vec<usize> {
     let mut position = PositionInChain::first(Chain { name: None, steps }, first);
     let mut ran = vec![0];
     for (number, data) in (1..).zip(outputs) {
-        match position.following(RunId::from_bits(number), &output(data)) {
+        match position.position_of_next_run(RunId::from_bits(number), &output(data)) {
             Some(next) => position = next,
             None => break,
         }
@@ -161,12 +161,12 @@ fn a_chain_goes_back_until_its_condition_holds_or_the_maximum_is_reached() {
             step("report", ChainStepCondition::Always),
         ]
     };
-    let no_issues = |max| steps(max, ChainRepeatEnd::NoIssues);
+    let no_issues = |max| steps(max, ChainRepeatEndCondition::NoIssues);
     assert_eq!(walk(no_issues(3), &[ISSUES, "", FINE, ""]), [0, 1, 0, 2]);
     assert_eq!(walk(no_issues(1), &[ISSUES, "", ISSUES, "", ""]), [0, 1, 0, 1, 2]);
     // The fix itself says that nothing is left.
     assert_eq!(walk(no_issues(3), &[ISSUES, FINE, ""]), [0, 1, 2]);
-    let success = steps(2, ChainRepeatEnd::Success);
+    let success = steps(2, ChainRepeatEndCondition::Success);
     let failed = r#"{"success": false}"#;
     assert_eq!(walk(success, &[ISSUES, failed, ISSUES, "", ""]), [0, 1, 0, 1, 2]);
     assert_eq!(StepVerdict::from_output(&output(r#"{"success": 1}"#)), StepVerdict::default());
@@ -178,7 +178,7 @@ fn a_retried_step_has_the_same_position() {
         let steps = pair(ChainStepCondition::Always);
         let chain = Chain { name: None, steps };
         let first = PositionInChain::first(chain, RunId::from_bits(7));
-        let position = first.following(RunId::from_bits(7), &output("")).unwrap();
+        let position = first.position_of_next_run(RunId::from_bits(7), &output("")).unwrap();
         (task.root, task.parent) = (RunId::from_bits(7), Some(RunId::from_bits(7)));
         task.chain = Some(Box::new(position));
     });

@@ -11,7 +11,7 @@ pub(crate) mod rows;
 pub(crate) mod script;
 pub(crate) mod summary;
 
-use longhaul_core::change::Batch;
+use longhaul_core::change::JournalBatch;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::run::RunClaimed;
@@ -128,7 +128,7 @@ impl TestRun {
     }
 
     /// Decides twice and checks that the same run, input and context give the same batch.
-    fn decided(&self, input: RunInput, ctx: DecideContext) -> Result<Batch, Rejection> {
+    fn decided(&self, input: RunInput, ctx: DecideContext) -> Result<JournalBatch, Rejection> {
         let batch = decide(&self.run, input.clone(), ctx.clone());
         assert_eq!(batch, decide(&self.run, input, ctx), "`decide` is not deterministic");
         batch
@@ -139,7 +139,7 @@ impl TestRun {
         &self,
         input: RunInput,
         account: Option<BudgetAccount>,
-    ) -> Result<Batch, Rejection> {
+    ) -> Result<JournalBatch, Rejection> {
         let ctx = DecideContext { budget_account: account, ..DecideContext::new(self.now) };
         self.decided(input, ctx)
     }
@@ -148,7 +148,7 @@ impl TestRun {
     pub(crate) fn append(
         &mut self,
         author: Author,
-        batch: Batch,
+        batch: JournalBatch,
     ) -> Result<Vec<Event>, RowConflict> {
         let mut rows = self.rows.clone();
         if author == Author::Outsider {

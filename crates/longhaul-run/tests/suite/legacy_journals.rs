@@ -4,7 +4,7 @@
 //! The journal files must not be changed.
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::{Entry, EntryEnvelope};
+use longhaul_core::event::entry::{Entry, JournalEntryEnvelope};
 use longhaul_core::policy::gate::GateTimeoutAction;
 use longhaul_core::raw::RawJson;
 use longhaul_run::{DecideContext, Run, RunInput, decide};
@@ -20,7 +20,7 @@ const JOURNALS: &[(&str, &str)] = &[
 ];
 
 fn parse_journal(text: &str) -> Vec<Entry> {
-    let envelopes = text.lines().map(serde_json::from_str::<EntryEnvelope>);
+    let envelopes = text.lines().map(serde_json::from_str::<JournalEntryEnvelope>);
     envelopes.map(|envelope| Entry::try_from(&envelope.unwrap()).unwrap()).collect()
 }
 

@@ -89,7 +89,7 @@ proptest! {
         test_run.run_to_end();
         prop_assert_eq!(test_run.run.status().as_str(), "cancelled");
         for entry in &test_run.entries[from..] {
-            let closes = entry.event.outsider_wake_target().is_some() || matches!(
+            let closes = entry.event.runs_woken_by_outside_append().is_some() || matches!(
                 entry.event,
                 Event::ToolCompleted(_) | Event::ToolFailed(_) | Event::ToolInterrupted(_)
                     | Event::ToolInDoubt(_) | Event::TurnFailed(_) | Event::RunCancelled(_)

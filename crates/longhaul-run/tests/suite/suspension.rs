@@ -1,7 +1,7 @@
 //! Tool calls that their tools suspend: questions of tools, and results that come later.
 
-use longhaul_core::policy::effect_key::KeyState;
-use longhaul_core::port::tool::{ToolAnswer, ToolResumption};
+use longhaul_core::policy::effect_key::EffectKeyState;
+use longhaul_core::port::tool::{ToolQuestionAnswer, ToolResumption};
 use longhaul_core::raw::RawJson;
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::{EngineStep, next_engine_step};
@@ -45,7 +45,7 @@ fn the_question_of_a_tool_is_a_gate_and_the_call_is_continued_with_the_answer() 
     );
     let expected = ToolResumption {
         state: RawJson::parse(r#"{"request":"7"}"#).unwrap(),
-        answer: Some(ToolAnswer::Answered(RawJson::parse(r#"{"name":"Ada"}"#).unwrap())),
+        answer: Some(ToolQuestionAnswer::Answered(RawJson::parse(r#"{"name":"Ada"}"#).unwrap())),
     };
     assert_eq!(resumption(&test_run), expected);
     check_in(
@@ -60,8 +60,8 @@ fn the_question_of_a_tool_is_a_gate_and_the_call_is_continued_with_the_answer() 
 #[test]
 fn a_tool_learns_that_a_person_declined_or_did_not_answer() {
     for (line, outcome, answer) in [
-        ("no", "gate.answered | running", ToolAnswer::Declined),
-        ("tick 700000", "gate.expired(reject) | running", ToolAnswer::Unanswered),
+        ("no", "gate.answered | running", ToolQuestionAnswer::Declined),
+        ("tick 700000", "gate.expired(reject) | running", ToolQuestionAnswer::Unanswered),
     ] {
         let test_run = check(
             plain(),
@@ -287,9 +287,9 @@ fn a_suspended_call_keeps_its_effect_key_until_the_call_ends() {
     let key_state =
         |test_run: &TestRun| test_run.rows.keys.values().next().map(|taken| taken.state);
     for (line, state) in [
-        ("done t1.1 paid", Some(KeyState::Done)),
+        ("done t1.1 paid", Some(EffectKeyState::Done)),
         ("fail t1.1", None),
-        ("kill t1.1", Some(KeyState::Unknown)),
+        ("kill t1.1", Some(EffectKeyState::Unknown)),
     ] {
         let mut test_run = check(
             plain(),
@@ -300,11 +300,11 @@ fn a_suspended_call_keeps_its_effect_key_until_the_call_ends() {
             ask t1.1 => tool.input_required(t1.1) gate.raised(question) run.waiting(question) | waiting question
         "#,
         );
-        assert_eq!(key_state(&test_run), Some(KeyState::Held));
+        assert_eq!(key_state(&test_run), Some(EffectKeyState::Held));
         for line in [r#"answer {"name": "Ada"}"#, "claim", "go"] {
             test_run.play(line);
         }
-        assert_eq!(key_state(&test_run), Some(KeyState::Held));
+        assert_eq!(key_state(&test_run), Some(EffectKeyState::Held));
         test_run.play(line);
         assert_eq!(key_state(&test_run), state, "{line}");
     }
@@ -327,5 +327,5 @@ fn a_suspended_call_that_the_runtime_gives_up_does_not_free_its_effect_key() {
     }
     assert_eq!(test_run.play("ask t1.1"), "tool.interrupted(t1.1) turn.started");
     let key = test_run.rows.keys.values().next();
-    assert_eq!(key.map(|taken| taken.state), Some(KeyState::Unknown));
+    assert_eq!(key.map(|taken| taken.state), Some(EffectKeyState::Unknown));
 }

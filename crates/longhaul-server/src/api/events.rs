@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use longhaul_api::list::List;
 use longhaul_api::schema;
-use longhaul_core::event::entry::EntryEnvelope;
+use longhaul_core::event::entry::JournalEntryEnvelope;
 use longhaul_core::id::Seq;
 use longhaul_core::port::records::GlobalSeq;
 use serde_json::Value;
@@ -61,7 +61,7 @@ pub(crate) async fn read_run_events(
     }
     let limit = query.page_limit_param(EVENTS_DEFAULT, 1..=EVENTS_MAX)?;
     let entries = app.longhaul().read_run_journal(run, Seq(after), limit + 1).await?;
-    let page: Result<Vec<EntryEnvelope>, _> =
+    let page: Result<Vec<JournalEntryEnvelope>, _> =
         entries.iter().map(|entry| entry.to_envelope()).collect();
     let page = page.map_err(|error| {
         tracing::error!(%run, %error, "could not serialize an event");
@@ -98,7 +98,7 @@ pub(crate) async fn stream_all_events(
     ))
 }
 
-/// OpenAPI schema of a journal event ([`EntryEnvelope`]).
+/// OpenAPI schema of a journal event ([`JournalEntryEnvelope`]).
 #[derive(Debug, serde::Serialize, utoipa::ToSchema)]
 #[schema(as = Event)]
 pub(crate) struct EventView {

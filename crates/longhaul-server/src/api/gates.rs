@@ -202,7 +202,7 @@ async fn check_answer_role(
         GateDecision::Approve | GateDecision::Edit(_) => false,
     };
     let is_signal = match longhaul.get_gate(gate).await {
-        Ok(row) => row.spec.is_signal_without_call(),
+        Ok(row) => row.spec.is_signal_gate_without_tool_call(),
         Err(longhaul_engine::Error::GateNotFound(_)) => false,
         Err(error) => return Err(error.into()),
     };

@@ -8,7 +8,7 @@ use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
 use longhaul_api::list::List;
 use longhaul_api::run::RunView;
 use longhaul_core::id::InboxName;
-use longhaul_engine::handle::inbox_task;
+use longhaul_engine::handle::build_inbox_task;
 
 use crate::api::create_run::{parse_optional_name_field, submit_task, submitted_run_response};
 use crate::app::App;
@@ -83,7 +83,7 @@ pub(crate) async fn submit_task_to_inbox(
     Json(body): Json<NewTaskBody>,
 ) -> Result<Response, Problem> {
     let inbox = InboxName::new(&name).map_err(|bad| Problem::unprocessable(bad.to_string()))?;
-    let mut task = inbox_task(inbox, body, &app.options().inboxes)?;
+    let mut task = build_inbox_task(inbox, body, &app.options().inboxes)?;
     task.submitter = Some(caller.principal.name.clone());
     let named = task.idempotency_key.take().or(idempotency_key_header(&headers)?);
     task.idempotency_key = caller_scoped_idempotency_key(&caller, named);

@@ -50,7 +50,7 @@ pub(crate) async fn send_steer(
             let key = caller_scoped_idempotency_key(&caller.0, Some(key)).unwrap_or_default();
             let steer = derive_steer_id(&format!("{run}\n{by}\n{key}\n{delivery:?}\n{text}"));
             let message = SteerMessage { steer, text, delivery, by, is_task: false };
-            longhaul.steer_once(run, message).await?
+            longhaul.steer_idempotently(run, message).await?
         }
     };
     tracing::info!(run = %sent.run, steer = %sent.id, caller = caller.name(), "message queued for the run");

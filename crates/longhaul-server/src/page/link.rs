@@ -197,9 +197,9 @@ async fn render_link_page(
         input: view.input.as_ref().map(gate_input_text).unwrap_or_default(),
         injected_subjects: view.injected_subjects.clone(),
         edited_by: view.edited_by.clone(),
-        effects: view.effect_rows(),
+        effects: view.call_effect_rows(),
         passed_values: view
-            .passed_values()
+            .values_from_earlier_calls()
             .into_iter()
             .map(|(description, value)| (description, value.to_owned()))
             .collect(),

@@ -172,7 +172,7 @@ impl TestServerBuilder {
             changes: JournalChangeFeed::default(),
             notifier: DriverNotifier::default(),
             definitions: AgentDefinitionCache::default(),
-            provider_blocks: longhaul_engine::provider_blocks::ProviderBlocks::default(),
+            provider_blocks: longhaul_engine::provider_blocks::BlockedProviderCache::default(),
             counters: EngineCounters::default(),
             caps: SpendCaps::new(self.caps.clone()).unwrap(),
             agents: AgentDirectory::default(),

@@ -1,12 +1,12 @@
 //! Spend caps over HTTP.
 
-use longhaul_core::policy::spend_cap::{AtCap, CapScope, CapUnit, CapWindow, SpendCap};
+use longhaul_core::policy::spend_cap::{AtCapAction, CapScope, CapUnit, CapWindow, SpendCap};
 use serde_json::json;
 
 use crate::suite::harness::client::{get, post};
 use crate::suite::harness::{server_with, task};
 
-fn cap(per: CapScope, at_cap: AtCap) -> SpendCap {
+fn cap(per: CapScope, at_cap: AtCapAction) -> SpendCap {
     SpendCap {
         window: CapWindow::Day,
         tz: "UTC".to_owned(),
@@ -20,7 +20,7 @@ fn cap(per: CapScope, at_cap: AtCap) -> SpendCap {
 
 #[tokio::test]
 async fn a_cap_refuses_tasks_until_it_is_raised() {
-    let caps = [cap(CapScope::Agent, AtCap::Refuse), cap(CapScope::All, AtCap::Wait)];
+    let caps = [cap(CapScope::Agent, AtCapAction::Refuse), cap(CapScope::All, AtCapAction::Wait)];
     let server = server_with([]).with_sim_clock().caps(caps).open().await;
     server.send(post("/v1/runs", &task())).await.expect(201);
     let refused = server.send(post("/v1/runs", &task())).await;

@@ -6,7 +6,7 @@
 //! head (its scheduling row), then inserts.
 
 use longhaul_core::change::Change;
-use longhaul_core::event::WakeTarget;
+use longhaul_core::event::RunsToWake;
 use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
 use longhaul_core::port::store::{AppendRefusalReason, AppendRequest, AppendResult, JournalAuthor};
 use rusqlite::params;
@@ -36,8 +36,8 @@ pub(crate) struct EncodedAppend {
     author: JournalAuthor,
     events: Vec<EncodedEvent>,
     format: u32,
-    wake_target: WakeTarget,
-    only_consumes_timers: bool,
+    wake_target: RunsToWake,
+    only_marks_timers_as_fired: bool,
     changes: Vec<Change>,
 }
 
@@ -50,7 +50,7 @@ impl EncodedAppend {
         let AppendRequest { run, author, batch } = append;
         if author == JournalAuthor::Outsider {
             let mut events = batch.events.iter();
-            if let Some(event) = events.find(|event| event.outsider_wake_target().is_none()) {
+            if let Some(event) = events.find(|event| event.runs_woken_by_outside_append().is_none()) {
                 return Ok(Err(AppendRefusalReason::NotAllowedForOutsider(event.kind())));
             }
         }
@@ -58,9 +58,9 @@ impl EncodedAppend {
             run,
             author,
             events: encode_events(run, &batch.events)?,
-            format: batch.highest_event_format(),
+            format: batch.highest_event_format_version(),
             wake_target: wake_target_of_events(&batch.events),
-            only_consumes_timers: batch.only_consumes_timers(),
+            only_marks_timers_as_fired: batch.only_marks_timers_as_fired(),
             changes: batch.changes,
         }))
     }
@@ -210,7 +210,7 @@ fn check_outsider_append(tx: &Tx<'_>, encoded_append: &EncodedAppend) -> AuthorC
     let Some(head) = RunHeadState::load(tx, run)? else {
         // A timer can be left behind by a run that was deleted, and must be consumable.
         let tail = JournalAppendPoint { run, epoch: Epoch(0), after: Seq::START };
-        return Ok(match encoded_append.only_consumes_timers {
+        return Ok(match encoded_append.only_marks_timers_as_fired {
             true => Ok(tail),
             false => Err(AppendResult::RunNotFound),
         });

@@ -57,7 +57,7 @@ impl AuthStore for SqliteStore {
         self.run_command_no_notify(move |tx| api_key::revoke_key(tx, &name)).await
     }
 
-    async fn record_key_use(&self, hash: Hash) -> Result<(), StoreError> {
+    async fn record_api_key_use(&self, hash: Hash) -> Result<(), StoreError> {
         // This is called for every request, and a read needs no sync.
         if self
             .query_with_current_schema(move |tx| api_key::key_needs_last_use_update(tx, hash))

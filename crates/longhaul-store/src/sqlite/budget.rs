@@ -49,8 +49,8 @@ pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetHold) -> Result<(
     };
     let entries = if has_queue { load_queue_entries(tx, root)? } else { Vec::new() };
     let queue = BudgetQueue { account, entries };
-    let account = queue.account_for(run);
-    if !hold.fits(&account) {
+    let account = queue.account_seen_by_run(run);
+    if !hold.fits_without_warning(&account) {
         return Err(RowChangeError::Refused(AppendRefusalReason::OverBudget(account)));
     }
     tx.run(
@@ -169,7 +169,7 @@ pub(crate) fn leave_queue(tx: &Tx<'_>, run: RunId) -> Result<(), RowChangeError>
 }
 
 fn wake_waiting_runs(tx: &Tx<'_>, root: [u8; 16]) -> Result<(), RowChangeError> {
-    while let Some(run) = load_queue(tx, root)?.and_then(|queue| queue.next_to_wake()) {
+    while let Some(run) = load_queue(tx, root)?.and_then(|queue| queue.next_run_to_wake()) {
         wake_run(tx, run)?;
     }
     Ok(())

@@ -5,7 +5,7 @@
 //! never deleted.
 
 use longhaul_core::id::{CallId, RunId};
-use longhaul_core::policy::effect_key::{KeyChange, KeyClaim, KeyHolder, KeyState, TakenKey};
+use longhaul_core::policy::effect_key::{EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState, ClaimedEffectKey};
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::raw::Hash;
 use rusqlite::{Result, params};
@@ -24,26 +24,26 @@ pub(crate) const SELECT_WAITING_RUNS: &str = "SELECT w.run FROM effect_key_wait 
 pub(crate) fn update_key(
     tx: &Tx<'_>,
     run: RunId,
-    change: &KeyChange,
+    change: &EffectKeyChange,
 ) -> Result<(), RowChangeError> {
     match change {
-        KeyChange::Claim(claim) => claim_key(tx, run, claim),
-        KeyChange::Wait { key, holder } => wait_for_key(tx, run, *key, *holder),
-        KeyChange::Settle { claim, state } => settle_key(tx, run, claim, *state),
+        EffectKeyChange::Claim(claim) => claim_key(tx, run, claim),
+        EffectKeyChange::Wait { key, holder } => wait_for_key(tx, run, *key, *holder),
+        EffectKeyChange::Settle { claim, state } => settle_key(tx, run, claim, *state),
     }
 }
 
 /// Claims an effect key for a call that starts. Refused if another call has claimed the key, unless
 /// this call replaces that claim.
-fn claim_key(tx: &Tx<'_>, run: RunId, claim: &KeyClaim) -> Result<(), RowChangeError> {
+fn claim_key(tx: &Tx<'_>, run: RunId, claim: &EffectKeyClaim) -> Result<(), RowChangeError> {
     match load_key(tx, claim.key)? {
-        Some(taken) if !claim.may_change(&taken) => {
+        Some(taken) if !claim.may_change_key(&taken) => {
             Err(RowChangeError::Refused(AppendRefusalReason::KeyTaken(taken)))
         }
         Some(_) | None => {
             let sql = "DELETE FROM effect_key_wait WHERE key = ?1 AND run = ?2";
             tx.run(sql, params![claim.key.bytes(), run.bytes()])?;
-            Ok(save_key(tx, claim.key, claim.holder, KeyState::Held)?)
+            Ok(save_key(tx, claim.key, claim.holder, EffectKeyState::Held)?)
         }
     }
 }
@@ -53,9 +53,9 @@ fn wait_for_key(
     tx: &Tx<'_>,
     run: RunId,
     key: Hash,
-    holder: KeyHolder,
+    holder: EffectKeyHolder,
 ) -> Result<(), RowChangeError> {
-    if load_key(tx, key)? != Some(TakenKey { key, holder, state: KeyState::Held }) {
+    if load_key(tx, key)? != Some(ClaimedEffectKey { key, holder, state: EffectKeyState::Held }) {
         return Err(RowChangeError::Refused(AppendRefusalReason::KeyNotHeld));
     }
     let sql = "INSERT OR IGNORE INTO effect_key_wait (key, run) VALUES (?1, ?2)";
@@ -67,16 +67,16 @@ fn wait_for_key(
 fn settle_key(
     tx: &Tx<'_>,
     run: RunId,
-    claim: &KeyClaim,
-    state: Option<KeyState>,
+    claim: &EffectKeyClaim,
+    state: Option<EffectKeyState>,
 ) -> Result<(), RowChangeError> {
-    if !load_key(tx, claim.key)?.is_some_and(|taken| claim.may_change(&taken)) {
+    if !load_key(tx, claim.key)?.is_some_and(|taken| claim.may_change_key(&taken)) {
         return Ok(());
     }
     tx.run("DELETE FROM effect_key WHERE key = ?1", params![claim.key.bytes()])?;
     if let Some(state) = state {
-        let run = if state == KeyState::Done { run } else { claim.holder.run };
-        save_key(tx, claim.key, KeyHolder { run, ..claim.holder }, state)?;
+        let run = if state == EffectKeyState::Done { run } else { claim.holder.run };
+        save_key(tx, claim.key, EffectKeyHolder { run, ..claim.holder }, state)?;
     }
     let waiting: Vec<[u8; 16]> =
         tx.query_all(SELECT_WAITING_RUNS, params![claim.key.bytes(), PARKED], |row| row.get(0))?;
@@ -85,25 +85,25 @@ fn settle_key(
 }
 
 /// Returns the row of an effect key. `None` means that no call has claimed the key.
-fn load_key(tx: &Tx<'_>, key: Hash) -> Result<Option<TakenKey>> {
+fn load_key(tx: &Tx<'_>, key: Hash) -> Result<Option<ClaimedEffectKey>> {
     let sql = "SELECT run, call, state FROM effect_key WHERE key = ?1";
     tx.query_one(sql, params![key.bytes()], |row| {
         let call: CallId = get_parsed(row, 1)?;
-        let holder = KeyHolder { run: RunId::from_bytes(row.get(0)?), call };
+        let holder = EffectKeyHolder { run: RunId::from_bytes(row.get(0)?), call };
         let state = match row.get(2)? {
-            0 => KeyState::Held,
-            1 => KeyState::Done,
-            _ => KeyState::Unknown,
+            0 => EffectKeyState::Held,
+            1 => EffectKeyState::Done,
+            _ => EffectKeyState::Unknown,
         };
-        Ok(TakenKey { key, holder, state })
+        Ok(ClaimedEffectKey { key, holder, state })
     })
 }
 
-fn save_key(tx: &Tx<'_>, key: Hash, holder: KeyHolder, state: KeyState) -> Result<()> {
+fn save_key(tx: &Tx<'_>, key: Hash, holder: EffectKeyHolder, state: EffectKeyState) -> Result<()> {
     let state = match state {
-        KeyState::Held => 0,
-        KeyState::Done => 1,
-        KeyState::Unknown => 2,
+        EffectKeyState::Held => 0,
+        EffectKeyState::Done => 1,
+        EffectKeyState::Unknown => 2,
     };
     tx.exec(
         "INSERT OR REPLACE INTO effect_key (key, run, call, state, at) VALUES (?1, ?2, ?3, ?4, ?5)",

@@ -4,7 +4,7 @@
 //! lane.
 
 use longhaul_core::change::RunSchedulingUpdate;
-use longhaul_core::event::{Event, WakeTarget};
+use longhaul_core::event::{Event, RunsToWake};
 use longhaul_core::id::{LaneKey, RunId};
 use rusqlite::{Result, params};
 
@@ -71,26 +71,26 @@ fn leave_root_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
 /// Returns in which states a run is woken by the events of an outsider (a process that does not
 /// drive the run): when parked or paused, only when parked, or never. If the events differ, the one
 /// that wakes the run in the most states decides.
-pub(crate) fn wake_target_of_events(events: &[Event]) -> WakeTarget {
+pub(crate) fn wake_target_of_events(events: &[Event]) -> RunsToWake {
     let has_target = |target| {
         let mut events = events.iter();
-        events.any(|event| event.outsider_wake_target() == Some(target))
+        events.any(|event| event.runs_woken_by_outside_append() == Some(target))
     };
-    if has_target(WakeTarget::ParkedOrPaused) {
-        WakeTarget::ParkedOrPaused
-    } else if has_target(WakeTarget::Parked) {
-        WakeTarget::Parked
+    if has_target(RunsToWake::ParkedOrPaused) {
+        RunsToWake::ParkedOrPaused
+    } else if has_target(RunsToWake::Parked) {
+        RunsToWake::Parked
     } else {
-        WakeTarget::None
+        RunsToWake::None
     }
 }
 
 /// Returns whether a wake-up with this target wakes a run in this state.
-pub(crate) fn is_state_woken_by(state: i64, wake_target: WakeTarget) -> bool {
+pub(crate) fn is_state_woken_by(state: i64, wake_target: RunsToWake) -> bool {
     match wake_target {
-        WakeTarget::ParkedOrPaused => state == PARKED || state == PAUSED,
-        WakeTarget::Parked => state == PARKED,
-        WakeTarget::None => false,
+        RunsToWake::ParkedOrPaused => state == PARKED || state == PAUSED,
+        RunsToWake::Parked => state == PARKED,
+        RunsToWake::None => false,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::id::InboxName;
-use longhaul_core::port::records::InboxCounts;
+use longhaul_core::port::records::InboxRunCounts;
 use rusqlite::{Result, params_from_iter};
 
 use crate::sqlite::column::{LANE_WAIT, LEASED, PARKED, READY, get_parsed, get_u64};
@@ -50,7 +50,7 @@ pub(crate) fn count_failed_runs(inboxes: InboxesToCount) -> String {
 
 /// Returns the numbers of open and failed runs of an inbox, or of each inbox if `inbox` is `None`,
 /// ordered by the inboxes' names.
-pub(crate) fn count_by_inbox(tx: &Tx<'_>, inbox: Option<&InboxName>) -> Result<Vec<InboxCounts>> {
+pub(crate) fn count_by_inbox(tx: &Tx<'_>, inbox: Option<&InboxName>) -> Result<Vec<InboxRunCounts>> {
     let inboxes = inbox.map_or(InboxesToCount::All, |_| InboxesToCount::One);
     let name = || params_from_iter(inbox.map(InboxName::as_str));
     let open: Vec<(InboxName, i64, u64, u64)> =
@@ -61,7 +61,7 @@ pub(crate) fn count_by_inbox(tx: &Tx<'_>, inbox: Option<&InboxName>) -> Result<V
         tx.query_all(&count_failed_runs(inboxes), name(), |row| {
             Ok((get_parsed(row, 0)?, get_u64(row, 1)?))
         })?;
-    let mut rows: BTreeMap<InboxName, InboxCounts> = BTreeMap::new();
+    let mut rows: BTreeMap<InboxName, InboxRunCounts> = BTreeMap::new();
     for (inbox, state, epoch, count) in open {
         let row = rows.entry(inbox).or_insert_with_key(zero_counts);
         *match (state, epoch) {
@@ -76,6 +76,6 @@ pub(crate) fn count_by_inbox(tx: &Tx<'_>, inbox: Option<&InboxName>) -> Result<V
     Ok(rows.into_values().collect())
 }
 
-fn zero_counts(inbox: &InboxName) -> InboxCounts {
-    InboxCounts { inbox: inbox.clone(), pending: 0, running: 0, waiting: 0, failed: 0 }
+fn zero_counts(inbox: &InboxName) -> InboxRunCounts {
+    InboxRunCounts { inbox: inbox.clone(), pending: 0, running: 0, waiting: 0, failed: 0 }
 }

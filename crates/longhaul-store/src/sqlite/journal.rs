@@ -2,7 +2,7 @@
 //!
 //! Invariant: a journal row is never changed after it is written.
 
-use longhaul_core::change::CopiedJournal;
+use longhaul_core::change::JournalPrefixCopy;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{Epoch, RunId, Seq};
@@ -106,10 +106,10 @@ pub(crate) fn insert_events(
 /// shared.
 pub(crate) fn copy_journal(
     tx: &Tx<'_>,
-    copied: CopiedJournal,
+    copied: JournalPrefixCopy,
     new_run: RunId,
 ) -> Result<(), CommandError> {
-    let CopiedJournal { from, through } = copied;
+    let JournalPrefixCopy { from, through } = copied;
     let count = tx.run(
         "INSERT INTO journal (run, seq, epoch, at, kind, v, body, blob)
          SELECT ?1, seq, epoch, at, kind, v, body, blob FROM journal

@@ -12,9 +12,9 @@ use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
-use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
+use longhaul_core::policy::spend_cap::{CapLimitChange, CapCounterRow};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxCounts, LaneRow,
+    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRunCounts, LaneRow,
     ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::StoreError;
@@ -157,7 +157,7 @@ impl RecordStore for SqliteStore {
         self.run_query(move |tx| budget::budget_account_of_tree(tx, root)).await
     }
 
-    async fn spend_rows(&self) -> Result<Vec<SpendRow>, StoreError> {
+    async fn cap_counter_rows(&self) -> Result<Vec<CapCounterRow>, StoreError> {
         self.query_with_current_schema(spend::list_spend_rows).await
     }
 
@@ -207,7 +207,7 @@ impl RecordStore for SqliteStore {
     async fn count_runs_by_inbox(
         &self,
         inbox: Option<&InboxName>,
-    ) -> Result<Vec<InboxCounts>, StoreError> {
+    ) -> Result<Vec<InboxRunCounts>, StoreError> {
         let inbox = inbox.cloned();
         self.run_query(move |tx| inbox::count_by_inbox(tx, inbox.as_ref())).await
     }
@@ -220,7 +220,7 @@ impl RecordStore for SqliteStore {
         self.run_query(heartbeat::list_workers).await
     }
 
-    async fn has_driver(&self) -> Result<bool, StoreError> {
+    async fn has_driving_process(&self) -> Result<bool, StoreError> {
         match self.is_driver() {
             true => Ok(true),
             false => store_has_driver(Path::new(&*self.at)),

@@ -5,8 +5,8 @@
 
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::policy::spend_cap::{
-    CAP_SWEEP_WAKES_MAX, CAP_WAKES_MAX, CapHold, CapKey, CapLimitChange, CapReservation,
-    CapSettlement, CapWaitRow, SPEND_ROWS_MAX, SpendRow,
+    CAP_SWEEP_WAKES_MAX, CAP_WAKES_MAX, CapHold, CapCounterKey, CapLimitChange, CapReservation,
+    CapSettlement, CapWaitRow, SPEND_ROWS_MAX, CapCounterRow,
 };
 use longhaul_core::port::store::AppendRefusalReason;
 use rusqlite::{Result, Row, params};
@@ -39,7 +39,7 @@ pub(crate) fn hold_caps(
             return Err(over_cap_refusal(&row));
         }
         let held = row.held.saturating_add(reservation.hold.amount);
-        save_row(tx, &SpendRow { held, ..row })?;
+        save_row(tx, &CapCounterRow { held, ..row })?;
     }
     tx.exec("DELETE FROM spend_wait WHERE run = ?1", params![run.bytes()])
 }
@@ -63,26 +63,26 @@ pub(crate) fn count_new_run(
         let spent = row.spent.saturating_add(reservation.hold.amount);
         // The limit that workers use stays, because a process that submits may have another one.
         let limit = stored.map_or(row.limit, |stored| stored.limit);
-        save_row(tx, &SpendRow { spent, limit, ..row })?;
+        save_row(tx, &CapCounterRow { spent, limit, ..row })?;
     }
     Ok(())
 }
 
 /// Returns the refusal of an amount that does not fit into the rest of a spend cap's limit.
-fn over_cap_refusal(row: &SpendRow) -> RowChangeError {
+fn over_cap_refusal(row: &CapCounterRow) -> RowChangeError {
     RowChangeError::Refused(AppendRefusalReason::OverCap(Box::new(row.refusal())))
 }
 
 /// Returns the stored amounts of the spend cap that a reservation belongs to, or zero amounts if
 /// none are stored. The limit of the returned row is the reservation's limit.
-fn load_or_new_row(tx: &Tx<'_>, reservation: &CapReservation) -> Result<SpendRow> {
+fn load_or_new_row(tx: &Tx<'_>, reservation: &CapReservation) -> Result<CapCounterRow> {
     let CapReservation { hold, window_end, limit } = reservation;
     let found = load_row(tx, &hold.key)?;
-    let row = found.unwrap_or_else(|| SpendRow::new(hold.key.clone(), *window_end, *limit));
-    Ok(SpendRow { limit: *limit, ..row })
+    let row = found.unwrap_or_else(|| CapCounterRow::new(hold.key.clone(), *window_end, *limit));
+    Ok(CapCounterRow { limit: *limit, ..row })
 }
 
-fn load_row(tx: &Tx<'_>, key: &CapKey) -> Result<Option<SpendRow>> {
+fn load_row(tx: &Tx<'_>, key: &CapCounterKey) -> Result<Option<CapCounterRow>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM spend s WHERE s.cap = ?1 AND s.subject = ?2 AND s.window_start = ?3"
     );
@@ -90,7 +90,7 @@ fn load_row(tx: &Tx<'_>, key: &CapKey) -> Result<Option<SpendRow>> {
     tx.query_one(&sql, key, read_spend_row)
 }
 
-fn save_row(tx: &Tx<'_>, row: &SpendRow) -> Result<()> {
+fn save_row(tx: &Tx<'_>, row: &CapCounterRow) -> Result<()> {
     tx.exec(
         "INSERT OR REPLACE INTO spend (cap, subject, window_start, window_end, cap_limit,
                                        raised_limit, spent, lost, held)
@@ -117,7 +117,7 @@ pub(crate) fn settle_caps(tx: &Tx<'_>, settlements: &[CapSettlement]) -> Result<
         let Some(row) = load_row(tx, &settlement.key)? else {
             continue;
         };
-        let row = SpendRow {
+        let row = CapCounterRow {
             held: row.held.saturating_sub(settlement.held),
             spent: row.spent.saturating_add(settlement.spent),
             lost: row.lost.saturating_add(settlement.lost),
@@ -173,7 +173,7 @@ pub(crate) fn wake_runs_at_caps(tx: &Tx<'_>) -> Result<()> {
 
 /// Wakes runs that wait because of this spend cap, by making their timers due: the longest waiting
 /// first, at most `max` runs, and only those whose amounts together fit into the rest of the limit.
-fn wake_waiting_runs(tx: &Tx<'_>, row: &SpendRow, max: usize) -> Result<()> {
+fn wake_waiting_runs(tx: &Tx<'_>, row: &CapCounterRow, max: usize) -> Result<()> {
     let mut left = row.left();
     let sql = format!(
         "SELECT w.run, w.timer, w.amount FROM spend_wait w
@@ -209,7 +209,7 @@ fn make_timer_due(tx: &Tx<'_>, timer: TimerId) -> Result<()> {
     tx.exec(sql, params![timer.bytes(), tx.now_micros()])
 }
 
-fn count_waiting_runs(tx: &Tx<'_>, key: &CapKey) -> Result<u64> {
+fn count_waiting_runs(tx: &Tx<'_>, key: &CapCounterKey) -> Result<u64> {
     let sql = format!(
         "SELECT count(*) FROM spend_wait w
           WHERE w.cap = ?2 AND w.subject = ?3 AND w.window_start = ?4 AND {RUN_WAITS}"
@@ -225,11 +225,11 @@ pub(crate) fn set_cap_limit(tx: &Tx<'_>, change: &CapLimitChange) -> Result<()> 
     let rows = match subject {
         Some(subject) => {
             let (cap, subject) = (cap.clone(), subject.clone());
-            let key = CapKey { cap, subject, window_start: period.start };
+            let key = CapCounterKey { cap, subject, window_start: period.start };
             let row = load_row(tx, &key)?;
-            let row = row.unwrap_or_else(|| SpendRow::new(key, period.end, 0));
+            let row = row.unwrap_or_else(|| CapCounterRow::new(key, period.end, 0));
             let limit = row.raised_limit.unwrap_or_default().max(*limit);
-            vec![SpendRow { raised_limit: Some(limit), ..row }]
+            vec![CapCounterRow { raised_limit: Some(limit), ..row }]
         }
         None => {
             let sql = format!(
@@ -239,7 +239,7 @@ pub(crate) fn set_cap_limit(tx: &Tx<'_>, change: &CapLimitChange) -> Result<()> 
             let start = period.start.as_micros();
             let outdated = params![cap, start, amount_to_column(*limit)];
             let rows = tx.query_all(&sql, outdated, read_spend_row)?;
-            rows.into_iter().map(|row| SpendRow { limit: *limit, ..row }).collect()
+            rows.into_iter().map(|row| CapCounterRow { limit: *limit, ..row }).collect()
         }
     };
     for row in &rows {
@@ -251,7 +251,7 @@ pub(crate) fn set_cap_limit(tx: &Tx<'_>, change: &CapLimitChange) -> Result<()> 
 
 /// Lists the amounts that are spent, lost and held in the current windows of spend caps. Rows with
 /// the most waiting runs come first, then those with the highest usage.
-pub(crate) fn list_spend_rows(tx: &Tx<'_>) -> Result<Vec<SpendRow>> {
+pub(crate) fn list_spend_rows(tx: &Tx<'_>) -> Result<Vec<CapCounterRow>> {
     let sql = format!(
         "SELECT {COLUMNS}, (SELECT count(*) FROM spend_wait w
                             WHERE w.cap = s.cap AND w.subject = s.subject
@@ -261,15 +261,15 @@ pub(crate) fn list_spend_rows(tx: &Tx<'_>) -> Result<Vec<SpendRow>> {
     );
     let window = params![PARKED, tx.now_micros(), limit_to_column(SPEND_ROWS_MAX)];
     tx.query_all(&sql, window, |row| {
-        Ok(SpendRow { waiting: get_u64(row, 9)?, ..read_spend_row(row)? })
+        Ok(CapCounterRow { waiting: get_u64(row, 9)?, ..read_spend_row(row)? })
     })
 }
 
-fn read_spend_row(row: &Row<'_>) -> Result<SpendRow> {
+fn read_spend_row(row: &Row<'_>) -> Result<CapCounterRow> {
     let raised: Option<i64> = row.get(5)?;
     let (cap, subject) = (row.get(0)?, row.get(1)?);
-    Ok(SpendRow {
-        key: CapKey { cap, subject, window_start: get_time(row, 2)? },
+    Ok(CapCounterRow {
+        key: CapCounterKey { cap, subject, window_start: get_time(row, 2)? },
         window_end: get_time(row, 3)?,
         limit: get_u64(row, 4)?,
         raised_limit: raised.map(|_| get_u64(row, 5)).transpose()?,

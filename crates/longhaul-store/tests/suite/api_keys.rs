@@ -150,7 +150,7 @@ async fn the_last_use_of_a_key_is_written_rarely() {
     let touched = async |duration| {
         folder.clock.advance(duration);
         let before = version();
-        store.record_key_use(key.hash).await.unwrap();
+        store.record_api_key_use(key.hash).await.unwrap();
         version() != before
     };
     let minutes = |count: u64| Millis::from_secs(count * 60);

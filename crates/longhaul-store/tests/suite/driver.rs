@@ -41,12 +41,12 @@ fn a_second_driver_is_told_who_the_first_is() {
 async fn is_driven_is_known_at_once() {
     let folder = StoreDir::new();
     let outsider = folder.open(OpenMode::Outsider).unwrap();
-    assert!(!outsider.has_driver().await.unwrap());
+    assert!(!outsider.has_driving_process().await.unwrap());
     let driver = folder.drive();
-    assert!(driver.has_driver().await.unwrap());
-    assert!(outsider.has_driver().await.unwrap());
+    assert!(driver.has_driving_process().await.unwrap());
+    assert!(outsider.has_driving_process().await.unwrap());
     drop(driver);
-    assert!(!outsider.has_driver().await.unwrap());
+    assert!(!outsider.has_driving_process().await.unwrap());
     // Checking the lock does not keep it.
     folder.drive();
 }
@@ -56,7 +56,7 @@ async fn a_released_lock_lets_another_process_drive_until_it_ends() {
     let folder = StoreDir::new();
     let first = folder.drive();
     first.release_driver_lock();
-    assert!(!first.has_driver().await.unwrap());
+    assert!(!first.has_driving_process().await.unwrap());
     let refused = first.claim_runs(claim_request(WorkerId::from_bits(1))).await.unwrap_err();
     assert!(matches!(refused, StoreError::NotDriver { .. }), "{refused}");
     let second = folder.fixture(folder.drive());

@@ -177,6 +177,6 @@ pub(crate) async fn fill(held: &mut ClaimedRun) -> usize {
 }
 
 /// Returns a batch of many events.
-pub(crate) fn long_batch() -> longhaul_core::change::Batch {
+pub(crate) fn long_batch() -> longhaul_core::change::JournalBatch {
     events_batch(vec![progress(3); 40])
 }

@@ -1,6 +1,6 @@
 //! The format of the database file, as seen by other programs.
 
-use longhaul_core::change::{Batch, Blob, Change, GateTransition, GateUpdate};
+use longhaul_core::change::{JournalBatch, Blob, Change, GateTransition, GateUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::id::Seq;
@@ -167,7 +167,7 @@ async fn concurrent_drivers_and_readers_leave_no_gap() {
         let mut held = fixture.claim_one(worker).await;
         tasks.spawn(async move {
             for percent in 0..FACTS {
-                let batch: Batch = events_batch([progress(percent)]);
+                let batch: JournalBatch = events_batch([progress(percent)]);
                 held.append_ok(batch).await;
                 let last_seq = held.fixture.row(held.run).await.last_seq;
                 assert_eq!(last_seq, held.last, "a driver reads what it wrote");

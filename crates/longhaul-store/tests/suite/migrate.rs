@@ -164,7 +164,7 @@ async fn an_older_file_on_a_full_disk_is_read_unmigrated() {
     let refused = [
         observer.list_keys().await.err(),
         observer.find_key(hash).await.err(),
-        observer.record_key_use(hash).await.err(),
+        observer.record_api_key_use(hash).await.err(),
         observer.add_key(new_key("ops")).await.err(),
     ];
     for error in refused {

@@ -17,8 +17,8 @@ impl Tx<'_> {
     pub(crate) fn hold(&mut self, run: RunId, hold: BudgetHold) -> ChangeResult {
         let root = self.tables.account_root(run);
         let queue = self.tables.budget_queue(root);
-        let account = queue.account_for(run);
-        if !hold.fits(&account) {
+        let account = queue.account_seen_by_run(run);
+        if !hold.fits_without_warning(&account) {
             return refuse(AppendRefusalReason::OverBudget(account));
         }
         let held = queue.account.held.plus(hold.amount);
@@ -83,7 +83,7 @@ impl Tx<'_> {
     }
 
     fn wake_budget_waits(&mut self, root: RunId) {
-        while let Some(run) = self.tables.budget_queue(root).next_to_wake() {
+        while let Some(run) = self.tables.budget_queue(root).next_run_to_wake() {
             self.wake(run);
         }
     }

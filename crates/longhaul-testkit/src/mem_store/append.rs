@@ -2,7 +2,7 @@
 //!
 //! Invariant: events and their changes are committed together.
 
-use longhaul_core::change::{Batch, Change, RunSchedulingUpdate};
+use longhaul_core::change::{JournalBatch, Change, RunSchedulingUpdate};
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::store::{AppendRefusalReason, AppendRequest, AppendResult, JournalAuthor};
 use longhaul_core::request::IdempotentRequestEffect;
@@ -19,14 +19,14 @@ impl Tx<'_> {
         let AppendRequest { run, author, batch } = append;
         if author == JournalAuthor::Outsider
             && let Some(event) =
-                batch.events.iter().find(|event| event.outsider_wake_target().is_none())
+                batch.events.iter().find(|event| event.runs_woken_by_outside_append().is_none())
         {
             return Ok(AppendResult::Refused(AppendRefusalReason::NotAllowedForOutsider(
                 event.kind(),
             )));
         }
         let Some(head) = self.tables.heads.get(&run).cloned() else {
-            if author != JournalAuthor::Outsider || !batch.only_consumes_timers() {
+            if author != JournalAuthor::Outsider || !batch.only_marks_timers_as_fired() {
                 return Ok(AppendResult::RunNotFound);
             }
             self.apply_changes(run, batch.changes)?;
@@ -80,7 +80,7 @@ impl Tx<'_> {
         author: JournalAuthor,
         head: &Head,
         growth: &JournalAppend<'_>,
-        batch: &Batch,
+        batch: &JournalBatch,
     ) -> Option<AppendResult> {
         let (after, holds, any_epoch) = match author {
             JournalAuthor::Outsider => {
@@ -141,7 +141,7 @@ impl Tx<'_> {
     }
 }
 
-fn is_park(batch: &Batch) -> bool {
+fn is_park(batch: &JournalBatch) -> bool {
     let mut changes = batch.changes.iter();
     changes
         .any(|change| matches!(change, Change::UpdateScheduling(RunSchedulingUpdate::Park { .. })))

@@ -23,7 +23,7 @@ impl Tx<'_> {
             Change::HoldCaps(reservations) => return self.hold_caps(run, reservations),
             Change::UpdateKey(to) => return self.update_key(run, to),
             Change::UpdateScheduling(to) => {
-                let is_queued = to.stays_in_budget_queue();
+                let is_queued = to.keeps_run_in_budget_queue();
                 self.set_head(run, to);
                 if !is_queued {
                     self.leave_budget_queue(run);

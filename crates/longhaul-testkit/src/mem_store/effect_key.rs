@@ -3,7 +3,7 @@
 //! Invariant: a key has at most one holder, and the row of a settled key is never deleted.
 
 use longhaul_core::id::RunId;
-use longhaul_core::policy::effect_key::{KeyChange, KeyClaim, KeyHolder, KeyState, TakenKey};
+use longhaul_core::policy::effect_key::{EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState, ClaimedEffectKey};
 use longhaul_core::port::store::AppendRefusalReason;
 
 use crate::mem_store::rows::State;
@@ -11,29 +11,29 @@ use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
     /// Applies a change of a key that belongs to an append to the journal of this run.
-    pub(crate) fn update_key(&mut self, run: RunId, change: KeyChange) -> ChangeResult {
+    pub(crate) fn update_key(&mut self, run: RunId, change: EffectKeyChange) -> ChangeResult {
         match change {
-            KeyChange::Claim(claim) => return self.claim_key(run, claim),
-            KeyChange::Wait { key, holder } => {
-                let held = TakenKey { key, holder, state: KeyState::Held };
+            EffectKeyChange::Claim(claim) => return self.claim_key(run, claim),
+            EffectKeyChange::Wait { key, holder } => {
+                let held = ClaimedEffectKey { key, holder, state: EffectKeyState::Held };
                 if self.tables.effect_keys.get(&key) != Some(&held) {
                     return refuse(AppendRefusalReason::KeyNotHeld);
                 }
                 self.tables.effect_key_waits.insert((key, run), ());
             }
-            KeyChange::Settle { claim, state } => self.settle_key(run, claim, state),
+            EffectKeyChange::Settle { claim, state } => self.settle_key(run, claim, state),
         }
         Ok(())
     }
 
-    fn claim_key(&mut self, run: RunId, claim: KeyClaim) -> ChangeResult {
-        let KeyClaim { key, holder, .. } = claim;
+    fn claim_key(&mut self, run: RunId, claim: EffectKeyClaim) -> ChangeResult {
+        let EffectKeyClaim { key, holder, .. } = claim;
         match self.tables.effect_keys.get(&key) {
-            Some(taken) if !claim.may_change(taken) => {
+            Some(taken) if !claim.may_change_key(taken) => {
                 refuse(AppendRefusalReason::KeyTaken(*taken))
             }
             Some(_) | None => {
-                let taken = TakenKey { key, holder, state: KeyState::Held };
+                let taken = ClaimedEffectKey { key, holder, state: EffectKeyState::Held };
                 self.tables.effect_keys.insert(key, taken);
                 self.tables.effect_key_waits.remove(&(key, run));
                 Ok(())
@@ -41,17 +41,17 @@ impl Tx<'_> {
         }
     }
 
-    fn settle_key(&mut self, run: RunId, claim: KeyClaim, state: Option<KeyState>) {
-        let KeyClaim { key, holder, .. } = claim;
-        if !self.tables.effect_keys.get(&key).is_some_and(|taken| claim.may_change(taken)) {
+    fn settle_key(&mut self, run: RunId, claim: EffectKeyClaim, state: Option<EffectKeyState>) {
+        let EffectKeyClaim { key, holder, .. } = claim;
+        if !self.tables.effect_keys.get(&key).is_some_and(|taken| claim.may_change_key(taken)) {
             return;
         }
         match state {
             None => _ = self.tables.effect_keys.remove(&key),
             Some(state) => {
-                let run = if state == KeyState::Done { run } else { holder.run };
-                let holder = KeyHolder { run, ..holder };
-                self.tables.effect_keys.insert(key, TakenKey { key, holder, state });
+                let run = if state == EffectKeyState::Done { run } else { holder.run };
+                let holder = EffectKeyHolder { run, ..holder };
+                self.tables.effect_keys.insert(key, ClaimedEffectKey { key, holder, state });
             }
         }
         let waits =

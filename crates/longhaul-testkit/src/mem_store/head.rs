@@ -3,7 +3,7 @@
 //! Invariant: a run is in the queue if and only if its state is ready.
 
 use longhaul_core::change::RunSchedulingUpdate;
-use longhaul_core::event::{Event, WakeTarget};
+use longhaul_core::event::{Event, RunsToWake};
 use longhaul_core::id::RunId;
 use longhaul_core::port::queue::QueuePosition;
 use longhaul_core::port::store::RunRow;
@@ -71,9 +71,9 @@ impl Tx<'_> {
     /// Wakes an idle run if the events of an outsider do so.
     pub(crate) fn wake_by_events(&mut self, run: RunId, events: &[Event]) {
         let wakes =
-            |target| events.iter().any(|event| event.outsider_wake_target() == Some(target));
-        let rested = wakes(WakeTarget::ParkedOrPaused);
-        let parked = rested || wakes(WakeTarget::Parked);
+            |target| events.iter().any(|event| event.runs_woken_by_outside_append() == Some(target));
+        let rested = wakes(RunsToWake::ParkedOrPaused);
+        let parked = rested || wakes(RunsToWake::Parked);
         let is_woken = match self.tables.heads.get(&run).map(|head| &head.state) {
             Some(State::Parked { .. }) => parked,
             Some(State::Paused) => rested,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longhaul_core::change::CopiedJournal;
+use longhaul_core::change::JournalPrefixCopy;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
@@ -53,10 +53,10 @@ impl Tx<'_> {
     /// are shared.
     pub(crate) fn copy_journal(
         &mut self,
-        copied: CopiedJournal,
+        copied: JournalPrefixCopy,
         new_run: RunId,
     ) -> Result<(), StoreError> {
-        let CopiedJournal { from, through } = copied;
+        let JournalPrefixCopy { from, through } = copied;
         let lines = self.tables.journal.range((from, Seq(2))..=(from, through));
         let lines: Vec<(Seq, JournalRow)> =
             lines.map(|((_, seq), line)| (*seq, line.clone())).collect();

@@ -9,7 +9,7 @@ use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{InboxName, LaneKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::port::records::{
-    InboxCounts, LaneRow, ModelUsage, OutboxItem, UsageQuery, WorkerRow,
+    InboxRunCounts, LaneRow, ModelUsage, OutboxItem, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{RunFilter, RunRow, WorkerLiveness};
 use longhaul_core::status::Status;
@@ -65,9 +65,9 @@ impl Tables {
     }
 
     /// Returns the numbers of open and failed runs by inbox.
-    pub(crate) fn count_by_inbox(&self, inbox: Option<&InboxName>) -> Vec<InboxCounts> {
+    pub(crate) fn count_by_inbox(&self, inbox: Option<&InboxName>) -> Vec<InboxRunCounts> {
         let retried = self.retried_runs();
-        let mut rows: BTreeMap<InboxName, InboxCounts> = BTreeMap::new();
+        let mut rows: BTreeMap<InboxName, InboxRunCounts> = BTreeMap::new();
         for row in self.heads.iter().map(|(run, head)| head.row(*run)) {
             let counted = match row.status {
                 Status::Completed | Status::Cancelled => false,
@@ -81,7 +81,7 @@ impl Tables {
             if !counted || inbox.is_some_and(|inbox| row.inbox != *inbox) {
                 continue;
             }
-            let counts = rows.entry(row.inbox.clone()).or_insert(InboxCounts {
+            let counts = rows.entry(row.inbox.clone()).or_insert(InboxRunCounts {
                 inbox: row.inbox,
                 pending: 0,
                 running: 0,

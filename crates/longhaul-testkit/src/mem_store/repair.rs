@@ -2,7 +2,7 @@
 
 use longhaul_core::change::SandboxState;
 use longhaul_core::id::{GateId, LaneKey, RunId, SandboxId};
-use longhaul_core::policy::effect_key::KeyState;
+use longhaul_core::policy::effect_key::EffectKeyState;
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::port::records::RepairedRowCounts;
 use longhaul_core::usage::BudgetAmount;
@@ -95,7 +95,7 @@ impl Tx<'_> {
 
     fn waits_for_held_key(&self, run: RunId) -> bool {
         let (keys, mut waits) = (&self.tables.effect_keys, self.tables.effect_key_waits.iter());
-        let is_held = |key| keys.get(key).is_some_and(|taken| taken.state == KeyState::Held);
+        let is_held = |key| keys.get(key).is_some_and(|taken| taken.state == EffectKeyState::Held);
         waits.any(|((key, waiting), ())| *waiting == run && is_held(key))
     }
 

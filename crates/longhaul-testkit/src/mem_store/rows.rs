@@ -11,10 +11,10 @@ use longhaul_core::id::{
 use longhaul_core::message::Message;
 use longhaul_core::note::Note;
 use longhaul_core::policy::budget::BudgetAccount;
-use longhaul_core::policy::effect_key::TakenKey;
+use longhaul_core::policy::effect_key::ClaimedEffectKey;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::policy::rule::ApprovalRuleRow;
-use longhaul_core::policy::spend_cap::{CapKey, CapWaitRow, SpendRow};
+use longhaul_core::policy::spend_cap::{CapCounterKey, CapWaitRow, CapCounterRow};
 use longhaul_core::port::auth::{
     GateLinkRow, IdempotencyKey, KeyRow, StoredResponse, TokenKind, TokenRow,
 };
@@ -72,10 +72,10 @@ tables! {
     slots: SandboxId => String,
     slot_waits: (String, RunId) => SlotWait,
     accounts: RunId => BudgetAccount,
-    spend: CapKey => SpendRow,
+    spend: CapCounterKey => CapCounterRow,
     spend_waits: RunId => SpendWait,
     budget_waits: u64 => (RunId, BudgetAmount),
-    effect_keys: Hash => TakenKey,
+    effect_keys: Hash => ClaimedEffectKey,
     effect_key_waits: (Hash, RunId) => (),
     usage: u64 => UsageEntry,
     outbox: u64 => OutboxEntry,

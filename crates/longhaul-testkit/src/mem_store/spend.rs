@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::policy::spend_cap::{
-    CAP_SWEEP_WAKES_MAX, CAP_WAKES_MAX, CapKey, CapLimitChange, CapReservation, CapSettlement,
-    CapWaitRow, SPEND_ROWS_MAX, SpendRow,
+    CAP_SWEEP_WAKES_MAX, CAP_WAKES_MAX, CapCounterKey, CapLimitChange, CapReservation, CapSettlement,
+    CapWaitRow, SPEND_ROWS_MAX, CapCounterRow,
 };
 use longhaul_core::port::store::AppendRefusalReason;
 
@@ -31,7 +31,7 @@ impl Tx<'_> {
                 return refuse(AppendRefusalReason::OverCap(Box::new(row.refusal())));
             }
             let held = row.held.saturating_add(reservation.hold.amount);
-            self.save_spend_row(SpendRow { held, ..row });
+            self.save_spend_row(CapCounterRow { held, ..row });
         }
         self.tables.spend_waits.remove(&run);
         Ok(())
@@ -48,7 +48,7 @@ impl Tx<'_> {
             let spent = row.spent.saturating_add(amount);
             let stored = self.tables.spend.get(&row.key);
             let limit = stored.map_or(row.limit, |stored| stored.limit);
-            self.save_spend_row(SpendRow { spent, limit, ..row });
+            self.save_spend_row(CapCounterRow { spent, limit, ..row });
         }
         Ok(())
     }
@@ -59,7 +59,7 @@ impl Tx<'_> {
             let Some(row) = self.tables.spend.get(&settlement.key).cloned() else {
                 continue;
             };
-            let row = SpendRow {
+            let row = CapCounterRow {
                 held: row.held.saturating_sub(settlement.held),
                 spent: row.spent.saturating_add(settlement.spent),
                 lost: row.lost.saturating_add(settlement.lost),
@@ -88,17 +88,17 @@ impl Tx<'_> {
         let CapLimitChange { cap, subject, period, limit } = change;
         let rows = match subject {
             Some(subject) => {
-                let key = CapKey { cap, subject, window_start: period.start };
+                let key = CapCounterKey { cap, subject, window_start: period.start };
                 let row = self.tables.spend.get(&key).cloned();
-                let row = row.unwrap_or_else(|| SpendRow::new(key, period.end, 0));
+                let row = row.unwrap_or_else(|| CapCounterRow::new(key, period.end, 0));
                 let limit = row.raised_limit.unwrap_or_default().max(limit);
-                vec![SpendRow { raised_limit: Some(limit), ..row }]
+                vec![CapCounterRow { raised_limit: Some(limit), ..row }]
             }
             None => {
                 let rows = self.tables.spend.iter().filter(|(key, row)| {
                     key.cap == cap && key.window_start == period.start && row.limit != limit
                 });
-                rows.map(|(_, row)| SpendRow { limit, ..row.clone() }).collect()
+                rows.map(|(_, row)| CapCounterRow { limit, ..row.clone() }).collect()
             }
         };
         for row in rows {
@@ -110,39 +110,39 @@ impl Tx<'_> {
     /// Wakes the runs of all caps and subjects whose amounts fit into what is left.
     pub(crate) fn wake_runs_at_caps(&mut self) {
         let open = self.tables.spend.iter().filter(|(_, row)| row.window_end > self.now);
-        let rows: Vec<SpendRow> = open.map(|(_, row)| row.clone()).collect();
+        let rows: Vec<CapCounterRow> = open.map(|(_, row)| row.clone()).collect();
         for row in rows {
             self.wake_spend_waits(&row, CAP_SWEEP_WAKES_MAX);
         }
     }
 
     /// Lists the counts whose window contains the current time.
-    pub(crate) fn spend_rows(&self) -> Vec<SpendRow> {
+    pub(crate) fn cap_counter_rows(&self) -> Vec<CapCounterRow> {
         let rows = self
             .tables
             .spend
             .iter()
             .filter(|(key, row)| row.window_end > self.now && key.window_start <= self.now);
         let rows =
-            rows.map(|(key, row)| SpendRow { waiting: self.count_spend_waits(key), ..row.clone() });
-        let mut rows: Vec<SpendRow> = rows.collect();
+            rows.map(|(key, row)| CapCounterRow { waiting: self.count_spend_waits(key), ..row.clone() });
+        let mut rows: Vec<CapCounterRow> = rows.collect();
         rows.sort_by_key(|row| Reverse((row.waiting, row.spent + row.lost + row.held)));
         rows.truncate(SPEND_ROWS_MAX);
         rows
     }
 
-    fn spend_row(&self, reservation: &CapReservation) -> SpendRow {
+    fn spend_row(&self, reservation: &CapReservation) -> CapCounterRow {
         let CapReservation { hold, window_end, limit } = reservation;
         let row = self.tables.spend.get(&hold.key).cloned();
-        let row = row.unwrap_or_else(|| SpendRow::new(hold.key.clone(), *window_end, *limit));
-        SpendRow { limit: *limit, ..row }
+        let row = row.unwrap_or_else(|| CapCounterRow::new(hold.key.clone(), *window_end, *limit));
+        CapCounterRow { limit: *limit, ..row }
     }
 
-    fn save_spend_row(&mut self, row: SpendRow) {
+    fn save_spend_row(&mut self, row: CapCounterRow) {
         self.tables.spend.insert(row.key.clone(), row);
     }
 
-    fn count_spend_waits(&self, key: &CapKey) -> u64 {
+    fn count_spend_waits(&self, key: &CapCounterKey) -> u64 {
         let waits = self.tables.spend_waits.iter();
         waits
             .filter(|(run, wait)| wait.row.reservation.hold.key == *key && self.waits_at_cap(**run))
@@ -154,7 +154,7 @@ impl Tx<'_> {
         head.is_some_and(|head| matches!(head.state, State::Parked { reason: "cap", .. }))
     }
 
-    fn wake_spend_waits(&mut self, row: &SpendRow, max: usize) {
+    fn wake_spend_waits(&mut self, row: &CapCounterRow, max: usize) {
         let mut left = row.left();
         let waits = self.tables.spend_waits.iter().filter(|(run, wait)| {
             wait.row.reservation.hold.key == row.key

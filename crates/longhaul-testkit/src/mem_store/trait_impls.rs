@@ -12,14 +12,14 @@ use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
 use longhaul_core::policy::gate::{GateRow, RulePattern};
 use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
-use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
+use longhaul_core::policy::spend_cap::{CapLimitChange, CapCounterRow};
 use longhaul_core::port::auth::{
     AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotentRequestState, KeyRow,
     NewKey, NewToken, StoredResponse, TokenKind, TokenRow,
 };
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxCounts, LaneRow,
+    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRunCounts, LaneRow,
     ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
@@ -194,8 +194,8 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.account_of_tree(root)))
     }
 
-    async fn spend_rows(&self) -> StoreResult<Vec<SpendRow>> {
-        Ok(self.read_tx(|tx| tx.spend_rows()))
+    async fn cap_counter_rows(&self) -> StoreResult<Vec<CapCounterRow>> {
+        Ok(self.read_tx(|tx| tx.cap_counter_rows()))
     }
 
     async fn set_cap_limit(&self, change: CapLimitChange) -> StoreResult<()> {
@@ -248,7 +248,7 @@ impl RecordStore for MemStore {
     async fn count_runs_by_inbox(
         &self,
         inbox: Option<&InboxName>,
-    ) -> StoreResult<Vec<InboxCounts>> {
+    ) -> StoreResult<Vec<InboxRunCounts>> {
         Ok(self.read_tx(|tx| tx.tables.count_by_inbox(inbox)))
     }
 
@@ -356,7 +356,7 @@ impl AuthStore for MemStore {
         Ok(revoked.map(|row| *row))
     }
 
-    async fn record_key_use(&self, hash: Hash) -> StoreResult<()> {
+    async fn record_api_key_use(&self, hash: Hash) -> StoreResult<()> {
         self.write_tx(|tx| {
             tx.touch_key(hash);
             Ok(())

@@ -1,7 +1,7 @@
 //! Spend caps of a simulation.
 
 use longhaul_core::policy::spend_cap::{
-    AtCap, CapPeriod, CapScope, CapUnit, CapWindow, CurrentCap, SpendCap,
+    AtCapAction, CapPeriod, CapScope, CapUnit, CapWindow, CapWithWindow, SpendCap,
 };
 use longhaul_core::time::{Millis, Timestamp};
 
@@ -23,7 +23,7 @@ pub fn random_caps(rng: &mut SeededRng) -> Vec<SpendCap> {
         pattern: None,
         unit,
         limit,
-        at_cap: AtCap::Wait,
+        at_cap: AtCapAction::Wait,
     };
     // A call holds a little more than two cents.
     let money = 45_000 + 10_000 * rng.below(6) as u64;
@@ -32,12 +32,12 @@ pub fn random_caps(rng: &mut SeededRng) -> Vec<SpendCap> {
 }
 
 /// Returns the caps with the windows that contain this time.
-pub(crate) fn current_caps(caps: &[SpendCap], now: Timestamp) -> Vec<CurrentCap> {
+pub(crate) fn current_caps(caps: &[SpendCap], now: Timestamp) -> Vec<CapWithWindow> {
     let window = 1_000 * WINDOW.0 as i64;
     let start = now.as_micros().div_euclid(window) * window;
     let period = CapPeriod {
         start: Timestamp::from_micros(start),
         end: Timestamp::from_micros(start + window),
     };
-    caps.iter().map(|cap| CurrentCap { cap: cap.clone(), period }).collect()
+    caps.iter().map(|cap| CapWithWindow { cap: cap.clone(), period }).collect()
 }

@@ -1,7 +1,7 @@
 //! Chains in the simulation: tasks whose runs are followed by others.
 
 use longhaul_core::chain::{
-    Chain, ChainRepeat, ChainRepeatEnd, ChainStep, ChainStepCondition, PositionInChain,
+    Chain, ChainRepeat, ChainRepeatEndCondition, ChainStep, ChainStepCondition, PositionInChain,
 };
 use longhaul_core::policy::ParkedLanePolicy;
 use longhaul_core::raw::RawJson;
@@ -32,7 +32,7 @@ pub(super) fn make_random_chain(rng: &mut SeededRng, task: &mut TaskSpec, mut sc
         ]),
         repeat: rng.one_in(2).then(|| ChainRepeat {
             from: rng.below(index + 1),
-            until: *rng.pick(&[ChainRepeatEnd::NoIssues, ChainRepeatEnd::Success]),
+            until: *rng.pick(&[ChainRepeatEndCondition::NoIssues, ChainRepeatEndCondition::Success]),
             max: 1 + rng.below(2) as u32,
         }),
     });

@@ -144,7 +144,7 @@ impl ReferenceDriver {
                     self.catch_up().await?;
                 }
                 self.receive_reply(&request);
-                self.add_shared_approvals().await?;
+                self.add_remembered_approvals().await?;
                 Ok(DriveProgress::Continue)
             }
             DriverStage::RunningTools(todo, done) => {
@@ -250,7 +250,7 @@ impl ReferenceDriver {
     }
 
     /// Adds the approvals of the agent and the project to the calls of a reply.
-    async fn add_shared_approvals(&mut self) -> Result<(), SimError> {
+    async fn add_remembered_approvals(&mut self) -> Result<(), SimError> {
         let (Some(run), DriverStage::Committing(RunInput::ModelReplied(reply))) =
             (&self.run, &mut self.stage)
         else {

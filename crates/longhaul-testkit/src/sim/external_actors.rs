@@ -12,7 +12,7 @@ use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateSpec, GateStatus,
 };
 use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter};
-use longhaul_core::policy::spend_cap::{CapLimitChange, CapPeriod, SpendRow};
+use longhaul_core::policy::spend_cap::{CapLimitChange, CapPeriod, CapCounterRow};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, BusyLane, CreateRunsOutcome, CreateRunsRequest, GateFilter,
@@ -179,8 +179,8 @@ pub async fn revoke_rule(services: &SimServices) -> Result<(), SimError> {
 /// whether there were any.
 pub async fn raise_caps(services: &SimServices, within: Millis) -> Result<bool, SimError> {
     let soon = services.records.now().await?.plus(within);
-    let rows = services.records.spend_rows().await?;
-    let full = |row: &&SpendRow| row.waiting > 0 && row.window_end > soon;
+    let rows = services.records.cap_counter_rows().await?;
+    let full = |row: &&CapCounterRow| row.waiting > 0 && row.window_end > soon;
     let mut raised = false;
     for row in rows.iter().filter(full) {
         let limit = row.effective_limit() + row.limit;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::policy::spend_cap::CapKey;
+use longhaul_core::policy::spend_cap::CapCounterKey;
 use longhaul_core::time::Timestamp;
 
 /// One effect on the external world.
@@ -49,7 +49,7 @@ struct State {
     delivered: Vec<(RunId, CallId, Epoch)>,
     expected: Vec<(RunId, CallId)>,
     violations: Vec<String>,
-    raised_caps: BTreeMap<CapKey, u64>,
+    raised_caps: BTreeMap<CapCounterKey, u64>,
     children: u128,
 }
 
@@ -133,12 +133,12 @@ impl ExternalWorld {
     }
 
     /// Records that somebody raises the limit of a spend cap.
-    pub fn record_raised_cap(&self, key: CapKey, limit: u64) {
+    pub fn record_raised_cap(&self, key: CapCounterKey, limit: u64) {
         self.with_state(|state| state.raised_caps.insert(key, limit));
     }
 
     /// Returns the limits of the spend caps that somebody has raised.
-    pub fn raised_caps(&self) -> BTreeMap<CapKey, u64> {
+    pub fn raised_caps(&self) -> BTreeMap<CapCounterKey, u64> {
         self.with_state(|state| state.raised_caps.clone())
     }
 

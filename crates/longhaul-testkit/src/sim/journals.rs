@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use longhaul_core::event::entry::{Entry, EntryEnvelope};
+use longhaul_core::event::entry::{Entry, JournalEntryEnvelope};
 
 use crate::sim::SimError;
 
@@ -21,7 +21,7 @@ pub fn from_lines(text: &str) -> Result<Vec<Entry>, SimError> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines
         .map(|line| {
-            let envelope: EntryEnvelope = serde_json::from_str(line)?;
+            let envelope: JournalEntryEnvelope = serde_json::from_str(line)?;
             Ok(Entry::try_from(&envelope)?)
         })
         .collect()

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_core::change::{Batch, TimerKind};
+use longhaul_core::change::{JournalBatch, TimerKind};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::environment::MemoryCompacted;
@@ -80,7 +80,7 @@ impl SingleRun {
         }
         let epoch = Epoch(self.run.control().epoch.0 + 1);
         let worker = WorkerId::from_bits(u128::from(epoch.0));
-        self.append(Batch {
+        self.append(JournalBatch {
             events: vec![Event::RunClaimed(RunClaimed { worker, epoch })],
             changes: Vec::new(),
         })?;
@@ -92,7 +92,7 @@ impl SingleRun {
         self.append(batch)
     }
 
-    fn append(&mut self, batch: Batch) -> Result<(), SimError> {
+    fn append(&mut self, batch: JournalBatch) -> Result<(), SimError> {
         for event in batch.events {
             // Encode and decode the event, as a store does.
             let event = Event::decode(event.kind(), event.version(), &event.encode()?)?;

@@ -3,7 +3,7 @@
 
 use longhaul_core::event::tool::{ToolOutput, ToolQuestion, ToolSuspension};
 use longhaul_core::message::Part;
-use longhaul_core::port::tool::{SuspendedToolCall, ToolWait};
+use longhaul_core::port::tool::{SuspendedToolCall, SuspendedCallWait};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_run::input::ToolCallStatus;
@@ -43,7 +43,7 @@ pub(super) fn perform(
 fn poll_later(result: &str) -> ToolCallStatus {
     let state = RawJson::from_serialize(&serde_json::json!({ "result": result }));
     let suspension = ToolSuspension { state, may_repeat: true, must_cancel: true };
-    let wait = ToolWait::Poll { after: Millis::from_secs(5), ttl: None, message: None };
+    let wait = SuspendedCallWait::Poll { after: Millis::from_secs(5), ttl: None, message: None };
     ToolCallStatus::Suspended(Box::new(SuspendedToolCall { suspension, wait }))
 }
 
@@ -51,7 +51,7 @@ fn ask_person(may_repeat: bool) -> ToolCallStatus {
     let state = RawJson::from_serialize(&serde_json::json!({ "asked": true }));
     let suspension = ToolSuspension { state, may_repeat, must_cancel: false };
     let schema = serde_json::json!({ "properties": { "side": { "enum": ["left", "right"] } } });
-    let wait = ToolWait::Answer(ToolQuestion {
+    let wait = SuspendedCallWait::Answer(ToolQuestion {
         asker: "The server `map`".to_owned(),
         message: "Which side?".to_owned(),
         schema: RawJson::from_serialize(&schema),

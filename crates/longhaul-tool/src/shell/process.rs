@@ -93,7 +93,7 @@ impl ShellProcess {
                 },
                 status = self.child.wait() => {
                     let lost = |why| {
-                        ToolFailure::after_effect(format!("the exit status is unknown: {why}"))
+                        ToolFailure::with_possible_effect(format!("the exit status is unknown: {why}"))
                     };
                     ProcessEvent::Exited(ProgramExit::from_status(status.map_err(lost)?))
                 }

@@ -124,7 +124,7 @@ impl ClaudeFields {
         agent: &Agent,
         ctx: &LoadContext<'_>,
     ) -> Vec<String> {
-        let mut granted = resolve_listed_tools(diagnostics, agent, self.find_field("tools"), ctx);
+        let mut granted = resolve_claude_tool_list(diagnostics, agent, self.find_field("tools"), ctx);
         if let Some(entry) = self.find_field("disallowedTools") {
             let disallowed = node_to_text_items(&entry.node);
             // A tool is removed even if only some of its calls are disallowed: approval rules
@@ -242,7 +242,7 @@ impl ClaudeTool {
 
 /// Resolves the names in the field `tools` to the tools that the agent gets: the read-only tools if
 /// none are listed. A name that can't be resolved is left out with a note.
-fn resolve_listed_tools(
+fn resolve_claude_tool_list(
     diagnostics: &mut Diagnostics,
     agent: &Agent,
     entry: Option<&TableEntry>,
@@ -261,7 +261,7 @@ fn resolve_listed_tools(
     };
     let (mut granted, mut mappings): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for name in named {
-        match resolve_tool_name(&name, agent, ctx) {
+        match resolve_claude_tool_name(&name, agent, ctx) {
             Ok(tool) => {
                 if tool != name {
                     mappings.push(format!("`{name}` maps to {tool}"));
@@ -284,7 +284,7 @@ fn resolve_listed_tools(
     granted
 }
 
-fn resolve_tool_name(name: &str, agent: &Agent, ctx: &LoadContext<'_>) -> Result<String, String> {
+fn resolve_claude_tool_name(name: &str, agent: &Agent, ctx: &LoadContext<'_>) -> Result<String, String> {
     let named = ClaudeTool::parse_listed_tool(name);
     let own_name = named.native_name.unwrap_or_else(|| name.to_owned());
     if named.is_limited {

@@ -136,7 +136,7 @@ impl Diagnostics {
     }
 
     /// Records that the file `name` of the project in `root` was read.
-    pub(crate) fn add_file(&mut self, root: &Path, name: &str) {
+    pub(crate) fn record_read_file(&mut self, root: &Path, name: &str) {
         let plain = Path::new(name).components().filter(|part| *part != Component::CurDir);
         self.files.push(root.join(plain.collect::<PathBuf>()));
     }
@@ -260,7 +260,7 @@ impl Diagnostics {
     pub(crate) fn parse_duration(&mut self, entry: &TableEntry) -> Option<Millis> {
         let is_zero = entry.node.as_text().and_then(duration::parse_duration) == Some(Millis::ZERO);
         if is_zero {
-            return self.report_type_mismatch(entry, &duration_description());
+            return self.report_type_mismatch(entry, &duration_syntax_description());
         }
         self.parse_duration_or_zero(entry)
     }
@@ -268,7 +268,7 @@ impl Diagnostics {
     /// Parses a duration, which may be zero.
     pub(crate) fn parse_duration_or_zero(&mut self, entry: &TableEntry) -> Option<Millis> {
         let value = entry.node.as_text().and_then(duration::parse_duration);
-        value.or_else(|| self.report_type_mismatch(entry, &duration_description()))
+        value.or_else(|| self.report_type_mismatch(entry, &duration_syntax_description()))
     }
 
     /// Parses a text that must be one of the listed values.
@@ -311,6 +311,6 @@ impl Diagnostics {
     }
 }
 
-fn duration_description() -> String {
+fn duration_syntax_description() -> String {
     format!("a duration such as {DURATION_EXAMPLES}")
 }

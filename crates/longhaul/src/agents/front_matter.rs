@@ -80,7 +80,7 @@ fn parse_agent_fields(
     parse_limit_fields(&mut fields, agent);
     parse_approval_rules(&mut fields, agent);
     parse_lane_fields(&mut fields, agent);
-    runtime_fields::parse_runtime_fields(&mut fields, agent, ctx);
+    runtime_fields::parse_execution_fields(&mut fields, agent, ctx);
     agent.output = fields.parse_field_with("output", |diagnostics, entry| {
         output::parse_output_field(diagnostics, entry, ctx)
     });

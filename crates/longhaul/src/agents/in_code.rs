@@ -2,7 +2,7 @@
 //! agent files.
 
 use longhaul_engine::agent::Agent;
-use longhaul_engine::agent::config::OutcomeConfig;
+use longhaul_engine::agent::config::GradingConfig;
 
 use crate::agents::load_context::LoadContext;
 use crate::agents::shell_check;
@@ -12,7 +12,7 @@ use crate::agents::{outcome, output};
 
 /// Returns all problems of the agent. Converts its output schema to canonical JSON, as for agent
 /// files.
-pub(crate) fn find_agent_problems(agent: &mut Agent, ctx: &LoadContext<'_>) -> Vec<String> {
+pub(crate) fn check_agent_and_canonicalize_schema(agent: &mut Agent, ctx: &LoadContext<'_>) -> Vec<String> {
     let mut problems = Vec::new();
     for tool in &agent.tools {
         // Missing servers are an error here, since they are not checked again later.
@@ -38,10 +38,10 @@ pub(crate) fn find_agent_problems(agent: &mut Agent, ctx: &LoadContext<'_>) -> V
             Err(why) => problems.push(format!("`output`: {why}")),
         }
     }
-    if let Some(OutcomeConfig { rubric, max_rounds, .. }) = &agent.outcome {
+    if let Some(GradingConfig { rubric, max_rounds, .. }) = &agent.outcome {
         problems.extend(outcome::rubric_error(rubric).map(|why| format!("`outcome`: {why}")));
-        if !(1..=OutcomeConfig::MAX_ROUNDS_MAX).contains(max_rounds) {
-            let max = OutcomeConfig::MAX_ROUNDS_MAX;
+        if !(1..=GradingConfig::MAX_ROUNDS_MAX).contains(max_rounds) {
+            let max = GradingConfig::MAX_ROUNDS_MAX;
             problems.push(format!("`outcome`: `max_rounds` must be 1 to {max}"));
         }
     }

@@ -133,7 +133,7 @@ impl<'a> AgentLoader<'a> {
         }
         self.path_by_name.insert(name.clone(), file.path.clone());
         self.loaded.files.append(&mut diagnostics.files);
-        self.record_loaded_or_broken(file, name, agent, diagnostics);
+        self.add_loaded_or_broken_agent(file, name, agent, diagnostics);
     }
 
     /// Parses the agent's name and definition from a file. The outer `None` means that the file
@@ -162,7 +162,7 @@ impl<'a> AgentLoader<'a> {
     }
 
     /// Adds the agent to the usable agents or, if it has problems, to the invalid ones.
-    fn record_loaded_or_broken(
+    fn add_loaded_or_broken_agent(
         &mut self,
         file: AgentFile,
         name: String,

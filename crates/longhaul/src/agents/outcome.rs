@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use longhaul_engine::agent::config::OutcomeConfig;
+use longhaul_engine::agent::config::GradingConfig;
 
 use crate::agents::diagnostics::{Diagnostics, FieldReader};
 use crate::agents::load_context::LoadContext;
@@ -15,7 +15,7 @@ pub(crate) fn parse_outcome_field(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
     ctx: &LoadContext<'_>,
-) -> Option<OutcomeConfig> {
+) -> Option<GradingConfig> {
     let mut fields = FieldReader::new(diagnostics, entry, "rubric")?;
     if fields.get("rubric").is_none() {
         let message = "`outcome` needs a `rubric`: the path of a file such as ./rubric.md, or the \
@@ -27,17 +27,17 @@ pub(crate) fn parse_outcome_field(
     let grader = fields.parse_field_with("grader", Diagnostics::parse_nonempty_text);
     let max_rounds = fields.parse_field_with("max_rounds", parse_max_rounds);
     fields.report_unknown_fields();
-    Some(OutcomeConfig {
+    Some(GradingConfig {
         rubric: rubric?,
         grader,
-        max_rounds: max_rounds.unwrap_or(OutcomeConfig::MAX_ROUNDS_DEFAULT),
+        max_rounds: max_rounds.unwrap_or(GradingConfig::MAX_ROUNDS_DEFAULT),
     })
 }
 
 fn parse_max_rounds(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<u32> {
     let rounds: u32 = diagnostics.parse_integer(entry, 1)?;
-    if rounds > OutcomeConfig::MAX_ROUNDS_MAX {
-        let message = format!("`max_rounds` is above {}", OutcomeConfig::MAX_ROUNDS_MAX);
+    if rounds > GradingConfig::MAX_ROUNDS_MAX {
+        let message = format!("`max_rounds` is above {}", GradingConfig::MAX_ROUNDS_MAX);
         diagnostics.report_invalid(entry.node.position, message);
         return None;
     }
@@ -54,7 +54,7 @@ fn parse_rubric(
     let text = diagnostics.parse_nonempty_text(entry)?;
     let read = match is_file_path(&text) {
         true => {
-            diagnostics.add_file(ctx.root, &text);
+            diagnostics.record_read_file(ctx.root, &text);
             load_rubric_file(&text, ctx)
         }
         false => Ok(text),
@@ -71,7 +71,7 @@ fn parse_rubric(
 
 /// Returns the reason why this text is not a valid rubric. `None` means that it is valid.
 pub(crate) fn rubric_error(rubric: &str) -> Option<String> {
-    let max = OutcomeConfig::RUBRIC_BYTES_MAX;
+    let max = GradingConfig::RUBRIC_BYTES_MAX;
     if rubric.trim().is_empty() {
         return Some("the rubric is empty".to_owned());
     }
@@ -87,7 +87,7 @@ fn is_file_path(text: &str) -> bool {
 }
 
 fn load_rubric_file(name: &str, ctx: &LoadContext<'_>) -> Result<String, String> {
-    let max = OutcomeConfig::RUBRIC_BYTES_MAX;
+    let max = GradingConfig::RUBRIC_BYTES_MAX;
     let unusable = |why: String| format!("the rubric `{name}` can't be used: {why}");
     let bytes = project_file::read_file_in_project(ctx.root, Path::new(name), max)
         .map_err(|unread| unusable(unread.to_string()))?;

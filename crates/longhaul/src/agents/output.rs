@@ -36,7 +36,7 @@ pub(crate) fn parse_output_field(
         validate_output_schema(schema.node.to_json()).map_err(|why| format!("`schema`: {why}"))
     } else {
         let name = diagnostics.parse_nonempty_text(schema)?;
-        diagnostics.add_file(ctx.root, &name);
+        diagnostics.record_read_file(ctx.root, &name);
         load_schema_file(&name, ctx)
     };
     match read {

@@ -62,7 +62,7 @@ pub(crate) fn parse_gate_rule(
     let subject = fields.parse_field_with("match", Diagnostics::parse_nonempty_text);
     let verdict = parse_rule_action(&mut fields, entry);
     let always = fields.parse_field_with("always", Diagnostics::parse_boolean);
-    let (timeout, on_timeout) = parse_timeout_fields(&mut fields);
+    let (timeout, on_timeout) = parse_gate_timeout_fields(&mut fields);
     let in_doubt = fields.parse_field_with("in_doubt", parse_in_doubt_policy);
     let approvers = fields.parse_field_with("approvers", parse_approvers);
     let remind = fields.parse_field_with("remind", |diagnostics, entry| {
@@ -115,7 +115,7 @@ pub(crate) fn parse_result_gate(
     }
     let mut fields = FieldReader::new(diagnostics, entry, "ask")?;
     let ask = fields.parse_field_with("ask", Diagnostics::parse_nonempty_text);
-    let (timeout, on_timeout) = parse_timeout_fields(&mut fields);
+    let (timeout, on_timeout) = parse_gate_timeout_fields(&mut fields);
     let approvers = fields.parse_field_with("approvers", parse_approvers);
     let tags = fields.parse_field_with("tags", parse_tags);
     fields.report_unknown_fields();
@@ -131,13 +131,13 @@ pub(crate) fn parse_result_gate(
 
 /// Parses `timeout`, the time within which a gate must be answered, and `on_timeout`, the action
 /// that is taken if it is not answered.
-fn parse_timeout_fields(
+fn parse_gate_timeout_fields(
     fields: &mut FieldReader<'_, '_>,
 ) -> (Option<GateTimeout>, Option<GateTimeoutAction>) {
     let timeout = fields.parse_field_with("timeout", |diagnostics, entry| {
         match entry.node.as_text() == Some("never") {
             true => Some(GateTimeout::Never),
-            false => parse_gate_duration(diagnostics, entry).map(GateTimeout::After),
+            false => parse_duration_within_gate_max(diagnostics, entry).map(GateTimeout::After),
         }
     });
     let on_timeout = fields.parse_field_with("on_timeout", |diagnostics, entry| {
@@ -153,7 +153,7 @@ fn parse_timeout_fields(
 
 /// Parses a duration in the settings of a gate, and reports it if it is longer than
 /// `GATE_TIMEOUT_MAX`.
-fn parse_gate_duration(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Millis> {
+fn parse_duration_within_gate_max(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Millis> {
     let duration = diagnostics.parse_duration(entry)?;
     if duration > GATE_TIMEOUT_MAX {
         let max = duration::format_duration(GATE_TIMEOUT_MAX);
@@ -165,12 +165,12 @@ fn parse_gate_duration(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Opt
 }
 
 /// Parses a time after which people are notified about a gate that is still open.
-fn parse_notification_delay(
+fn parse_gate_notification_delay(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
     timeout: GateTimeout,
 ) -> Option<Millis> {
-    let delay = parse_gate_duration(diagnostics, entry)?;
+    let delay = parse_duration_within_gate_max(diagnostics, entry)?;
     if let Some(timeout) = timeout.duration().filter(|timeout| delay >= *timeout) {
         let timeout = duration::format_duration(timeout);
         let message = format!("`{}` never fires: the gate expires after {timeout}", entry.key);
@@ -188,7 +188,7 @@ fn parse_escalation_step(
 ) -> Option<EscalationStep> {
     let mut fields = FieldReader::new(diagnostics, entry, "to")?;
     let after = fields.parse_field_with("after", |diagnostics, entry| {
-        parse_notification_delay(diagnostics, entry, timeout)
+        parse_gate_notification_delay(diagnostics, entry, timeout)
     });
     let to = fields.parse_field_with("to", Diagnostics::parse_nonempty_text);
     fields.report_unknown_fields();
@@ -282,7 +282,7 @@ fn parse_reminder_delay(
     entry: &TableEntry,
     timeout: GateTimeout,
 ) -> Option<Millis> {
-    let remind = parse_notification_delay(diagnostics, entry, timeout)?;
+    let remind = parse_gate_notification_delay(diagnostics, entry, timeout)?;
     if remind < REMIND_MIN {
         let min = duration::format_duration(REMIND_MIN);
         let message = format!("`remind` must be at least {min}");

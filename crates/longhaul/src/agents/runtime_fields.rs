@@ -58,7 +58,7 @@ const CHILDREN_ON_CANCEL: &[(&str, ChildCancelPolicy)] =
 const OFF_VALUE: &[(&str, ())] = &[("off", ())];
 
 /// Parses the fields `skills`, `sandbox`, `guards`, `children`, `compaction`, `perception` and `events`.
-pub(crate) fn parse_runtime_fields(
+pub(crate) fn parse_execution_fields(
     fields: &mut FieldReader<'_, '_>,
     agent: &mut Agent,
     ctx: &LoadContext<'_>,
@@ -70,10 +70,10 @@ pub(crate) fn parse_runtime_fields(
         .unwrap_or_default();
     agent.sandbox = fields.parse_field_with("sandbox", parse_sandbox);
     agent.guards = fields.parse_field_with("guards", parse_loop_guards);
-    agent.children = fields.parse_field_with("children", parse_children).unwrap_or_default();
-    agent.compaction = fields.parse_field_with("compaction", parse_compaction);
+    agent.children = fields.parse_field_with("children", parse_children_config).unwrap_or_default();
+    agent.compaction = fields.parse_field_with("compaction", parse_compaction_policy);
     agent.perception = fields.parse_field_with("perception", |diagnostics, entry| {
-        parse_perception(diagnostics, entry, ctx)
+        parse_perception_config(diagnostics, entry, ctx)
     });
     agent.events = fields.parse_field_with("events", parse_event_templates).unwrap_or_default();
 }
@@ -155,7 +155,7 @@ fn parse_loop_guards(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Optio
         return None;
     }
     let [identical_calls, no_progress, repeated_text, compactions] =
-        keys.map(|key| fields.parse_field_with(key, parse_guard_limit));
+        keys.map(|key| fields.parse_field_with(key, parse_number_or_off));
     fields.report_unknown_fields();
     Some(LoopGuardConfig {
         identical_calls: identical_calls.unwrap_or(default.identical_calls),
@@ -167,14 +167,14 @@ fn parse_loop_guards(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Optio
 
 /// Parses a loop guard (a limit on how often a run may repeat itself): a number, or `off`. The
 /// inner `None` means `off`; the outer `None` means that the value is invalid.
-fn parse_guard_limit(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Option<u32>> {
+fn parse_number_or_off(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Option<u32>> {
     match entry.node.as_text() {
         Some(_) => diagnostics.parse_one_of(entry, OFF_VALUE).map(|()| None),
         None => diagnostics.parse_integer(entry, 2).map(Some),
     }
 }
 
-fn parse_children(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<ChildrenConfig> {
+fn parse_children_config(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<ChildrenConfig> {
     let mut fields = FieldReader::new(diagnostics, entry, "agents")?;
     let agents = fields.parse_field_with("agents", |diagnostics, entry| {
         let agents = diagnostics.parse_unique_texts(entry)?;
@@ -192,7 +192,7 @@ fn parse_children(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<C
     Some(ChildrenConfig { agents, on_cancel })
 }
 
-fn parse_compaction(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<CompactionPolicy> {
+fn parse_compaction_policy(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<CompactionPolicy> {
     let mut fields = FieldReader::new(diagnostics, entry, "keep")?;
     let at = fields.parse_field_with("at", |diagnostics, entry| {
         diagnostics.parse_number(entry, COMPACTION_AT_MIN, COMPACTION_AT_MAX)
@@ -212,7 +212,7 @@ fn parse_compaction(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option
 }
 
 /// Parses `perception`: the command or URL that describes the outside world to the agent.
-fn parse_perception(
+fn parse_perception_config(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
     ctx: &LoadContext<'_>,

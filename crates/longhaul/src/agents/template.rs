@@ -40,7 +40,7 @@ pub(crate) fn find_template_error(
     source: &str,
     allowed_variables: AllowedVariables<'_>,
 ) -> Option<TemplateError> {
-    if let Some((at, keyword)) = find_template_loading_tag(source) {
+    if let Some((at, keyword)) = find_tag_that_loads_template(source) {
         return Some(TemplateError {
             position: Position::from_offset(source, at),
             message: format!(
@@ -86,7 +86,7 @@ pub(crate) fn find_template_error(
 
 /// Finds the first tag that would load another template, and returns its offset and its keyword.
 /// The template compiler accepts such tags, but rendering them would fail.
-fn find_template_loading_tag(source: &str) -> Option<(usize, &str)> {
+fn find_tag_that_loads_template(source: &str) -> Option<(usize, &str)> {
     let mut at = 0;
     while let Some(found) = source[at..].find('{') {
         at += found + 1;

@@ -51,7 +51,7 @@ pub(crate) fn create_model_adapter(
     let provider = spec.provider;
     let fields = (!provider.fields.is_empty()).then(|| RawJson::from_serialize(&provider.fields));
     let settings = ModelSettings {
-        headers: provider.revealed_headers(),
+        headers: provider.unredacted_headers(),
         fields,
         pricing: spec.pricing,
         image_source: ctx.image_source,

@@ -47,7 +47,7 @@ pub fn cassette_file_path(config: &Config, name: &str) -> Result<PathBuf, String
 ///
 /// # Errors
 /// There is no such cassette or file, or the file can't be copied.
-pub fn replay_model_name_of_cassette(
+pub fn cassette_replay_model_name(
     config: &Config,
     cassette_or_path: &str,
     is_loose: bool,
@@ -89,7 +89,7 @@ pub fn replay_model_name_of_cassette(
 
 /// Opens the model that replays the cassette (recorded responses) to which `model_name` refers.
 pub(crate) fn open_cassette(config: &Config, model_name: &str) -> Result<CassetteModel, String> {
-    let (name, loose) = parse_cassette_model_name(model_name);
+    let (name, loose) = split_loose_replay_suffix(model_name);
     let path = cassette_file_path(config, name)?;
     create_folder_and_reject_symlinks(config, &path)
         .map_err(|why| format!("The cassette can't be played: {why}."))?;
@@ -116,11 +116,11 @@ fn create_folder_and_reject_symlinks(config: &Config, file: &Path) -> std::io::R
 /// Returns the path of the cassette file that a model name refers to. `None` means that the name is
 /// invalid.
 pub(crate) fn cassette_path_of_model(config: &Config, model_name: &str) -> Option<PathBuf> {
-    cassette_file_path(config, parse_cassette_model_name(model_name).0).ok()
+    cassette_file_path(config, split_loose_replay_suffix(model_name).0).ok()
 }
 
 /// Splits a model name into the cassette name and whether requests may differ from the recording.
-fn parse_cassette_model_name(model_name: &str) -> (&str, bool) {
+fn split_loose_replay_suffix(model_name: &str) -> (&str, bool) {
     match model_name.strip_suffix(LOOSE_SUFFIX) {
         Some(name) => (name, true),
         None => (model_name, false),
@@ -150,7 +150,7 @@ impl ModelResolver for RecordingModelResolver {
         self.models.idle_tick_model_override()
     }
 
-    fn provider_idle_tick_model(&self, name: Option<&str>) -> Option<String> {
-        self.models.provider_idle_tick_model(name)
+    fn idle_tick_model_of_same_provider(&self, name: Option<&str>) -> Option<String> {
+        self.models.idle_tick_model_of_same_provider(name)
     }
 }

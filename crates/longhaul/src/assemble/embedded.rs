@@ -23,7 +23,7 @@ use crate::assemble::redactor::{ProjectRedactor, build_redactor};
 use crate::assemble::registrations::RuntimeRegistrations;
 use crate::assemble::{
     AssembleError, IN_MEMORY_URL, ProjectOpenOptions, ProjectRuntime, open_with_store_url,
-    register_store_tools, store_url,
+    register_store_backed_tools, store_url,
 };
 use crate::config;
 use crate::config::error::ConfigError;
@@ -46,7 +46,7 @@ pub(crate) fn open_project(
         Some(url) if url == IN_MEMORY_URL => url,
         Some(_) | None => store_url(&config)?,
     };
-    let runtime = open_with_store_url(url, config, embedded_open_options(), registered)?;
+    let runtime = open_with_store_url(url, config, driver_open_options(), registered)?;
     for problem in runtime.loaded.problems.iter().chain(&runtime.loaded.missing_references) {
         tracing::warn!("{problem}");
     }
@@ -89,15 +89,15 @@ pub(crate) fn open_without_project(
     let config = config::load::load_from_environment(here).map_err(invalid_settings_error)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = StoreOptions {
-        holder: embedded_open_options().holder,
+        holder: driver_open_options().holder,
         ..StoreOptions::new(store, OpenMode::Driver, Arc::clone(&clock))
     };
     let store = Arc::new(longhaul_store::open_sqlite_store(store)?);
     let counters = EngineCounters::default();
     let handler_threads = HandlerThreads::new(Arc::clone(&clock), counters.clone());
-    let mut registered = registered.with_converted_handlers(&store, &handler_threads)?;
+    let mut registered = registered.convert_handlers_to_agents(&store, &handler_threads)?;
     let tools =
-        registered.extend_tool_registry(register_store_tools(ToolRegistry::new([])?, &store)?)?;
+        registered.extend_tool_registry(register_store_backed_tools(ToolRegistry::new([])?, &store)?)?;
     let names: Vec<&str> = tools.tools().map(|tool| tool.spec().name.as_str()).collect();
     let why = "only a project has servers: set its folder with `.project(..)`";
     registered.check_registered_agents(
@@ -136,7 +136,7 @@ fn invalid_settings_error(error: ConfigError) -> AssembleError {
 
 /// Returns the options with which a program that uses the library opens its runtime: the program
 /// drives runs, and requests to models are not recorded.
-fn embedded_open_options() -> ProjectOpenOptions {
+fn driver_open_options() -> ProjectOpenOptions {
     let program = std::env::args().next().unwrap_or_default();
     ProjectOpenOptions {
         mode: OpenMode::Driver,

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use longhaul_core::oauth::OAuthConfig;
 use longhaul_core::port::tool::{ClaimId, Tool};
 use longhaul_core::time::Clock;
-use longhaul_mcp::{LoginContext, McpError, ServerCheck, ServerSpec, ServerTransport, Servers};
+use longhaul_mcp::{LoginContext, McpError, ServerCheckReport, ServerSpec, ServerTransport, Servers};
 pub(crate) use longhaul_mcp::{partial_token_suffix_len, redact_tokens};
 
 use crate::assemble::mcp_client::{McpCheckError, McpClient, McpServerReport, ReportedTool};
@@ -119,7 +119,7 @@ impl McpClient for McpServersClient {
     }
 }
 
-fn to_server_report(checked: ServerCheck) -> McpServerReport {
+fn to_server_report(checked: ServerCheckReport) -> McpServerReport {
     let tools = checked.tools.into_iter().map(|listed| ReportedTool {
         name: listed.spec.name.as_str().to_owned(),
         class: listed.class,

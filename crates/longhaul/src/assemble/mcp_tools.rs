@@ -149,7 +149,7 @@ impl McpTools {
 
     /// Reads `.mcp.json` again. `None` means that it is unchanged; the error is the reason why the
     /// new version can't be used.
-    pub fn read_changed_file(&self) -> Option<Result<McpFile, String>> {
+    pub fn read_mcp_file_if_changed(&self) -> Option<Result<McpFile, String>> {
         let file = McpFile::load(&self.config);
         if file == self.current_server_set().file {
             return None;
@@ -163,14 +163,14 @@ impl McpTools {
     /// Switches to this version of `.mcp.json` and this client. The previous client is closed when
     /// no run uses it any more.
     pub fn replace_servers(&self, file: McpFile, client: Arc<dyn McpClient>) {
-        self.install_servers(file, client);
+        self.set_current_servers(file, client);
         // The clients close in the background.
         drop(self.close_unused_clients());
     }
 
     /// Makes this version of `.mcp.json` and this MCP client the current ones. The previous ones
     /// are kept in `retired`.
-    fn install_servers(&self, file: McpFile, client: Arc<dyn McpClient>) {
+    fn set_current_servers(&self, file: McpFile, client: Arc<dyn McpClient>) {
         let ready = resolve_enabled_servers(&self.config, &file);
         let state = McpServerSet::new(file, ready, client);
         // Both locks are held, so that a concurrent release finds the set either in `retired` or in
@@ -237,7 +237,7 @@ impl McpTools {
         client: Arc<dyn McpClient>,
     ) -> impl Future<Output = ()> + use<> {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.install_servers(file, client);
+        self.set_current_servers(file, client);
         let mut before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let (closing, states) = (std::mem::take(&mut *closing), std::mem::take(&mut *before));
         async move { close_all_clients(closing, &states).await }
@@ -253,7 +253,7 @@ impl McpTools {
         let line = self.client_for_claim(claim_id);
         let result = self
             .slow_notice
-            .wait_for_server(server, line.list_server_tools(server, tool, claim_id))
+            .wait_and_report_slow_server(server, line.list_server_tools(server, tool, claim_id))
             .await;
         let tools = result.map_err(|why| {
             let stop = match why.ends_with(['.', '?', '!']) {

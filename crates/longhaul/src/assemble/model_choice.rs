@@ -91,7 +91,7 @@ impl ModelSelector {
     /// Returns the idle model of the provider that has this model: the model for runs that an
     /// `idle_tick` event starts, if the agent's file sets none. `None` as the name means the default
     /// model.
-    pub fn provider_idle_tick_model(&self, name: Option<&str>) -> Option<String> {
+    pub fn idle_tick_model_of_same_provider(&self, name: Option<&str>) -> Option<String> {
         let choice = self.choose_model(name, |_| None).ok()?;
         let (provider, _) = choice.name.split_once('/')?;
         let listed_idle_model = || self.prices.idle_model(provider);
@@ -231,7 +231,7 @@ impl ModelSelector {
         let variables: Vec<String> = with_default
             .filter_map(|name| self.providers.find_provider(name).ok())
             .filter(|provider| provider.needs_api_key())
-            .map(Provider::joined_key_variables)
+            .map(Provider::joined_api_key_variable_names)
             .collect();
         let mut message = format!(
             "No model is named, and none is found. Set {}; or start Ollama; or name one: \

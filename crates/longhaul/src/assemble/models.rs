@@ -113,7 +113,7 @@ impl ModelRegistry {
             return Err(ResolveModelError::NotConfigured(format!(
                 "There is no key for `{}`: set {}.",
                 provider.name,
-                provider.joined_key_variables()
+                provider.joined_api_key_variable_names()
             )));
         }
         let spec = ModelSpec {
@@ -132,7 +132,7 @@ impl ModelRegistry {
 
     /// Returns the modification time and size of the script or cassette file of a model. `None`
     /// means that the model has no file.
-    fn model_file_stamp(&self, name: &str) -> Option<FileStamp> {
+    fn model_file_time_and_size(&self, name: &str) -> Option<FileStamp> {
         let file = match name.split_once('/')? {
             (SCRIPTED_PROVIDER, script) => {
                 let folder = self.config.root.join(SCRIPTS_FOLDER);
@@ -227,7 +227,7 @@ impl ModelResolver for ModelRegistry {
         let name = choice.name;
         let provider = name.split_once('/').map_or("", |(provider, _)| provider);
         self.check_provider_trust(provider)?;
-        let stamp = self.model_file_stamp(&name);
+        let stamp = self.model_file_time_and_size(&name);
         if let Some(cached) = lock_ignoring_poison(&self.open_models).get(&name)
             && cached.stamp == stamp
         {
@@ -250,7 +250,7 @@ impl ModelResolver for ModelRegistry {
         self.selector.as_ref().ok()?.idle_tick_model_override()
     }
 
-    fn provider_idle_tick_model(&self, name: Option<&str>) -> Option<String> {
-        self.selector.as_ref().ok()?.provider_idle_tick_model(name)
+    fn idle_tick_model_of_same_provider(&self, name: Option<&str>) -> Option<String> {
+        self.selector.as_ref().ok()?.idle_tick_model_of_same_provider(name)
     }
 }

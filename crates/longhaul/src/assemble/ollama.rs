@@ -46,7 +46,7 @@ pub(crate) fn fetch_first_model(provider: &Provider, now: Timestamp) -> Option<S
         ..provider.limits
     };
     let http = HttpClient::new(&provider.base_url, limits).ok()?;
-    let (name, headers) = (provider.name.clone(), provider.revealed_headers());
+    let (name, headers) = (provider.name.clone(), provider.unredacted_headers());
     let (tell, receiver) = mpsc::channel();
     let request_models = move || {
         let runtime = tokio::runtime::Builder::new_current_thread();

@@ -50,7 +50,7 @@ impl OutboundTools {
         if egress::outbound_trust_item(config)
             .is_some_and(|item| TrustDecisions::new(config).check_trusted(&item).is_err())
         {
-            open = allowlist(&user_allowed_hosts(config))?;
+            open = allowlist(&hosts_allowed_in_user_file(config))?;
         }
         let guarded = Arc::new(GuardedClient::new(open, Arc::clone(clock)));
         let fetch = HttpFetch::new(Arc::clone(&guarded)).map_err(|bad| bad.to_string())?;
@@ -67,7 +67,7 @@ impl OutboundTools {
 
 /// Returns the outbound allowlist of the user's own settings file. In the effective settings, the
 /// list of the project replaces it.
-fn user_allowed_hosts(config: &Config) -> Vec<String> {
+fn hosts_allowed_in_user_file(config: &Config) -> Vec<String> {
     let file = config.user_file.as_ref();
     let layer = file.and_then(|file| layer::load_config_layer(file, file, ConfigFileScope::User));
     let allow_value = layer.and_then(|mut layer| layer.values.remove(ALLOW_KEY));

@@ -56,13 +56,13 @@ impl Provider {
     }
 
     /// Returns the names of the variables that may contain the API key, as one text for messages.
-    pub fn joined_key_variables(&self) -> String {
+    pub fn joined_api_key_variable_names(&self) -> String {
         self.key_env.join(" or ")
     }
 
     /// Returns the HTTP headers, with their secret values, that are added to every request to the
     /// provider.
-    pub fn revealed_headers(&self) -> Vec<(String, String)> {
+    pub fn unredacted_headers(&self) -> Vec<(String, String)> {
         let pairs = self.headers.iter();
         pairs.map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
     }

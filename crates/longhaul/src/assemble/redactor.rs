@@ -18,7 +18,7 @@ pub fn build_redactor(config: &Config) -> Redactor {
     names.sort_unstable();
     names.dedup();
     let set = names.iter().flat_map(|name| {
-        let values = config.env.secret_values(name).into_iter();
+        let values = config.env.values_to_redact(name).into_iter();
         values.map(move |value| (name.as_str(), value))
     });
     Redactor::new(set)

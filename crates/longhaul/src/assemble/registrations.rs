@@ -25,7 +25,7 @@ use crate::assemble::model_choice::ModelSelector;
 use crate::config::built_in_providers::{CASSETTE_PROVIDER, DEFAULT_ALIAS, SCRIPTED_PROVIDER};
 use crate::config::settings::Config;
 use crate::handler::function::Handler;
-use crate::handler::parts::convert_handler;
+use crate::handler::parts::handler_to_agent_parts;
 use crate::handler::threads::HandlerThreads;
 
 /// Everything that a program registers before it opens a runtime.
@@ -79,7 +79,7 @@ impl RuntimeRegistrations {
         let selector = ModelSelector::from_config(config);
         let providers = self.context_providers_with_fallback(Arc::new(NoContextProviders));
         for agent in &mut self.agents {
-            let mut problems = in_code::find_agent_problems(agent, ctx);
+            let mut problems = in_code::check_agent_and_canonicalize_schema(agent, ctx);
             for model in agent.models.iter().chain(&agent.idle_models) {
                 if !self.models.contains_key(model) {
                     problems.extend(unknown_model_message(selector.as_ref(), model));
@@ -99,7 +99,7 @@ impl RuntimeRegistrations {
 
     /// Converts each handler (a Rust function that is registered as an agent) to an agent, a tool
     /// and a model. `store` contains the journals that the model reads. The handlers run on `threads`.
-    pub(crate) fn with_converted_handlers<S>(
+    pub(crate) fn convert_handlers_to_agents<S>(
         mut self,
         store: &Arc<S>,
         threads: &HandlerThreads,
@@ -108,7 +108,7 @@ impl RuntimeRegistrations {
         S: Store + RecordStore + 'static,
     {
         for handler in std::mem::take(&mut self.handlers) {
-            let parts = convert_handler(handler, store.clone(), store.clone(), threads)?;
+            let parts = handler_to_agent_parts(handler, store.clone(), store.clone(), threads)?;
             self.agents.push(parts.agent);
             self.tools.push(parts.tool);
             self.models.insert(parts.model_name, parts.model);
@@ -198,10 +198,10 @@ impl ModelResolver for RegisteredModelResolver {
         self.fallback.idle_tick_model_override()
     }
 
-    fn provider_idle_tick_model(&self, name: Option<&str>) -> Option<String> {
+    fn idle_tick_model_of_same_provider(&self, name: Option<&str>) -> Option<String> {
         match name.is_some_and(|name| self.models.contains_key(name)) {
             true => None,
-            false => self.fallback.provider_idle_tick_model(name),
+            false => self.fallback.idle_tick_model_of_same_provider(name),
         }
     }
 }

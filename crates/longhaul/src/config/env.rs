@@ -76,7 +76,7 @@ impl Env {
 
     /// Returns the values of this variable that must be redacted: from the environment and from the
     /// project's `.env`.
-    pub fn secret_values(&self, name: &str) -> Vec<&str> {
+    pub fn values_to_redact(&self, name: &str) -> Vec<&str> {
         let mut values: Vec<&str> = self.var(name).into_iter().collect();
         values.extend(non_blank_value(&self.dotenv_secrets, name));
         values.dedup();

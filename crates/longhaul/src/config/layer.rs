@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::config::error::{ErrorLocation, SettingError};
-use crate::config::schema::{self, SettingPathLookup};
+use crate::config::schema::{self, SettingPathKind};
 use crate::config::value::SettingValue;
 use crate::project_file::{self, ProjectFileError};
 use crate::spanned::{Node, ParseError, Position, escape_to_one_line, toml};
@@ -112,11 +112,11 @@ impl LayerParser<'_> {
             }
             let table_path = [table_path, &[entry.key.as_str()]].concat();
             match schema::lookup_setting_path(&table_path) {
-                SettingPathLookup::Unknown => {
+                SettingPathKind::Unknown => {
                     self.add_setting_error(entry.position, unknown_key_message(&table_path))
                 }
-                SettingPathLookup::Table => self.collect_table_settings(&table_path, &entry.node),
-                SettingPathLookup::Key(key) => match key.kind.parse_node(&entry.node) {
+                SettingPathKind::Table => self.collect_table_settings(&table_path, &entry.node),
+                SettingPathKind::Key(key) => match key.kind.parse_node(&entry.node) {
                     Ok(value) => {
                         let setting = (value, entry.position.line);
                         self.layer.values.insert(table_path.join("."), setting);

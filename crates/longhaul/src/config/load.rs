@@ -14,7 +14,7 @@ use crate::config::layer::{self, ConfigFileScope};
 use crate::config::path_checks;
 use crate::config::process_env::{CONFIG_FILE_NAME, ProcessEnv};
 use crate::config::schema::{
-    self, SECRETS_KEY, SETTING_KEYS, SettingPathLookup, TRUST_FOLDERS_KEY,
+    self, SECRETS_KEY, SETTING_KEYS, SettingPathKind, TRUST_FOLDERS_KEY,
 };
 use crate::config::settings::Config;
 use crate::config::value::{Setting, SettingOrigin, SettingValue};
@@ -223,8 +223,8 @@ impl ConfigLoader {
         for flag in flags {
             let path: Vec<&str> = flag.setting_path.split('.').collect();
             let read = match schema::lookup_setting_path(&path) {
-                SettingPathLookup::Key(key) => key.kind.parse_plain_text(&flag.value),
-                SettingPathLookup::Table | SettingPathLookup::Unknown => {
+                SettingPathKind::Key(key) => key.kind.parse_plain_text(&flag.value),
+                SettingPathKind::Table | SettingPathKind::Unknown => {
                     let names: Vec<&str> = SETTING_KEYS.iter().map(|key| key.path).collect();
                     Err(suggest::unknown_name_message("key", &flag.setting_path, &names))
                 }

@@ -27,7 +27,7 @@ pub(crate) fn check_project_paths(config: &Config) -> Vec<SettingError> {
     let mut faults: Vec<SettingError> =
         ["data", "store.url", DELIVER_KEY, LOG_FILE_KEY, TRUST_FOLDERS_KEY]
             .into_iter()
-            .filter_map(|key| disallowed_path_error(config, key))
+            .filter_map(|key| disallowed_project_path_error(config, key))
             .collect();
     if faults.is_empty() {
         let mut links: Vec<PathBuf> = data_paths_in_project(config)
@@ -36,14 +36,14 @@ pub(crate) fn check_project_paths(config: &Config) -> Vec<SettingError> {
             .collect();
         links.dedup();
         faults.extend(links.into_iter().map(data_symlink_error));
-        faults.extend(tracked_data_folder_error(config));
+        faults.extend(git_tracked_data_folder_error(config));
     }
     faults
 }
 
 /// Returns an error if git tracks the data folder: the runs in a cloned repository would be
 /// continued, and its API keys would give access to the server.
-fn tracked_data_folder_error(config: &Config) -> Option<SettingError> {
+fn git_tracked_data_folder_error(config: &Config) -> Option<SettingError> {
     let mut paths = Vec::new();
     if let FileLocation::Below { relative, .. } = config.data_location().join("local.key") {
         paths.push(relative);
@@ -68,7 +68,7 @@ fn tracked_data_folder_error(config: &Config) -> Option<SettingError> {
 }
 
 /// Returns an error if the project sets this setting to a path that a project must not choose.
-fn disallowed_path_error(config: &Config, setting_path: &str) -> Option<SettingError> {
+fn disallowed_project_path_error(config: &Config, setting_path: &str) -> Option<SettingError> {
     let setting = config.settings.get(setting_path)?;
     if !setting.origin.is_from_project() {
         return None;

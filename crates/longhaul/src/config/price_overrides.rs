@@ -10,7 +10,7 @@ use crate::config::value::{Setting, SettingValue};
 /// Converts a price in dollars to micro-dollars. `None` means that it has too many decimals. The
 /// conversion uses the shortest decimal text of the number, which is the text in the file, so no
 /// precision is lost.
-pub(crate) fn exact_micro_usd(dollars: f64) -> Option<u64> {
+pub(crate) fn usd_to_exact_micros(dollars: f64) -> Option<u64> {
     parse_usd(&dollars.to_string())
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn collect_price_overrides(
         };
         let (own, _) = models.entry(model).or_insert((PriceOverride::default(), setting));
         let number = match &setting.value {
-            SettingValue::Float(dollars) => exact_micro_usd(*dollars),
+            SettingValue::Float(dollars) => usd_to_exact_micros(*dollars),
             SettingValue::Integer(whole) => Some(*whole),
             SettingValue::Text(_) | SettingValue::Boolean(_) | SettingValue::Duration(_) => None,
             SettingValue::TextList(_) | SettingValue::Secret(_) | SettingValue::Any(_) => None,

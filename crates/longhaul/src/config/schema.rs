@@ -165,7 +165,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
 
 /// Meaning of a path in a configuration file.
 #[derive(Debug, Clone, Copy)]
-pub enum SettingPathLookup {
+pub enum SettingPathKind {
     /// The path is that of a setting.
     Key(&'static SettingKey),
     /// The path is that of a table which contains settings.
@@ -175,8 +175,8 @@ pub enum SettingPathLookup {
 }
 
 /// Finds out whether a path is a setting, a table or unknown.
-pub fn lookup_setting_path(setting_path: &[&str]) -> SettingPathLookup {
-    let mut found = SettingPathLookup::Unknown;
+pub fn lookup_setting_path(setting_path: &[&str]) -> SettingPathKind {
+    let mut found = SettingPathKind::Unknown;
     for key in SETTING_KEYS {
         let pattern: Vec<&str> = key.path.split('.').collect();
         let alike = pattern.iter().zip(setting_path);
@@ -185,9 +185,9 @@ pub fn lookup_setting_path(setting_path: &[&str]) -> SettingPathLookup {
             continue;
         }
         if pattern.len() == setting_path.len() {
-            return SettingPathLookup::Key(key);
+            return SettingPathKind::Key(key);
         }
-        found = SettingPathLookup::Table;
+        found = SettingPathKind::Table;
     }
     found
 }

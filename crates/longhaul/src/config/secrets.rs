@@ -8,7 +8,7 @@ use crate::config::settings::Config;
 /// because they are not set.
 pub fn unredactable_secret_warnings(config: &Config) -> Vec<String> {
     let notes = config.secret_names().into_iter().filter_map(|name| {
-        let values = config.env.secret_values(&name);
+        let values = config.env.values_to_redact(&name);
         if values.is_empty() {
             return Some(format!(
                 "`[secrets] names` lists {name}, which has no value here: there is nothing to redact"

@@ -1,6 +1,6 @@
 //! Parses `[[caps]]`: limits on money, tokens or runs per day, week or month.
 
-use longhaul_core::policy::spend_cap::{AtCap, CapScope, CapUnit, CapWindow, SpendCap};
+use longhaul_core::policy::spend_cap::{AtCapAction, CapScope, CapUnit, CapWindow, SpendCap};
 use longhaul_core::suggest;
 use longhaul_engine::spend_caps::SpendCaps;
 use serde_json::{Map, Value as Json};
@@ -46,30 +46,30 @@ fn parse_cap(table: &Map<String, Json>) -> Result<SpendCap, String> {
     if let Some(unknown) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(suggest::unknown_name_message("key", unknown, KEYS));
     }
-    let window = parse_choice(table, "window", &CapWindow::ALL.map(CapWindow::as_str))?;
+    let window = parse_choice_index(table, "window", &CapWindow::ALL.map(CapWindow::as_str))?;
     let window = window.ok_or("`window` is missing: write \"day\", \"week\" or \"month\"")?;
-    let per = parse_choice(table, "per", &CapScope::ALL.map(CapScope::as_str))?.unwrap_or(0);
-    let at_cap = parse_choice(table, "at_cap", &AtCap::ALL.map(AtCap::as_str))?.unwrap_or(0);
-    let (per, at_cap) = (CapScope::ALL[per], AtCap::ALL[at_cap]);
-    if (per, at_cap) == (CapScope::Model, AtCap::Refuse) {
+    let per = parse_choice_index(table, "per", &CapScope::ALL.map(CapScope::as_str))?.unwrap_or(0);
+    let at_cap = parse_choice_index(table, "at_cap", &AtCapAction::ALL.map(AtCapAction::as_str))?.unwrap_or(0);
+    let (per, at_cap) = (CapScope::ALL[per], AtCapAction::ALL[at_cap]);
+    if (per, at_cap) == (CapScope::Model, AtCapAction::Refuse) {
         return Err(
             "`at_cap = \"refuse\"` can't be used with `per = \"model\"`: which model a run \
                     calls is known only when it has started"
                 .to_owned(),
         );
     }
-    let pattern = parse_text(table, "match")?;
+    let pattern = parse_optional_text(table, "match")?;
     if pattern.is_some() && per == CapScope::All {
         return Err("`match` needs `per`: \"key\", \"actor\", \"agent\" or \"model\"".to_owned());
     }
     let (unit, limit) = parse_limit(table)?;
-    let tz = parse_text(table, "tz")?.unwrap_or_else(|| "UTC".to_owned());
+    let tz = parse_optional_text(table, "tz")?.unwrap_or_else(|| "UTC".to_owned());
     Ok(SpendCap { window: CapWindow::ALL[window], tz, per, pattern, unit, limit, at_cap })
 }
 
 /// Parses the value of `key`, which must be one of `choices`, and returns its index in `choices`.
 /// `None` means that the key is not set.
-fn parse_choice(
+fn parse_choice_index(
     table: &Map<String, Json>,
     key: &str,
     choices: &[&str],
@@ -86,7 +86,7 @@ fn parse_choice(
 
 /// Parses the value of `key`, a text of at most `PATTERN_BYTES_MAX` bytes. `None` means that the
 /// key is not set.
-fn parse_text(table: &Map<String, Json>, key: &str) -> Result<Option<String>, String> {
+fn parse_optional_text(table: &Map<String, Json>, key: &str) -> Result<Option<String>, String> {
     let Some(value) = table.get(key) else {
         return Ok(None);
     };
@@ -151,7 +151,7 @@ mod tests {
             pattern: None,
             unit: CapUnit::Usd,
             limit: 50_000_000,
-            at_cap: AtCap::Wait,
+            at_cap: AtCapAction::Wait,
         };
         let month = SpendCap {
             window: CapWindow::Month,
@@ -160,7 +160,7 @@ mod tests {
             pattern: Some("research_*".to_owned()),
             unit: CapUnit::Tokens,
             limit: 5_000_000,
-            at_cap: AtCap::Refuse,
+            at_cap: AtCapAction::Refuse,
         };
         assert_eq!(caps, Ok(vec![day, month]));
         assert_eq!(parse("[]"), Ok(Vec::new()));

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use longhaul_core::suggest;
 use longhaul_core::time::Millis;
 
-use crate::config::price_overrides::exact_micro_usd;
+use crate::config::price_overrides::usd_to_exact_micros;
 use crate::config::spend_caps::parse_spend_caps;
 use crate::config::value::{SecretText, SettingValue, redact_password};
 use crate::duration::{self, DURATION_EXAMPLES};
@@ -181,7 +181,7 @@ impl SettingValueKind {
             Self::PositiveInt => parse_integer(node, 1),
             Self::Usd => parse_number(node, USD_MIN..=1e9),
             Self::Price => parse_number(node, 0.0..=1e6)
-                .filter(|_| node.as_number().and_then(exact_micro_usd).is_some()),
+                .filter(|_| node.as_number().and_then(usd_to_exact_micros).is_some()),
             Self::Factor => parse_number(node, 1.0..=1_000.0),
             Self::Fraction => parse_number(node, 0.0..=1.0),
             Self::Duration => parse_duration(node, 1),

@@ -10,11 +10,11 @@ use longhaul_core::port::tool::Progress;
 use longhaul_engine::agent::RetryPatch;
 use serde::Serialize;
 
-use crate::handler::journaled_calls::{HandlerResult, encode_run_output, encode_value};
+use crate::handler::journaled_calls::{EncodedHandlerResult, encode_run_output, encode_handler_value};
 use crate::handler::request::{HandlerError, HandlerRequest};
 use crate::handler::response::Response;
 
-pub(crate) type HandlerFn = dyn Fn(HandlerRequest, Arc<dyn Progress>) -> BoxFuture<'static, Result<HandlerResult, HandlerError>>
+pub(crate) type HandlerFn = dyn Fn(HandlerRequest, Arc<dyn Progress>) -> BoxFuture<'static, Result<EncodedHandlerResult, HandlerError>>
     + Send
     + Sync;
 
@@ -59,7 +59,7 @@ impl Handler {
                 let value = called.await?;
                 match (&value as &dyn Any).downcast_ref::<Response>() {
                     Some(response) => encode_run_output(response.run_output()?),
-                    None => encode_value(&value),
+                    None => encode_handler_value(&value),
                 }
             })
         };

@@ -31,11 +31,11 @@ const RESPONSE_PREFIX: &str = "{\"response\":";
 
 /// Result of a handler as it is journaled: one JSON object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HandlerResult(pub(crate) String);
+pub(crate) struct EncodedHandlerResult(pub(crate) String);
 
 /// A result of a handler, read from the journal.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum JournaledResult<'a> {
+pub(crate) enum DecodedHandlerResult<'a> {
     /// Value that is not a `Response`, as JSON.
     Value(&'a str),
     /// Output of the run, from a `Response` that the handler returned.
@@ -43,19 +43,19 @@ pub(crate) enum JournaledResult<'a> {
 }
 
 /// Encodes a value that a handler has returned.
-pub(crate) fn encode_value(value: &impl Serialize) -> Result<HandlerResult, HandlerError> {
+pub(crate) fn encode_handler_value(value: &impl Serialize) -> Result<EncodedHandlerResult, HandlerError> {
     encode_result_with_prefix(VALUE_PREFIX, serde_json::to_string(value)?)
 }
 
 /// Encodes a response that a handler has returned.
-pub(crate) fn encode_run_output(output: &RunOutput) -> Result<HandlerResult, HandlerError> {
+pub(crate) fn encode_run_output(output: &RunOutput) -> Result<EncodedHandlerResult, HandlerError> {
     encode_result_with_prefix(RESPONSE_PREFIX, serde_json::to_string(output)?)
 }
 
 fn encode_result_with_prefix(
     object_start: &str,
     json: String,
-) -> Result<HandlerResult, HandlerError> {
+) -> Result<EncodedHandlerResult, HandlerError> {
     if json.len() > RESULT_BYTES_MAX {
         return Err(HandlerError::permanent(format!(
             "the result has {} bytes as JSON, but the maximum is {RESULT_BYTES_MAX}: write it to a \
@@ -68,18 +68,18 @@ fn encode_result_with_prefix(
     // must fail now.
     serde_json::from_str::<Value>(&result_object)
         .map_err(|why| HandlerError::permanent(format!("the result can't be stored: {why}")))?;
-    Ok(HandlerResult(result_object))
+    Ok(EncodedHandlerResult(result_object))
 }
 
 /// Decodes a journaled result. The error says why it can't be read.
-pub(crate) fn decode_handler_result(result: &str) -> Result<JournaledResult<'_>, String> {
+pub(crate) fn decode_handler_result(result: &str) -> Result<DecodedHandlerResult<'_>, String> {
     let json = |prefix: &str| result.strip_prefix(prefix)?.strip_suffix('}');
     if let Some(json) = json(VALUE_PREFIX) {
-        return Ok(JournaledResult::Value(json));
+        return Ok(DecodedHandlerResult::Value(json));
     }
     let json = json(RESPONSE_PREFIX).ok_or_else(|| "it has an unknown format".to_owned())?;
     let output = serde_json::from_str(json).map_err(|why| why.to_string())?;
-    Ok(JournaledResult::Response(Box::new(output)))
+    Ok(DecodedHandlerResult::Response(Box::new(output)))
 }
 
 /// The calls of the handler's function that the journal of a run contains.
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_counts_if_its_call_was_started_in_the_current_attempt() {
+    fn a_failure_is_recorded_only_if_its_call_was_started_in_this_attempt() {
         let call = |index| CallId { turn: 1, index };
         let failed = |index| {
             Event::ToolFailed(ToolEnded {
@@ -176,13 +176,13 @@ mod tests {
 
     #[test]
     fn encoded_handler_results_decode_to_the_same_value() {
-        let HandlerResult(value) = encode_value(&[1, 2]).unwrap();
-        assert_eq!(decode_handler_result(&value), Ok(JournaledResult::Value("[1,2]")));
+        let EncodedHandlerResult(value) = encode_handler_value(&[1, 2]).unwrap();
+        assert_eq!(decode_handler_result(&value), Ok(DecodedHandlerResult::Value("[1,2]")));
         let output = RunOutput { text: "two".into(), confidence: Some(80), ..RunOutput::default() };
-        let HandlerResult(response) = encode_run_output(&output).unwrap();
+        let EncodedHandlerResult(response) = encode_run_output(&output).unwrap();
         assert_eq!(
             decode_handler_result(&response),
-            Ok(JournaledResult::Response(Box::new(output)))
+            Ok(DecodedHandlerResult::Response(Box::new(output)))
         );
         assert!(decode_handler_result("7").is_err());
     }

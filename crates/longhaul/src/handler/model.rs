@@ -16,7 +16,7 @@ use longhaul_core::usage::{BudgetAmount, MicroUsd, ModelPricing, Price, Usage};
 use serde_json::json;
 
 use crate::handler::journaled_calls::{
-    FINISH_PREFIX, JournaledCalls, JournaledResult, decode_handler_result,
+    FINISH_PREFIX, JournaledCalls, DecodedHandlerResult, decode_handler_result,
 };
 
 /// Name of the tool that ends a run with a result.
@@ -79,11 +79,11 @@ impl HandlerModel {
 /// result is a `Response`.
 fn final_reply_block(result: &str) -> Result<(Block, Option<RunOutput>), String> {
     match decode_handler_result(result)? {
-        JournaledResult::Value(json) => {
+        DecodedHandlerResult::Value(json) => {
             let input = RawJson::parse(format!("{FINISH_PREFIX}{json}}}"));
             Ok((new_tool_call(FINISH_TOOL, input.map_err(|why| why.to_string())?), None))
         }
-        JournaledResult::Response(output) => {
+        DecodedHandlerResult::Response(output) => {
             let block = TextBlock { text: output.text.as_str().into(), extra: None };
             Ok((Block::Text(block), Some(*output)))
         }

@@ -31,7 +31,7 @@ const TURNS_MAX: u32 = 1_000;
 
 /// The agent, tool and model that a handler is converted to.
 #[derive(Debug)]
-pub(crate) struct HandlerParts {
+pub(crate) struct HandlerAgentParts {
     pub(crate) agent: AgentDefinition,
     pub(crate) tool: Arc<dyn Tool>,
     pub(crate) model_name: String,
@@ -40,12 +40,12 @@ pub(crate) struct HandlerParts {
 
 /// Creates the agent, the tool and the model of a handler. `store` contains the journals of runs,
 /// and `records` the full texts of truncated results.
-pub(crate) fn convert_handler(
+pub(crate) fn handler_to_agent_parts(
     handler: Handler,
     store: Arc<dyn Store>,
     records: Arc<dyn RecordStore>,
     threads: &HandlerThreads,
-) -> Result<HandlerParts, IdError> {
+) -> Result<HandlerAgentParts, IdError> {
     let tool = ToolName::new(format!("handler:{}", handler.name))?;
     let model_name = format!("handler/{}", handler.name);
     let agent = AgentDefinition {
@@ -93,5 +93,5 @@ pub(crate) fn convert_handler(
         store,
         threads: threads.clone(),
     };
-    Ok(HandlerParts { agent, tool: Arc::new(tool), model_name, model: Arc::new(model) })
+    Ok(HandlerAgentParts { agent, tool: Arc::new(tool), model_name, model: Arc::new(model) })
 }

@@ -59,11 +59,11 @@ impl HandlerThreads {
     ) -> Result<T, HandlerCallError> {
         let (abort, aborted) = oneshot::channel();
         let result = spawn_call_thread(call, aborted).map_err(HandlerCallError::NotStarted)?;
-        let mut guard = AbortGuard {
+        let mut guard = AbortCallOnDrop {
             owner: self,
             handler,
             run,
-            call: Some(RunningCall { result, _abort: abort }),
+            call: Some(RunningHandlerCall { result, _abort: abort }),
         };
         let ended = match &mut guard.call {
             Some(call) => (&mut call.result).await,
@@ -71,19 +71,19 @@ impl HandlerThreads {
         };
         guard.call = None;
         match ended {
-            Ok(CallEnd::Returned(value)) => Ok(value),
-            Ok(CallEnd::Panicked(payload)) => Err(HandlerCallError::Panicked(payload)),
-            Ok(CallEnd::Aborted) | Err(_) => Err(HandlerCallError::NoResult),
+            Ok(HandlerCallOutcome::Returned(value)) => Ok(value),
+            Ok(HandlerCallOutcome::Panicked(payload)) => Err(HandlerCallError::Panicked(payload)),
+            Ok(HandlerCallOutcome::Aborted) | Err(_) => Err(HandlerCallError::NoResult),
         }
     }
 
     /// Waits in the background until the aborted call of a handler's function has ended. After
     /// `ABORT_GRACE` the call counts as stuck until it ends.
-    fn watch_aborted_call<T: Send + 'static>(
+    fn track_aborted_call_until_end<T: Send + 'static>(
         &self,
         handler: String,
         run: RunId,
-        mut result: oneshot::Receiver<CallEnd<T>>,
+        mut result: oneshot::Receiver<HandlerCallOutcome<T>>,
     ) {
         let Ok(runtime) = Handle::try_current() else {
             return;
@@ -111,15 +111,15 @@ impl HandlerThreads {
 }
 
 /// How a call of a handler's function ended on its thread.
-enum CallEnd<T> {
+enum HandlerCallOutcome<T> {
     Returned(T),
     Panicked(Box<dyn Any + Send>),
     Aborted,
 }
 
 /// A call of a handler's function that runs on a thread. Dropping this value aborts the call.
-struct RunningCall<T> {
-    result: oneshot::Receiver<CallEnd<T>>,
+struct RunningHandlerCall<T> {
+    result: oneshot::Receiver<HandlerCallOutcome<T>>,
     _abort: oneshot::Sender<()>,
 }
 
@@ -131,37 +131,37 @@ struct RunningCall<T> {
 fn spawn_call_thread<T: Send + 'static>(
     call: impl Future<Output = T> + Send + 'static,
     aborted: oneshot::Receiver<()>,
-) -> io::Result<oneshot::Receiver<CallEnd<T>>> {
+) -> io::Result<oneshot::Receiver<HandlerCallOutcome<T>>> {
     let runtime = Handle::current();
     let (sender, result) = oneshot::channel();
     let run_call = move || {
         let call = async move {
             tokio::select! {
                 biased;
-                _ = aborted => CallEnd::Aborted,
-                value = call => CallEnd::Returned(value),
+                _ = aborted => HandlerCallOutcome::Aborted,
+                value = call => HandlerCallOutcome::Returned(value),
             }
         };
         let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(call)));
         // Nobody waits for the result of an aborted call.
-        _ = sender.send(ended.unwrap_or_else(CallEnd::Panicked));
+        _ = sender.send(ended.unwrap_or_else(HandlerCallOutcome::Panicked));
     };
     Builder::new().name(THREAD_NAME.to_owned()).spawn(run_call)?;
     Ok(result)
 }
 
 /// Guard that aborts the call of a handler's function when it is dropped.
-struct AbortGuard<'a, T: Send + 'static> {
+struct AbortCallOnDrop<'a, T: Send + 'static> {
     owner: &'a HandlerThreads,
     handler: &'a str,
     run: RunId,
-    call: Option<RunningCall<T>>,
+    call: Option<RunningHandlerCall<T>>,
 }
 
-impl<T: Send + 'static> Drop for AbortGuard<'_, T> {
+impl<T: Send + 'static> Drop for AbortCallOnDrop<'_, T> {
     fn drop(&mut self) {
-        if let Some(RunningCall { result, .. }) = self.call.take() {
-            self.owner.watch_aborted_call(self.handler.to_owned(), self.run, result);
+        if let Some(RunningHandlerCall { result, .. }) = self.call.take() {
+            self.owner.track_aborted_call_until_end(self.handler.to_owned(), self.run, result);
         }
     }
 }

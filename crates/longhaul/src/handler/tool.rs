@@ -36,7 +36,7 @@ impl fmt::Debug for HandlerTool {
 impl HandlerTool {
     /// Builds the argument of the handler's function from the task of the run. Fails if the task is
     /// not one for this handler.
-    async fn request(&self, ctx: &ToolContext) -> Result<HandlerRequest, ToolFailure> {
+    async fn build_handler_request(&self, ctx: &ToolContext) -> Result<HandlerRequest, ToolFailure> {
         let read = JournaledCalls::read_journal(&*self.store, ctx.run).await;
         let journaled = read.map_err(|error| ToolFailure::transient(error.to_string()))?;
         // If the task named another model, that model would make this call.
@@ -80,7 +80,7 @@ impl Tool for HandlerTool {
     }
 
     async fn call(&self, _input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let request = self.request(ctx).await?;
+        let request = self.build_handler_request(ctx).await?;
         let (function, progress) = (Arc::clone(&self.function), Arc::clone(&ctx.progress));
         let call = async move { function(request, progress).await };
         match self.threads.run_handler_call(self.agent.as_str(), ctx.run, call).await {

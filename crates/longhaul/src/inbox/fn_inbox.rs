@@ -77,7 +77,7 @@ impl FnInbox {
         self
     }
 
-    async fn call_end_closure(
+    async fn call_task_end_closure(
         &self,
         id: &str,
         result: Result<RunView, TaskFailure>,
@@ -86,20 +86,20 @@ impl FnInbox {
             return Ok(());
         };
         let id = id.to_owned();
-        call_on_thread(&self.is_ending, move || end(&id, result.as_ref())).await
+        call_on_own_thread(&self.is_ending, move || end(&id, result.as_ref())).await
     }
 }
 
 /// Calls a closure on a thread of its own and waits until it has returned. The thread is not one of
 /// Tokio's, because a closure that never returns would then prevent the end of the process.
-async fn call_on_thread(
+async fn call_on_own_thread(
     is_called: &Arc<AtomicBool>,
     call: impl FnOnce() + Send + 'static,
 ) -> Result<(), InboxError> {
     if is_called.swap(true, Ordering::AcqRel) {
         return Err("the closure has not returned from an earlier call".into());
     }
-    let guard = CallGuard(Arc::clone(is_called));
+    let guard = ExclusiveCallGuard(Arc::clone(is_called));
     let (done, returned) = oneshot::channel();
     std::thread::Builder::new().name("longhaul-inbox".to_owned()).spawn(move || {
         let result = catch_unwind(AssertUnwindSafe(call));
@@ -114,9 +114,9 @@ async fn call_on_thread(
 }
 
 /// Guard that marks a closure as being called. When it is dropped, the closure may be called again.
-struct CallGuard(Arc<AtomicBool>);
+struct ExclusiveCallGuard(Arc<AtomicBool>);
 
-impl Drop for CallGuard {
+impl Drop for ExclusiveCallGuard {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
@@ -141,15 +141,15 @@ impl Inbox for FnInbox {
             let tasks = claim(&filter);
             claimed.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
         };
-        call_on_thread(&self.is_claiming, call).await?;
+        call_on_own_thread(&self.is_claiming, call).await?;
         Ok(std::mem::take(&mut *self.claimed.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     async fn complete(&self, id: &str, run: &RunView) -> Result<(), InboxError> {
-        self.call_end_closure(id, Ok(run.clone())).await
+        self.call_task_end_closure(id, Ok(run.clone())).await
     }
 
     async fn fail(&self, id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
-        self.call_end_closure(id, Err(failure.clone())).await
+        self.call_task_end_closure(id, Err(failure.clone())).await
     }
 }

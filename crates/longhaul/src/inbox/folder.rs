@@ -17,7 +17,7 @@ use longhaul_engine::id_gen::{IdGenerator as _, UuidV7Generator};
 use serde_json::json;
 
 use crate::config::inbox_folders::INBOX_FOLDER;
-use crate::inbox::folder_files::{EndFolder, FILE_BYTES_MAX, FileStamp, InboxFolder, WaitingFile};
+use crate::inbox::folder_files::{FinishedTaskFolder, FILE_BYTES_MAX, FileStamp, InboxFolder, WaitingFile};
 use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
 use crate::task::Task;
 
@@ -75,17 +75,17 @@ impl FolderInbox {
         folder: impl AsRef<Path>,
         agent: impl Into<String>,
     ) -> io::Result<Self> {
-        Self::with_folder(name, InboxFolder::new(folder.as_ref(), &[]), agent)
+        Self::from_inbox_folder(name, InboxFolder::new(folder.as_ref(), &[]), agent)
     }
 
     /// Opens the inbox in the folder `inbox/NAME` of the project with this root. Symbolic links in
     /// the project are not followed.
     pub(crate) fn open_in_project(name: &str, root: &Path, agent: &str) -> io::Result<Self> {
-        Self::with_folder(name, InboxFolder::new(root, &[INBOX_FOLDER, name]), agent)
+        Self::from_inbox_folder(name, InboxFolder::new(root, &[INBOX_FOLDER, name]), agent)
     }
 
     /// Creates an inbox for this folder, whose subfolders are created if they are missing.
-    fn with_folder(
+    fn from_inbox_folder(
         name: impl Into<String>,
         files: InboxFolder,
         agent: impl Into<String>,
@@ -106,10 +106,10 @@ impl FolderInbox {
 
     /// Moves the file of an ended task to the folder `end`, and writes the task's result beside the
     /// file.
-    async fn move_to_end_folder(
+    async fn move_to_finished_folder(
         &self,
         id: &str,
-        end: EndFolder,
+        end: FinishedTaskFolder,
         result: Vec<u8>,
     ) -> Result<(), InboxError> {
         let (scanner, id) = (Arc::clone(&self.scanner), id.to_owned());
@@ -134,13 +134,13 @@ impl Inbox for FolderInbox {
     }
 
     async fn start(&self, id: &str, _run: RunId) -> Result<(), InboxError> {
-        self.scanner.with_started(|started| started.insert(id.to_owned()));
+        self.scanner.with_started_file_names(|started| started.insert(id.to_owned()));
         Ok(())
     }
 
     async fn complete(&self, id: &str, run: &RunView) -> Result<(), InboxError> {
         let result = json!({ "run": run.id, "status": run.status, "output": run.output });
-        self.move_to_end_folder(id, EndFolder::Done, pretty_json(&result)).await
+        self.move_to_finished_folder(id, FinishedTaskFolder::Done, pretty_json(&result)).await
     }
 
     async fn fail(&self, id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
@@ -148,7 +148,7 @@ impl Inbox for FolderInbox {
         if failure.run.is_none() && failure.error.code == NO_AGENT {
             return Err("the file waits in `working` until there is such an agent".into());
         }
-        self.move_to_end_folder(id, EndFolder::Failed, task_failure_json(failure)).await
+        self.move_to_finished_folder(id, FinishedTaskFolder::Failed, task_failure_json(failure)).await
     }
 }
 
@@ -159,14 +159,14 @@ struct FolderScanner {
     agent: String,
     clock: Arc<dyn Clock>,
     /// Files that wait to be claimed, by name, as the last scan found them.
-    seen: Mutex<HashMap<OsString, SeenFile>>,
+    seen: Mutex<HashMap<OsString, ScannedFile>>,
     /// Names of claimed files whose tasks have a run, as far as this process knows.
     started: Mutex<HashSet<String>>,
 }
 
 /// A waiting file, as the last scan found it.
 #[derive(Debug, Clone, Copy)]
-struct SeenFile {
+struct ScannedFile {
     stamp: FileStamp,
     /// Monotonic time of the first scan that found the file with this `stamp`.
     unchanged_since: Millis,
@@ -181,29 +181,29 @@ impl FolderScanner {
     }
 
     /// Locks `started`, the names of claimed files whose tasks have a run, and calls `f` with it.
-    fn with_started<T>(&self, f: impl FnOnce(&mut HashSet<String>) -> T) -> T {
+    fn with_started_file_names<T>(&self, f: impl FnOnce(&mut HashSet<String>) -> T) -> T {
         f(&mut self.started.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Claims waiting files, and returns up to `limit` tasks of claimed files that are not
     /// submitted as runs yet.
     fn claim(&self, limit: usize) -> io::Result<Vec<InboxTask>> {
-        let claimable = limit.saturating_sub(self.files_without_run()?.len());
+        let claimable = limit.saturating_sub(self.claimed_files_without_run()?.len());
         self.claim_unchanged_files(claimable, |name, new_name| {
             self.files.claim_file(name, new_name)
         })?;
-        let files = self.files_without_run()?;
+        let files = self.claimed_files_without_run()?;
         Ok(files.iter().filter_map(|name| self.read_task(name)).take(limit).collect())
     }
 
     /// Returns the names of the claimed files whose tasks are not submitted as runs yet, oldest
     /// first.
-    fn files_without_run(&self) -> io::Result<Vec<String>> {
+    fn claimed_files_without_run(&self) -> io::Result<Vec<String>> {
         let claimed = self.files.claimed_files()?;
         // A file that has left the folder of claimed tasks needs no entry any more.
         let names: HashSet<&str> = claimed.iter().map(String::as_str).collect();
-        self.with_started(|started| started.retain(|name| names.contains(name.as_str())));
-        let is_new = |name: &String| !self.with_started(|started| started.contains(name));
+        self.with_started_file_names(|started| started.retain(|name| names.contains(name.as_str())));
+        let is_new = |name: &String| !self.with_started_file_names(|started| started.contains(name));
         Ok(claimed.into_iter().filter(is_new).collect())
     }
 
@@ -220,7 +220,7 @@ impl FolderScanner {
         let mut claimed = 0;
         for WaitingFile { name, stamp } in self.files.waiting_files()? {
             let old = before.remove(&name).filter(|old| old.stamp == stamp);
-            let new = SeenFile { stamp, unchanged_since: now, is_reported: false };
+            let new = ScannedFile { stamp, unchanged_since: now, is_reported: false };
             let mut file = old.unwrap_or(new);
             let unchanged = now.0.saturating_sub(file.unchanged_since.0);
             if unchanged >= SETTLE_TIME.0 && claimed < limit {
@@ -247,7 +247,7 @@ impl FolderScanner {
     /// Reads the task of a claimed file. If the file can't be a task, moves it to the folder of
     /// failed tasks and returns `None`.
     fn read_task(&self, name: &str) -> Option<InboxTask> {
-        let bytes = self.files.read_claimed(name);
+        let bytes = self.files.read_claimed_file(name);
         let bytes = bytes.map_err(|error| format!("the file can't be read: {error}"));
         let message = match bytes.and_then(|bytes| parse_task_input(name, bytes)) {
             Ok(input) => {
@@ -263,7 +263,7 @@ impl FolderScanner {
             error: RunError::new("bad_file", message, ""),
         };
         if let Err(error) =
-            self.files.move_claimed_file(name, EndFolder::Failed, &task_failure_json(&failure))
+            self.files.move_claimed_file(name, FinishedTaskFolder::Failed, &task_failure_json(&failure))
         {
             tracing::warn!(file = name, %error, "a file of a folder inbox can't be moved to `failed`");
         }
@@ -345,7 +345,7 @@ mod tests {
             std::fs::write(folder.path().join(name), "x").unwrap();
         }
         for WaitingFile { name, stamp } in scanner.files.waiting_files().unwrap() {
-            let file = SeenFile { stamp, unchanged_since: Millis(0), is_reported: false };
+            let file = ScannedFile { stamp, unchanged_since: Millis(0), is_reported: false };
             scanner.seen.lock().unwrap().insert(name, file);
         }
         let claim_file = |name: &OsStr, new_name: &str| match name == "locked.txt" {

@@ -27,12 +27,12 @@ const WORKING: &str = "working";
 
 /// Folder into which the file of an ended task is moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EndFolder {
+pub(crate) enum FinishedTaskFolder {
     Done,
     Failed,
 }
 
-impl EndFolder {
+impl FinishedTaskFolder {
     const fn name(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -63,22 +63,23 @@ pub(crate) struct InboxFolder {
     base: PathBuf,
     /// Names of the folders on the path from the folder `base` down to the inbox. None of them may
     /// be a symbolic link.
-    below: Vec<String>,
+    folders_below_base: Vec<String>,
 }
 
 impl InboxFolder {
-    pub(crate) fn new(base: &Path, below: &[&str]) -> Self {
-        let below = below.iter().map(|name| (*name).to_owned()).collect();
-        Self { base: base.to_owned(), below }
+    pub(crate) fn new(base: &Path, folders_below_base: &[&str]) -> Self {
+        let folders_below_base =
+            folders_below_base.iter().map(|name| (*name).to_owned()).collect();
+        Self { base: base.to_owned(), folders_below_base }
     }
 
     /// Creates the folder and its subfolders, if they are missing.
     pub(crate) fn create_subfolders(&self) -> io::Result<()> {
-        if self.below.is_empty() {
+        if self.folders_below_base.is_empty() {
             std::fs::create_dir_all(&self.base)?;
         }
         let root = self.open_root()?;
-        for name in [WORKING, EndFolder::Done.name(), EndFolder::Failed.name()] {
+        for name in [WORKING, FinishedTaskFolder::Done.name(), FinishedTaskFolder::Failed.name()] {
             self.open_subfolder(&root, name)?;
         }
         Ok(sys::fsync(&root)?)
@@ -115,7 +116,7 @@ impl InboxFolder {
     }
 
     /// Reads the file of a claimed task, at most one byte more than [`FILE_BYTES_MAX`].
-    pub(crate) fn read_claimed(&self, name: &str) -> io::Result<Vec<u8>> {
+    pub(crate) fn read_claimed_file(&self, name: &str) -> io::Result<Vec<u8>> {
         let working = self.open_subfolder(&self.open_root()?, WORKING)?;
         // Without NONBLOCK, opening a named pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -134,7 +135,7 @@ impl InboxFolder {
     pub(crate) fn move_claimed_file(
         &self,
         name: &str,
-        end: EndFolder,
+        end: FinishedTaskFolder,
         result: &[u8],
     ) -> io::Result<()> {
         if name.contains('/') || name.starts_with('.') {
@@ -142,12 +143,12 @@ impl InboxFolder {
         }
         let root = self.open_root()?;
         let target = self.open_subfolder(&root, end.name())?;
-        let failed = self.open_subfolder(&root, EndFolder::Failed.name())?;
+        let failed = self.open_subfolder(&root, FinishedTaskFolder::Failed.name())?;
         let result_name = format!("{name}.result.json");
         let source =
             match (contains_file(&root, &[WORKING, name])?, contains_file(&failed, &[name])?) {
                 (true, _) => self.open_subfolder(&root, WORKING)?,
-                (false, true) if end == EndFolder::Failed => {
+                (false, true) if end == FinishedTaskFolder::Failed => {
                     return replace_file(&failed, &result_name, result);
                 }
                 (false, true) => failed,
@@ -168,7 +169,7 @@ impl InboxFolder {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = sys::open(&self.base, flags, Mode::empty());
         let opened = base.and_then(|base| {
-            self.below.iter().try_fold(base, |folder, name| open_folder(&folder, name))
+            self.folders_below_base.iter().try_fold(base, |folder, name| open_folder(&folder, name))
         });
         opened.map_err(|errno| error_with_path(&self.path(), errno))
     }
@@ -187,7 +188,7 @@ impl InboxFolder {
     }
 
     fn path(&self) -> PathBuf {
-        self.base.join(self.below.iter().collect::<PathBuf>())
+        self.base.join(self.folders_below_base.iter().collect::<PathBuf>())
     }
 }
 

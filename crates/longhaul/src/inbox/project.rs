@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_core::id::InboxName;
-use longhaul_engine::handle::toml_key;
+use longhaul_engine::handle::quote_toml_key;
 
 use crate::config::inbox_folders::{INBOX_FOLDER, inbox_folders};
 use crate::config::settings::Config;
@@ -32,7 +32,7 @@ pub fn project_folder_inboxes(config: &Config, names: &[InboxName]) -> ProjectIn
             continue;
         }
         let Some(agent) = folder.agent.as_deref() else {
-            let key = toml_key(name.as_str());
+            let key = quote_toml_key(name.as_str());
             found.problems.push(format!(
                 "the folder {INBOX_FOLDER}/{name} is not served: set `[inboxes.{key}] agent` in \
                  longhaul.toml"

@@ -100,7 +100,7 @@ struct ServedInbox {
 }
 
 /// A claimed task that is not submitted as a run yet.
-struct WaitingTask {
+struct UnsubmittedTask {
     task: InboxTask,
     /// Whether the reason why the task waits was logged.
     is_reported: bool,
@@ -120,7 +120,7 @@ impl ServedInbox {
     /// Claims tasks and submits them until a shutdown is requested.
     async fn submit_tasks(&self, shutdown: &Shutdown) {
         let mut watch = self.longhaul.services().store.watch_for_changes();
-        let mut postponed: Vec<WaitingTask> = Vec::new();
+        let mut postponed: Vec<UnsubmittedTask> = Vec::new();
         while !shutdown.is_draining() {
             let free_places = match postponed.len() < POSTPONED_MAX {
                 true => self.free_queue_places().await,
@@ -168,7 +168,7 @@ impl ServedInbox {
 
     /// Claims tasks from the inbox, and returns those that are not in `waiting`, the claimed tasks
     /// that are not submitted yet.
-    async fn claim_new_tasks(&self, count: usize, waiting: &[WaitingTask]) -> Vec<WaitingTask> {
+    async fn claim_new_tasks(&self, count: usize, waiting: &[UnsubmittedTask]) -> Vec<UnsubmittedTask> {
         // The inbox may return the waiting tasks again, and they must not displace new ones.
         let filter = ClaimFilter { types: self.types.clone(), limit: count + waiting.len() };
         let tasks = match self.call_inbox_method(self.inbox.claim(&filter)).await {
@@ -180,15 +180,15 @@ impl ServedInbox {
         };
         let known: HashSet<&str> = waiting.iter().map(|waiting| waiting.task.id.as_str()).collect();
         let new = tasks.into_iter().filter(|task| !known.contains(task.id.as_str()));
-        new.map(|task| WaitingTask { task, is_reported: false }).collect()
+        new.map(|task| UnsubmittedTask { task, is_reported: false }).collect()
     }
 
     /// Submits claimed tasks as runs, and returns the number of new runs. Tasks that can't be
     /// submitted now are added to `postponed`.
     async fn submit_waiting_tasks(
         &self,
-        waiting: Vec<WaitingTask>,
-        postponed: &mut Vec<WaitingTask>,
+        waiting: Vec<UnsubmittedTask>,
+        postponed: &mut Vec<UnsubmittedTask>,
     ) -> usize {
         let mut full_lanes = HashSet::new();
         let mut created = 0;
@@ -219,7 +219,7 @@ impl ServedInbox {
             Ok(built) => built,
             Err(error) => {
                 return self
-                    .fail_task(id, RunError::new(error.code(), error.to_string(), ""))
+                    .report_task_failure(id, RunError::new(error.code(), error.to_string(), ""))
                     .await;
             }
         };
@@ -235,7 +235,7 @@ impl ServedInbox {
         // Not by the `lane_busy` policy of the agent: each task has a run whose end is reported.
         let outcome = match self.longhaul.submit_all(vec![built]).await {
             Ok(outcome) => outcome,
-            Err(error) => return self.refused_task_outcome(id, error, full_lanes).await,
+            Err(error) => return self.postpone_or_fail_refused_task(id, error, full_lanes).await,
         };
         if let Some(&run) = outcome.run_ids().first()
             && let Err(reason) = self.call_inbox_method(self.inbox.start(id, run)).await
@@ -251,7 +251,7 @@ impl ServedInbox {
     /// Postpones a task that the engine rejected for a temporary reason, such as a full lane. For
     /// any other reason, the task fails.
     #[expect(clippy::wildcard_enum_match_arm, reason = "only some refusals are temporary")]
-    async fn refused_task_outcome(
+    async fn postpone_or_fail_refused_task(
         &self,
         id: &str,
         error: EngineError,
@@ -271,11 +271,11 @@ impl ServedInbox {
             }
             _ => "",
         };
-        self.fail_task(id, RunError::new(code, message, hint)).await
+        self.report_task_failure(id, RunError::new(code, message, hint)).await
     }
 
     /// Reports to the inbox that a task can't become a run.
-    async fn fail_task(&self, id: &str, error: RunError) -> SubmissionOutcome {
+    async fn report_task_failure(&self, id: &str, error: RunError) -> SubmissionOutcome {
         let failure = TaskFailure { run: None, status: Status::Failed, error };
         let RunError { message, hint, .. } = &failure.error;
         if let Err(reason) = self.call_inbox_method(self.inbox.fail(id, &failure)).await {
@@ -318,14 +318,14 @@ impl ServedInbox {
     }
 
     /// Reads from the store how the run of a task has ended.
-    async fn ended_task(&self, run: RunId) -> Result<InboxTaskEnd, String> {
+    async fn load_task_outcome(&self, run: RunId) -> Result<InboxTaskOutcome, String> {
         let view = self.longhaul.get_run(run).await.map_err(|error| error.to_string())?;
         Ok(match (view.status, &view.error) {
-            (Status::Completed, _) => InboxTaskEnd::Completed(Box::new(view)),
+            (Status::Completed, _) => InboxTaskOutcome::Completed(Box::new(view)),
             (status, error) => {
                 let unknown = || RunError::new("failed", "the run ended without an error", "");
                 let error = error.clone().unwrap_or_else(unknown);
-                InboxTaskEnd::Failed(TaskFailure { run: Some(run), status, error })
+                InboxTaskOutcome::Failed(TaskFailure { run: Some(run), status, error })
             }
         })
     }
@@ -352,7 +352,7 @@ impl ServedInbox {
 }
 
 /// How the run of a task ended.
-enum InboxTaskEnd {
+enum InboxTaskOutcome {
     Completed(Box<longhaul_api::run::RunView>),
     Failed(TaskFailure),
 }
@@ -361,18 +361,18 @@ enum InboxTaskEnd {
 impl OutboxReceiver for ServedInbox {
     async fn deliver(&self, message: &OutboxItem) -> Result<(), String> {
         let id = &message.row.body;
-        let delivered = match self.ended_task(message.run).await? {
-            InboxTaskEnd::Completed(view) => self.inbox.complete(id, &view).await,
-            InboxTaskEnd::Failed(failure) => self.inbox.fail(id, &failure).await,
+        let delivered = match self.load_task_outcome(message.run).await? {
+            InboxTaskOutcome::Completed(view) => self.inbox.complete(id, &view).await,
+            InboxTaskOutcome::Failed(failure) => self.inbox.fail(id, &failure).await,
         };
         delivered.map_err(|error| error.to_string())
     }
 
     async fn delivered(&self, message: &OutboxItem) {
         let id = &message.row.body;
-        match self.ended_task(message.run).await {
-            Ok(InboxTaskEnd::Completed(view)) => self.inbox.on_complete(id, &view).await,
-            Ok(InboxTaskEnd::Failed(failure)) => self.inbox.on_error(id, &failure).await,
+        match self.load_task_outcome(message.run).await {
+            Ok(InboxTaskOutcome::Completed(view)) => self.inbox.on_complete(id, &view).await,
+            Ok(InboxTaskOutcome::Failed(failure)) => self.inbox.on_error(id, &failure).await,
             Err(reason) => {
                 tracing::warn!(
                     inbox = %self.name, %reason,

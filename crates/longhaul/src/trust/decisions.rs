@@ -169,7 +169,7 @@ impl TrustDecisions {
     pub fn trust_status(&self, item: &TrustItem) -> TrustStatus {
         match item.files.is_ok() && self.trusts_all {
             true => TrustStatus::TrustedByVariable,
-            false => self.recorded_status(item),
+            false => self.recorded_trust_status(item),
         }
     }
 
@@ -186,7 +186,7 @@ impl TrustDecisions {
     }
 
     /// Returns the trust status by the stored decisions, ignoring `LONGHAUL_TRUST`.
-    pub fn recorded_status(&self, item: &TrustItem) -> TrustStatus {
+    pub fn recorded_trust_status(&self, item: &TrustItem) -> TrustStatus {
         if let Err(why) = &item.files {
             return TrustStatus::Unknown(why.clone());
         }
@@ -257,7 +257,7 @@ impl TrustDecisions {
     ///
     /// # Errors
     /// There is no state folder, or the file can't be read.
-    pub fn checked_decision_file(&self) -> Result<&Path, PrivateFileError> {
+    pub fn readable_decision_file_path(&self) -> Result<&Path, PrivateFileError> {
         let file = self.decision_file_path()?;
         load_decisions(file).map(|_| file)
     }
@@ -338,7 +338,7 @@ mod tests {
         let other = TrustDecisions { project: "/q".into(), ..decisions.clone() };
         assert_eq!(other.trust_status(&run), TrustStatus::Undecided);
         assert_eq!(other.revoke_all().unwrap(), 0);
-        let file = decisions.checked_decision_file().unwrap();
+        let file = decisions.readable_decision_file_path().unwrap();
         assert_eq!(fs::metadata(file).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 2);
         assert_eq!(decisions.revoke_all().unwrap(), 2);

@@ -33,7 +33,7 @@ const FROM_OLLAMA_HOST: &str = "the address in OLLAMA_HOST";
 pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
     let path = |key: &str| format!("providers.{name}.{key}");
     let is_theirs = |key: &str| is_set_by_project(config, &path(key));
-    let (additions, bound) = project_request_additions(config, name);
+    let (additions, bound) = headers_and_fields_set_by_project(config, name);
     if !is_theirs("base_url") && !is_theirs("key_env") && additions.is_empty() {
         return None;
     }
@@ -90,7 +90,7 @@ pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
 
 /// Returns the headers and fields that the project adds to every request of a provider, as two
 /// lists: names to show to a person, and `name=value` texts that the trust digest covers.
-fn project_request_additions(config: &Config, provider: &str) -> (Vec<String>, Vec<String>) {
+fn headers_and_fields_set_by_project(config: &Config, provider: &str) -> (Vec<String>, Vec<String>) {
     let mut lines = Vec::new();
     let mut digest_parts = Vec::new();
     for (kind, table) in [("header", "headers"), ("field", "fields")] {

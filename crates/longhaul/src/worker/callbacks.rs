@@ -52,7 +52,7 @@ impl fmt::Debug for Callbacks {
 #[derive(Debug)]
 pub(super) struct CallbackHooks {
     callbacks: Callbacks,
-    calls: SyncSender<CallbackCall>,
+    calls: SyncSender<QueuedCallback>,
     /// Whether a callback has not returned within `CALLBACK_WAIT`. Until it returns, the worker
     /// does not wait for callbacks.
     is_late: Arc<AtomicBool>,
@@ -60,7 +60,7 @@ pub(super) struct CallbackHooks {
 }
 
 /// A call of a callback that is sent to the callback thread.
-struct CallbackCall {
+struct QueuedCallback {
     name: &'static str,
     function: Box<dyn FnOnce() + Send>,
     done: oneshot::Sender<()>,
@@ -73,7 +73,7 @@ impl CallbackHooks {
         callbacks: Callbacks,
         clock: Arc<dyn Clock>,
     ) -> std::io::Result<Self> {
-        let (calls, received) = sync_channel::<CallbackCall>(WAITING_MAX);
+        let (calls, received) = sync_channel::<QueuedCallback>(WAITING_MAX);
         let is_late = Arc::new(AtomicBool::new(false));
         let late = Arc::clone(&is_late);
         std::thread::Builder::new().name("callbacks".to_owned()).spawn(move || {
@@ -90,9 +90,9 @@ impl CallbackHooks {
     }
 
     /// Calls a function on the callback thread, and waits at most `CALLBACK_WAIT` until it returns.
-    async fn queue_callback(&self, name: &'static str, function: impl FnOnce() + Send + 'static) {
+    async fn call_on_callback_thread(&self, name: &'static str, function: impl FnOnce() + Send + 'static) {
         let (done, finished) = oneshot::channel();
-        let call = CallbackCall { name, function: Box::new(function), done };
+        let call = QueuedCallback { name, function: Box::new(function), done };
         if self.calls.try_send(call).is_err() {
             tracing::error!(
                 "the callback `{name}` is not called, because {WAITING_MAX} calls wait for an earlier one to return"
@@ -117,27 +117,27 @@ impl CallbackHooks {
 impl WorkerHooks for CallbackHooks {
     async fn on_run_claimed(&self, run: RunId) {
         if let Some(callback) = self.callbacks.start.clone() {
-            self.queue_callback("on_task_start", move || callback(run)).await;
+            self.call_on_callback_thread("on_task_start", move || callback(run)).await;
         }
     }
 
     async fn on_run_completed(&self, run: &RunRow) {
         if let Some(callback) = self.callbacks.complete.clone() {
             let run = run.clone();
-            self.queue_callback("on_task_complete", move || callback(&run)).await;
+            self.call_on_callback_thread("on_task_complete", move || callback(&run)).await;
         }
     }
 
     async fn on_run_failed(&self, run: &RunRow) {
         if let Some(callback) = self.callbacks.error.clone() {
             let run = run.clone();
-            self.queue_callback("on_task_error", move || callback(&run)).await;
+            self.call_on_callback_thread("on_task_error", move || callback(&run)).await;
         }
     }
 
     async fn on_no_run_found(&self) {
         if let Some(callback) = self.callbacks.empty.clone() {
-            self.queue_callback("on_empty", move || callback()).await;
+            self.call_on_callback_thread("on_empty", move || callback()).await;
         }
     }
 }

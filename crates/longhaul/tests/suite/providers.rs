@@ -102,7 +102,7 @@ fn an_idle_tick_without_an_idle_model_gets_that_of_the_provider() {
         ("", &[("KIMI_IDLE_MODEL", "k")], Some("scripted/tidy"), None),
         ("", &[], None, None),
     ] {
-        let idle = selector(toml, env).provider_idle_tick_model(named);
+        let idle = selector(toml, env).idle_tick_model_of_same_provider(named);
         assert_eq!(idle.as_deref(), expected, "{toml} {env:?} {named:?}");
     }
 }
@@ -222,7 +222,7 @@ fn built_in_providers_can_be_overridden_and_others_added() {
     assert_eq!(one.limits.idle, Duration::from_secs(90));
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(
-        one.revealed_headers(),
+        one.unredacted_headers(),
         [pair("anthropic-beta", "context-1m"), pair("x-team", "tell-nobody")]
     );
     // A header value may be a key.
@@ -234,7 +234,7 @@ fn built_in_providers_can_be_overridden_and_others_added() {
     assert_eq!(two.quirks, ["no_stream_options", "text_only"]);
     let three = model_selector.providers.find_provider("open-ai-too").unwrap();
     assert_eq!(
-        (three.api, three.joined_key_variables()),
+        (three.api, three.joined_api_key_variable_names()),
         (ApiFormat::Responses, "OTHER_KEY".to_owned())
     );
     let local = model_selector.providers.find_provider("ollama").unwrap();

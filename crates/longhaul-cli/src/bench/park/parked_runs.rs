@@ -48,7 +48,7 @@ const SCRIPT: &str = "replies:
 
 /// Measured costs of parked runs.
 #[derive(Debug, Serialize)]
-pub(super) struct ParkMeasurements {
+pub(super) struct ParkedRunCosts {
     pub(super) added_memory_mb: f64,
     pub(super) memory_bytes_per_run: f64,
     /// CPU time while all runs were parked and nothing happened, in percent of one core.
@@ -67,7 +67,7 @@ pub(super) struct ResumeCost {
 
 /// Step of a run that is reported to the benchmark over a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RunStep {
+enum RunMilestone {
     Parked,
     RequestedModelAgain,
     Completed,
@@ -79,7 +79,7 @@ pub(super) struct ParkBench {
     fixture: BenchFixture,
     longhaul: Longhaul,
     worker: Worker,
-    steps: UnboundedReceiver<RunStep>,
+    steps: UnboundedReceiver<RunMilestone>,
 }
 
 impl ParkBench {
@@ -89,27 +89,27 @@ impl ParkBench {
         let (sender, steps) = unbounded_channel();
         let script = Script::parse_yaml("bench", SCRIPT)?;
         let model = ScriptedModel::new("bench", script, Arc::new(SystemClock));
-        let model = ReportingModel { model, steps: sender.clone() };
+        let model = MilestoneReportingModel { model, steps: sender.clone() };
         let longhaul = fixture.build_engine_with_tools(Arc::new(model), &["ask_human"])?;
         let mut options = WorkerOptions::new(InboxName::new("default")?);
         options.concurrency = CONCURRENCY;
-        let hooks = Arc::new(ReportingHooks { steps: sender });
+        let hooks = Arc::new(MilestoneReportingHooks { steps: sender });
         let worker = Worker::new(longhaul.services(), options).with_hooks(hooks);
         Ok(Self { fixture, longhaul, worker, steps })
     }
 
     /// Runs the worker while `runs` runs are parked, left waiting for the time `idle`, and some of
     /// them are resumed. Returns the measured costs.
-    pub(super) async fn measure(
+    pub(super) async fn drive_and_measure_parked_runs(
         self,
         (runs, idle): (u32, Millis),
         report: &BenchReport,
-    ) -> anyhow::Result<ParkMeasurements> {
+    ) -> anyhow::Result<ParkedRunCosts> {
         let Self { fixture, longhaul, worker, steps } = self;
         let mut parked = ParkedRuns { fixture, longhaul, steps, chosen: Vec::new() };
         let stop = Shutdown::new();
         let measure = async {
-            let measured = parked.measure((runs, idle), report).await;
+            let measured = parked.park_resume_and_measure((runs, idle), report).await;
             stop.request_drain();
             measured
         };
@@ -123,7 +123,7 @@ impl ParkBench {
 struct ParkedRuns {
     fixture: BenchFixture,
     longhaul: Longhaul,
-    steps: UnboundedReceiver<RunStep>,
+    steps: UnboundedReceiver<RunMilestone>,
     /// Runs that will be resumed. The ids of all other runs are not kept, because they would add to
     /// the measured memory.
     chosen: Vec<RunId>,
@@ -131,11 +131,11 @@ struct ParkedRuns {
 
 impl ParkedRuns {
     /// Measures the memory of parked runs, their CPU time while nothing happens, and their resume.
-    async fn measure(
+    async fn park_resume_and_measure(
         &mut self,
         (runs, idle): (u32, Millis),
         report: &BenchReport,
-    ) -> anyhow::Result<ParkMeasurements> {
+    ) -> anyhow::Result<ParkedRunCosts> {
         report.print_progress(&format!("parking {runs} runs"));
         self.park_runs(runs.min(BATCH), 0).await?;
         let memory_before = resident_memory_mb(std::process::id())?;
@@ -148,7 +148,7 @@ impl ParkedRuns {
         let idle_us = (SystemClock.monotonic_nanos() - nanos_before) as f64 / 1e3;
         let idle_cpu_percent = (cpu_time_us() - cpu_before) / idle_us.max(1.0) * 100.0;
         report.print_progress(&format!("resuming {} runs", self.chosen.len()));
-        Ok(ParkMeasurements {
+        Ok(ParkedRunCosts {
             added_memory_mb,
             memory_bytes_per_run: added_memory_mb * 1024.0 * 1024.0 / f64::from(runs),
             idle_cpu_percent,
@@ -156,21 +156,21 @@ impl ParkedRuns {
         })
     }
 
-    /// Submits this many runs and waits until all of them are parked. Every `step`-th run is resumed
-    /// later, none if `step` is 0.
-    async fn park_runs(&mut self, count: u32, step: u32) -> anyhow::Result<()> {
+    /// Submits this many runs and waits until all of them are parked. One of `resumed_every` runs
+    /// is resumed later, none if `resumed_every` is 0.
+    async fn park_runs(&mut self, count: u32, resumed_every: u32) -> anyhow::Result<()> {
         let mut left = count;
         while left > 0 {
             let batch = left.min(BATCH);
             let tasks = (0..batch).map(|_| Task::new("bench", "go")).collect();
             let submitted = self.longhaul.submit_all(tasks).await?;
             for (number, run) in (count - left..).zip(submitted.run_ids()) {
-                if step > 0 && number.is_multiple_of(step) {
+                if resumed_every > 0 && number.is_multiple_of(resumed_every) {
                     self.chosen.push(*run);
                 }
             }
             for _ in 0..batch {
-                self.wait_for_step(RunStep::Parked).await?;
+                self.wait_for_milestone(RunMilestone::Parked).await?;
             }
             left -= batch;
         }
@@ -201,11 +201,11 @@ impl ParkedRuns {
             let store = &self.fixture.store;
             let before = (store.commit_count(), cpu_time_us(), SystemClock.monotonic_nanos());
             self.longhaul.answer_gate(gate.spec.id, answer).await?;
-            self.wait_for_step(RunStep::RequestedModelAgain).await?;
+            self.wait_for_milestone(RunMilestone::RequestedModelAgain).await?;
             wall_nanos.push(SystemClock.monotonic_nanos() - before.2);
             cpu_nanos.push(((cpu_time_us() - before.1) * 1e3) as u64);
             commits_max = commits_max.max(self.fixture.store.commit_count() - before.0);
-            self.wait_for_step(RunStep::Completed).await?;
+            self.wait_for_milestone(RunMilestone::Completed).await?;
         }
         Ok(ResumeCost {
             runs: cpu_nanos.len(),
@@ -217,7 +217,7 @@ impl ParkedRuns {
 
     /// Waits for the next reported step. Fails if it is not the expected one or `STEP_TIMEOUT`
     /// passes.
-    async fn wait_for_step(&mut self, expected: RunStep) -> anyhow::Result<()> {
+    async fn wait_for_milestone(&mut self, expected: RunMilestone) -> anyhow::Result<()> {
         let step = tokio::select! {
             step = self.steps.recv() => step.context("the worker has stopped")?,
             () = SystemClock.sleep(STEP_TIMEOUT) => bail!("the worker did nothing for {} s", STEP_TIMEOUT.0 / 1_000),
@@ -231,13 +231,13 @@ impl ParkedRuns {
 
 /// A scripted model that reports the second request of each run to the benchmark.
 #[derive(Debug)]
-struct ReportingModel {
+struct MilestoneReportingModel {
     model: ScriptedModel,
-    steps: UnboundedSender<RunStep>,
+    steps: UnboundedSender<RunMilestone>,
 }
 
 #[async_trait]
-impl Model for ReportingModel {
+impl Model for MilestoneReportingModel {
     fn estimate(&self, request: &ModelRequest) -> CostEstimate {
         self.model.estimate(request)
     }
@@ -248,7 +248,7 @@ impl Model for ReportingModel {
         sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
         if request.turn == 2 {
-            _ = self.steps.send(RunStep::RequestedModelAgain);
+            _ = self.steps.send(RunMilestone::RequestedModelAgain);
         }
         self.model.generate(request, sink).await
     }
@@ -256,21 +256,21 @@ impl Model for ReportingModel {
 
 /// Hooks that report when runs are parked and when they end.
 #[derive(Debug)]
-struct ReportingHooks {
-    steps: UnboundedSender<RunStep>,
+struct MilestoneReportingHooks {
+    steps: UnboundedSender<RunMilestone>,
 }
 
 #[async_trait]
-impl WorkerHooks for ReportingHooks {
+impl WorkerHooks for MilestoneReportingHooks {
     async fn on_run_completed(&self, _run: &RunRow) {
-        _ = self.steps.send(RunStep::Completed);
+        _ = self.steps.send(RunMilestone::Completed);
     }
 
     async fn on_run_failed(&self, _run: &RunRow) {
-        _ = self.steps.send(RunStep::Failed);
+        _ = self.steps.send(RunMilestone::Failed);
     }
 
     async fn on_run_idle(&self, _run: &RunRow) {
-        _ = self.steps.send(RunStep::Parked);
+        _ = self.steps.send(RunMilestone::Parked);
     }
 }

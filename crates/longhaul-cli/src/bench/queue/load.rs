@@ -40,7 +40,7 @@ const IDLE_CLAIMS: usize = 200;
 
 /// Average cost of driving one task to its end. Submitting the task is not included.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct QueueCost {
+pub(super) struct QueuedTaskCost {
     pub(super) tasks_per_second: f64,
     pub(super) commits_per_task: f64,
     pub(super) cpu_us_per_task: f64,
@@ -68,7 +68,7 @@ impl QueueBench {
     }
 
     /// Drives this many tasks and returns their average cost.
-    pub(super) async fn measure_tasks(&self, count: u32) -> anyhow::Result<QueueCost> {
+    pub(super) async fn measure_task_cost(&self, count: u32) -> anyhow::Result<QueuedTaskCost> {
         let warm_up = count.min(BATCH);
         self.queue_tasks(warm_up).await?;
         self.drive_queued_runs(warm_up).await?;
@@ -84,7 +84,7 @@ impl QueueBench {
         for entry in &journal {
             bytes += entry.event.encode()?.len();
         }
-        Ok(QueueCost {
+        Ok(QueuedTaskCost {
             tasks_per_second,
             commits_per_task: cost.commits_per_turn,
             cpu_us_per_task: cost.cpu_us_per_turn,
@@ -95,14 +95,14 @@ impl QueueBench {
 
     /// Returns the rate at which `count` tasks are driven while `in_queue` more tasks are queued,
     /// and `behind_lanes` tasks wait in two lanes whose first run does not end.
-    pub(super) async fn measure_rate(
+    pub(super) async fn measure_task_rate(
         &self,
         count: u32,
         in_queue: u32,
         behind_lanes: u32,
     ) -> anyhow::Result<f64> {
         let count = count.min(BATCH);
-        self.fill_lanes(behind_lanes).await?;
+        self.queue_tasks_behind_busy_lanes(behind_lanes).await?;
         self.queue_tasks(in_queue + ROUNDS * count).await?;
         let mut best = 0.0_f64;
         for _ in 0..ROUNDS {
@@ -113,10 +113,10 @@ impl QueueBench {
 
     /// Returns the times from the end of a submit to the claim of its run by an idle worker, in
     /// nanoseconds.
-    pub(super) async fn measure_idle_claims(&self) -> anyhow::Result<Vec<u64>> {
+    pub(super) async fn measure_claim_delays(&self) -> anyhow::Result<Vec<u64>> {
         let stop = Shutdown::new();
         let (claims, mut claimed) = unbounded_channel();
-        let worker = self.build_worker(Arc::new(IdleClaimHooks { claims }))?;
+        let worker = self.build_worker(Arc::new(ClaimTimeHooks { claims }))?;
         let measure = async {
             let mut durations = Vec::new();
             // The worker is idle.
@@ -165,7 +165,7 @@ impl QueueBench {
 
     /// Queues tasks in two lanes. The first run of each lane is in an inbox that no worker serves,
     /// so that it holds the lane.
-    async fn fill_lanes(&self, count: u32) -> anyhow::Result<()> {
+    async fn queue_tasks_behind_busy_lanes(&self, count: u32) -> anyhow::Result<()> {
         let mut left = count;
         while left > 0 {
             let batch = left.min(BATCH);
@@ -231,12 +231,12 @@ impl WorkerHooks for CompletionCountHooks {
 
 /// Hooks that report the times at which runs are claimed and the queue is empty.
 #[derive(Debug)]
-struct IdleClaimHooks {
+struct ClaimTimeHooks {
     claims: UnboundedSender<u64>,
 }
 
 #[async_trait]
-impl WorkerHooks for IdleClaimHooks {
+impl WorkerHooks for ClaimTimeHooks {
     async fn on_run_claimed(&self, _run: RunId) {
         _ = self.claims.send(SystemClock.monotonic_nanos());
     }

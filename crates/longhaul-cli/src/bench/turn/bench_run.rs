@@ -34,7 +34,7 @@ impl BenchRunResult {
         let empty = file.with_extension("empty");
         drop(open_bench_store(&empty)?);
         let fixture = BenchFixture::new(file, source, result_bytes)?;
-        let mut transcript_bytes = fixture.warm_up().await?.transcript_bytes().await?;
+        let mut transcript_bytes = fixture.execute_warm_up_run().await?.transcript_bytes().await?;
         let executed = fixture.execute_runs(turns, 1).await?;
         let cost = executed.cost;
         let start = SystemClock.monotonic_nanos();

@@ -43,7 +43,7 @@ impl ConcurrencyResult {
         let mock = MockModelProcess::start(folder, latency, &[WARM_UP_TURNS, TURNS_PER_RUN])?;
         let file = folder.join(format!("concurrent-{}.db", latency.0));
         let fixture = BenchFixture::new(&file, mock.model_source(api), result_bytes)?;
-        fixture.warm_up().await?;
+        fixture.execute_warm_up_run().await?;
         let before = fetch_mock_model_stats(&mock.url).await?.cpu_us;
         let cost = fixture.execute_runs(TURNS_PER_RUN, runs).await?.cost;
         let turns = f64::from(runs * TURNS_PER_RUN);

@@ -66,7 +66,7 @@ pub(crate) async fn measure_history_cost(
     let mock = MockModelProcess::start(folder, Millis::ZERO, &[WARM_UP_TURNS, turns])?;
     let fixture =
         BenchFixture::new(&folder.join("history.db"), mock.model_source(api), result_bytes)?;
-    fixture.warm_up().await?;
+    fixture.execute_warm_up_run().await?;
     let model = Arc::new(TimeSamplingModel {
         model: fixture.source.create_model(turns)?,
         url: mock.url.clone(),

@@ -91,7 +91,7 @@ pub(crate) fn collect_call_histories(entries: &[Entry]) -> BTreeMap<CallId, Call
 
 impl CallHistory {
     /// Returns whether the call's tool records each effect in the probe file.
-    pub(crate) fn writes_probe_file(&self) -> bool {
+    pub(crate) fn records_effects_in_log(&self) -> bool {
         self.tool.starts_with(PROBE_PREFIX)
     }
 
@@ -138,7 +138,7 @@ impl CallHistory {
 
     /// Returns a violation message if a call that must not be repeated was lost and the journal
     /// does not report the loss.
-    pub(crate) fn unreported_loss_message(
+    pub(crate) fn unreported_lost_call_message(
         &self,
         effect_epochs: &[Epoch],
         run_ended: bool,

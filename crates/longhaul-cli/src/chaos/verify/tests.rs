@@ -2,11 +2,11 @@
 //! the verification must detect it. There is no store and no process; a journal here is a list of
 //! events.
 
-use longhaul_core::event::entry::{Entry, EntryEnvelope};
+use longhaul_core::event::entry::{Entry, JournalEntryEnvelope};
 use longhaul_core::id::RunId;
 use serde_json::{Value, json};
 
-use crate::chaos::probe_log::ProbeRecord;
+use crate::chaos::probe_log::EffectRecord;
 use crate::chaos::verify::counts::{ChaosCounts, Invariant};
 use crate::chaos::verify::verify_runs;
 
@@ -22,7 +22,7 @@ fn test_run_id() -> RunId {
 }
 
 fn journal_entry(seq: usize, (epoch, kind, data): &EventSpec) -> Entry {
-    let envelope: EntryEnvelope = serde_json::from_value(json!({
+    let envelope: JournalEntryEnvelope = serde_json::from_value(json!({
         "run": RUN, "seq": seq, "at": "2026-01-01T00:00:00.000000Z",
         "type": kind, "v": 1, "epoch": epoch, "data": data,
     }))
@@ -34,13 +34,13 @@ fn journal_entries(events: &[EventSpec]) -> Vec<Entry> {
     (1..).zip(events).map(|(seq, event)| journal_entry(seq, event)).collect()
 }
 
-fn turn_started(epoch: u64, turn: u32, attempt: u32) -> EventSpec {
+fn turn_started_event(epoch: u64, turn: u32, attempt: u32) -> EventSpec {
     let hold = json!({ "micro_usd": 0, "tokens": 0 });
     let data = json!({ "turn": turn, "attempt": attempt, "hold": hold, "max_tokens": 9 });
     (epoch, "turn.started", data)
 }
 
-fn turn_completed(epoch: u64, turn: u32, calls: &[(&str, &str)]) -> EventSpec {
+fn turn_completed_event(epoch: u64, turn: u32, calls: &[(&str, &str)]) -> EventSpec {
     let call = |(tool, class): &(&str, &str)| json!({ "tool": tool, "class": class });
     let calls: Vec<Value> = calls.iter().map(call).collect();
     let data = json!({
@@ -51,47 +51,47 @@ fn turn_completed(epoch: u64, turn: u32, calls: &[(&str, &str)]) -> EventSpec {
     (epoch, "turn.completed", data)
 }
 
-fn turn_lost(epoch: u64, turn: u32, attempt: u32) -> EventSpec {
+fn turn_lost_event(epoch: u64, turn: u32, attempt: u32) -> EventSpec {
     let failure = json!({ "class": "lost", "message": "cut off" });
     let data = json!({ "turn": turn, "attempt": attempt, "failure": failure });
     (epoch, "turn.failed", data)
 }
 
-fn tool_started(epoch: u64, call: &str) -> EventSpec {
+fn tool_started_event(epoch: u64, call: &str) -> EventSpec {
     (epoch, "tool.started", json!({ "call": call, "attempt": 1 }))
 }
 
-fn tool_completed(epoch: u64, call: &str) -> EventSpec {
+fn tool_completed_event(epoch: u64, call: &str) -> EventSpec {
     let output = json!({ "content": [] });
     let data = json!({ "call": call, "output": output, "active": 0 });
     (epoch, "tool.completed", data)
 }
 
-fn tool_in_doubt(epoch: u64, call: &str) -> EventSpec {
+fn tool_in_doubt_event(epoch: u64, call: &str) -> EventSpec {
     let data = json!({ "call": call, "epoch": epoch - 1, "policy": "ask" });
     (epoch, "tool.in_doubt", data)
 }
 
-fn run_recovered(epoch: u64) -> EventSpec {
+fn run_recovered_event(epoch: u64) -> EventSpec {
     (epoch, "run.recovered", json!({ "crashed_epoch": epoch - 1 }))
 }
 
-fn gate_raised(epoch: u64, call: &str) -> EventSpec {
+fn gate_raised_event(epoch: u64, call: &str) -> EventSpec {
     let gate = json!({ "id": GATE, "kind": "in_doubt", "ask": "?", "call": call });
     (epoch, "gate.raised", json!({ "gate": gate }))
 }
 
-fn gate_answered(epoch: u64, decision: &str) -> EventSpec {
+fn gate_answered_event(epoch: u64, decision: &str) -> EventSpec {
     let answer = json!({ "decision": decision, "by": "chaos:1" });
     (epoch, "gate.answered", json!({ "gate": GATE, "answer": answer }))
 }
 
-fn run_completed(epoch: u64) -> EventSpec {
+fn run_completed_event(epoch: u64) -> EventSpec {
     let data = json!({ "output": { "text": "done" } });
     (epoch, "run.completed", data)
 }
 
-fn probe_record(tool: &str, call: &str, epoch: u64) -> ProbeRecord {
+fn effect_record(tool: &str, call: &str, epoch: u64) -> EffectRecord {
     let key = format!("{RUN}:{call}");
     serde_json::from_value(json!({
         "tool": tool, "run": RUN, "call": call, "key": key, "epoch": epoch, "note": "",
@@ -106,38 +106,38 @@ const THREE_CALLS: &[(&str, &str)] =
 /// calls.
 fn valid_journal() -> Vec<EventSpec> {
     vec![
-        turn_started(1, 1, 1),
-        run_recovered(2),
-        turn_lost(2, 1, 1),
-        turn_started(2, 1, 2),
-        turn_completed(2, 1, THREE_CALLS),
-        tool_started(2, "t1.1"),
-        tool_started(2, "t1.2"),
-        tool_started(2, "t1.3"),
-        run_recovered(3),
-        tool_in_doubt(3, "t1.3"),
-        gate_raised(3, "t1.3"),
-        tool_started(3, "t1.1"),
-        tool_started(3, "t1.2"),
-        tool_completed(3, "t1.1"),
-        tool_completed(3, "t1.2"),
-        gate_answered(3, "complete"),
-        tool_completed(4, "t1.3"),
-        run_completed(4),
+        turn_started_event(1, 1, 1),
+        run_recovered_event(2),
+        turn_lost_event(2, 1, 1),
+        turn_started_event(2, 1, 2),
+        turn_completed_event(2, 1, THREE_CALLS),
+        tool_started_event(2, "t1.1"),
+        tool_started_event(2, "t1.2"),
+        tool_started_event(2, "t1.3"),
+        run_recovered_event(3),
+        tool_in_doubt_event(3, "t1.3"),
+        gate_raised_event(3, "t1.3"),
+        tool_started_event(3, "t1.1"),
+        tool_started_event(3, "t1.2"),
+        tool_completed_event(3, "t1.1"),
+        tool_completed_event(3, "t1.2"),
+        gate_answered_event(3, "complete"),
+        tool_completed_event(4, "t1.3"),
+        run_completed_event(4),
     ]
 }
 
-fn valid_probe_records() -> Vec<ProbeRecord> {
+fn valid_effect_records() -> Vec<EffectRecord> {
     vec![
-        probe_record("probe_read", "t1.1", 2),
-        probe_record("probe_write", "t1.2", 2),
-        probe_record("probe_send", "t1.3", 2),
-        probe_record("probe_write", "t1.2", 3),
-        probe_record("probe_read", "t1.1", 3),
+        effect_record("probe_read", "t1.1", 2),
+        effect_record("probe_write", "t1.2", 2),
+        effect_record("probe_send", "t1.3", 2),
+        effect_record("probe_write", "t1.2", 3),
+        effect_record("probe_read", "t1.1", 3),
     ]
 }
 
-fn verify_events(events: &[EventSpec], records: &[ProbeRecord]) -> ChaosCounts {
+fn verify_events(events: &[EventSpec], records: &[EffectRecord]) -> ChaosCounts {
     verify_runs(&[(test_run_id(), journal_entries(events))], records)
 }
 
@@ -168,7 +168,7 @@ fn valid_journal_without_kinds(kinds: &[&str]) -> Vec<EventSpec> {
 
 #[test]
 fn a_valid_journal_is_counted_without_violations() {
-    let counts = verify_events(&valid_journal(), &valid_probe_records());
+    let counts = verify_events(&valid_journal(), &valid_effect_records());
     assert!(counts.has_passed(), "{counts:#?}");
     assert_eq!((counts.completed, counts.recoveries), (1, 2));
     assert_eq!((counts.model_calls, counts.model_calls_repeated), (2, 1));
@@ -183,23 +183,23 @@ fn a_valid_journal_is_counted_without_violations() {
 fn a_call_repeated_after_its_result_is_reported() {
     // In the journal: a start, a second result, a model call or a reply repeated.
     for event in [
-        tool_started(4, "t1.1"),
-        tool_completed(4, "t1.1"),
-        turn_started(4, 1, 3),
-        turn_completed(4, 1, THREE_CALLS),
+        tool_started_event(4, "t1.1"),
+        tool_completed_event(4, "t1.1"),
+        turn_started_event(4, 1, 3),
+        turn_completed_event(4, 1, THREE_CALLS),
     ] {
         assert_only_violation(
             Invariant::RepeatedAfterResult,
-            &verify_events(&valid_journal_with_event(16, event), &valid_probe_records()),
+            &verify_events(&valid_journal_with_event(16, event), &valid_effect_records()),
         );
     }
     // In the probe file only: an old driver continued after it was replaced.
     let mut events = valid_journal();
-    events[13] = tool_completed(2, "t1.1");
+    events[13] = tool_completed_event(2, "t1.1");
     events.swap(8, 13);
-    events.retain(|event| *event != tool_started(3, "t1.1"));
+    events.retain(|event| *event != tool_started_event(3, "t1.1"));
     assert_only_violation(Invariant::RepeatedAfterResult, &{
-        let mut counts = verify_events(&events, &valid_probe_records());
+        let mut counts = verify_events(&events, &valid_effect_records());
         // The same effect also has no start, which is a separate violation.
         counts.violations.retain(|violation| violation.invariant != Invariant::UnaccountedEffect);
         counts
@@ -208,19 +208,19 @@ fn a_call_repeated_after_its_result_is_reported() {
 
 #[test]
 fn a_duplicate_once_effect_is_reported() {
-    let mut lines = valid_probe_records();
-    lines.push(probe_record("probe_send", "t1.3", 2));
+    let mut lines = valid_effect_records();
+    lines.push(effect_record("probe_send", "t1.3", 2));
     let mut counts = verify_events(&valid_journal(), &lines);
     counts.violations.retain(|violation| violation.invariant != Invariant::UnaccountedEffect);
     assert_only_violation(Invariant::DuplicateOnceEffect, &counts);
     // A second start in the journal is enough, without any probe record.
-    let twice = valid_journal_with_event(9, tool_started(3, "t1.3"));
+    let twice = valid_journal_with_event(9, tool_started_event(3, "t1.3"));
     assert_only_violation(Invariant::DuplicateOnceEffect, &verify_events(&twice, &[]));
     // A person may allow the repeat.
-    let mut anew = valid_journal_with_event(16, tool_started(4, "t1.3"));
-    anew[15] = gate_answered(3, "approve");
-    let mut lines = valid_probe_records();
-    lines.push(probe_record("probe_send", "t1.3", 4));
+    let mut anew = valid_journal_with_event(16, tool_started_event(4, "t1.3"));
+    anew[15] = gate_answered_event(3, "approve");
+    let mut lines = valid_effect_records();
+    lines.push(effect_record("probe_send", "t1.3", 4));
     assert!(verify_events(&anew, &lines).has_passed());
 }
 
@@ -230,14 +230,14 @@ fn an_unreported_lost_once_call_is_a_violation() {
     // A later driver recorded a result without reporting the loss.
     assert_only_violation(
         Invariant::LostWithoutReport,
-        &verify_events(&valid_journal_without_kinds(&kinds), &valid_probe_records()),
+        &verify_events(&valid_journal_without_kinds(&kinds), &valid_effect_records()),
     );
     // It has no result at all, according to the probe file or to the journal alone.
     let mut events = valid_journal_without_kinds(&kinds);
-    events.retain(|event| *event != tool_completed(4, "t1.3"));
+    events.retain(|event| *event != tool_completed_event(4, "t1.3"));
     assert_only_violation(
         Invariant::LostWithoutReport,
-        &verify_events(&events, &valid_probe_records()),
+        &verify_events(&events, &valid_effect_records()),
     );
     assert_only_violation(Invariant::LostWithoutReport, &verify_events(&events, &[]));
 }
@@ -245,24 +245,24 @@ fn an_unreported_lost_once_call_is_a_violation() {
 #[test]
 fn an_effect_without_a_start_is_reported() {
     // The effect happened before its start was on disk.
-    let mut lines = valid_probe_records();
-    lines[2] = probe_record("probe_send", "t1.3", 1);
+    let mut lines = valid_effect_records();
+    lines[2] = effect_record("probe_send", "t1.3", 1);
     assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
     // The effect happened more often than the call was started.
-    let mut lines = valid_probe_records();
-    lines.push(probe_record("probe_write", "t1.2", 3));
+    let mut lines = valid_effect_records();
+    lines.push(effect_record("probe_write", "t1.2", 3));
     assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
     // The effect belongs to an unknown call, has another key, or belongs to an unknown run.
-    let mut lines = valid_probe_records();
-    lines.push(probe_record("probe_write", "t9.1", 3));
+    let mut lines = valid_effect_records();
+    lines.push(effect_record("probe_write", "t9.1", 3));
     assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
-    let mut lines = valid_probe_records();
+    let mut lines = valid_effect_records();
     lines[1].key = "another".to_owned();
     assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
-    let mut lines = valid_probe_records();
-    lines.push(ProbeRecord {
+    let mut lines = valid_effect_records();
+    lines.push(EffectRecord {
         run: OTHER_RUN.parse().unwrap(),
-        ..probe_record("probe_write", "t1.2", 3)
+        ..effect_record("probe_write", "t1.2", 3)
     });
     assert_eq!(
         verify_events(&valid_journal(), &lines).violation_count(Invariant::UnaccountedEffect),
@@ -272,10 +272,10 @@ fn an_effect_without_a_start_is_reported() {
 
 #[test]
 fn two_model_calls_lost_by_one_kill_are_reported() {
-    let twice = valid_journal_with_event(3, turn_lost(2, 1, 1));
+    let twice = valid_journal_with_event(3, turn_lost_event(2, 1, 1));
     assert_only_violation(
         Invariant::ExcessModelCalls,
-        &verify_events(&twice, &valid_probe_records()),
+        &verify_events(&twice, &valid_effect_records()),
     );
 }
 
@@ -287,14 +287,14 @@ fn a_journal_out_of_order_is_reported() {
         .collect();
     assert_only_violation(
         Invariant::BrokenJournal,
-        &verify_runs(&[(test_run_id(), gap)], &valid_probe_records()),
+        &verify_runs(&[(test_run_id(), gap)], &valid_effect_records()),
     );
     let mut falls = valid_journal();
     falls[8].0 = 1;
-    assert_only_violation(Invariant::BrokenJournal, &verify_events(&falls, &valid_probe_records()));
+    assert_only_violation(Invariant::BrokenJournal, &verify_events(&falls, &valid_effect_records()));
     let mut after = valid_journal();
     after.push((4, "run.recovered", json!({ "crashed_epoch": 3 })));
-    assert_only_violation(Invariant::BrokenJournal, &verify_events(&after, &valid_probe_records()));
+    assert_only_violation(Invariant::BrokenJournal, &verify_events(&after, &valid_effect_records()));
     // A submission that was acknowledged and lost.
     assert_only_violation(
         Invariant::BrokenJournal,
@@ -306,13 +306,13 @@ fn a_journal_out_of_order_is_reported() {
 fn an_unfinished_or_failed_run_does_not_pass() {
     let mut open = valid_journal();
     open.pop();
-    let counts = verify_events(&open, &valid_probe_records());
+    let counts = verify_events(&open, &valid_effect_records());
     assert!(counts.violations.is_empty(), "{counts:#?}");
     assert_eq!((counts.has_passed(), counts.other.as_slice()), (false, [test_run_id()].as_slice()));
     let mut failed = valid_journal();
     let error = json!({ "error": { "code": "x", "message": "x", "hint": "" } });
     failed[17] = (4, "run.failed", error);
-    let counts = verify_events(&failed, &valid_probe_records());
+    let counts = verify_events(&failed, &valid_effect_records());
     assert_eq!(
         (counts.has_passed(), counts.failed.as_slice()),
         (false, [test_run_id()].as_slice())

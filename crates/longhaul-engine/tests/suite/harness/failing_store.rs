@@ -14,10 +14,10 @@ use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
 use longhaul_core::policy::gate::{GateRow, RulePattern};
 use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
-use longhaul_core::policy::spend_cap::{CapLimitChange, SpendRow};
+use longhaul_core::policy::spend_cap::{CapLimitChange, CapCounterRow};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxCounts, LaneRow,
+    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRunCounts, LaneRow,
     ModelUsage, OutboxItem, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
@@ -362,8 +362,8 @@ impl RecordStore for FailingStore {
         self.inner.budget_account(root).await
     }
 
-    async fn spend_rows(&self) -> Result<Vec<SpendRow>, StoreError> {
-        self.inner.spend_rows().await
+    async fn cap_counter_rows(&self) -> Result<Vec<CapCounterRow>, StoreError> {
+        self.inner.cap_counter_rows().await
     }
 
     async fn wake_runs_at_caps(&self) -> Result<(), StoreError> {
@@ -405,7 +405,7 @@ impl RecordStore for FailingStore {
     async fn count_runs_by_inbox(
         &self,
         inbox: Option<&InboxName>,
-    ) -> Result<Vec<InboxCounts>, StoreError> {
+    ) -> Result<Vec<InboxRunCounts>, StoreError> {
         self.inner.count_runs_by_inbox(inbox).await
     }
 

@@ -15,7 +15,7 @@ use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::effect_facts::EffectFacts;
 use longhaul_core::policy::effect_key::EffectKey;
 use longhaul_core::port::model::ModelResponse;
-use longhaul_core::port::tool::{SuspendedToolCall, ToolWait};
+use longhaul_core::port::tool::{SuspendedToolCall, SuspendedCallWait};
 use longhaul_core::raw::{Hash, RawJson, StoredText};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, ModelPricing, Price, Usage};
@@ -257,7 +257,7 @@ pub(crate) fn pending_call(after: Millis, ttl: Option<Millis>) -> ToolCallStatus
     let state = RawJson::parse(r#"{"task":"7"}"#).unwrap();
     let suspension = ToolSuspension { state, may_repeat: true, must_cancel: true };
     let message = Some("page 1 of 2.\nMore.".to_owned());
-    let wait = ToolWait::Poll { after, ttl, message };
+    let wait = SuspendedCallWait::Poll { after, ttl, message };
     ToolCallStatus::Suspended(Box::new(SuspendedToolCall { suspension, wait }))
 }
 
@@ -266,7 +266,7 @@ pub(crate) fn asking_call(is_task: bool) -> ToolCallStatus {
     let state = RawJson::parse(r#"{"request":"7"}"#).unwrap();
     let suspension = ToolSuspension { state, may_repeat: is_task, must_cancel: is_task };
     let schema = r#"{"properties":{"name":{"type":"string"}},"required":["name"]}"#;
-    let wait = ToolWait::Answer(ToolQuestion {
+    let wait = SuspendedCallWait::Answer(ToolQuestion {
         asker: "The MCP server `billing`".to_owned(),
         message: "Who are\n\u{1b}you?".to_owned(),
         schema: RawJson::parse(schema).unwrap(),

@@ -6,10 +6,10 @@ use longhaul_core::change::{
     BudgetHold, Change, GateTransition, RunSchedulingUpdate, SteerRow, SteerStatus, TimerDueTime,
     TimerKind, TimerUpdate,
 };
-use longhaul_core::event::{Event, WakeTarget};
+use longhaul_core::event::{Event, RunsToWake};
 use longhaul_core::id::{CallId, RuleId, RunId, TimerId};
 use longhaul_core::policy::budget::BudgetAccount;
-use longhaul_core::policy::effect_key::{KeyChange, KeyHolder, KeyState, TakenKey};
+use longhaul_core::policy::effect_key::{EffectKeyChange, EffectKeyHolder, EffectKeyState, ClaimedEffectKey};
 use longhaul_core::policy::gate::{GateRow, GateStatus, RecordedAnswer};
 use longhaul_core::policy::rule::{ApprovalRuleRow, RuleRevocation};
 use longhaul_core::port::records::DueTimer;
@@ -34,7 +34,7 @@ pub(crate) enum Head {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RowConflict {
     OverBudget(BudgetAccount),
-    KeyTaken(TakenKey),
+    KeyTaken(ClaimedEffectKey),
     KeyNotHeld,
     Row(&'static str),
 }
@@ -90,7 +90,7 @@ pub(crate) struct Rows {
     pub(crate) used: RunUsage,
     pub(crate) remembered: usize,
     /// Effect keys, by their hashes.
-    pub(crate) keys: BTreeMap<Hash, TakenKey>,
+    pub(crate) keys: BTreeMap<Hash, ClaimedEffectKey>,
     /// True if the run waits for a key that another run holds.
     waits_for_key: bool,
     /// True if another run has woken this run, which no event says.
@@ -146,11 +146,11 @@ impl Rows {
     /// Applies the effect of an outsider's events on an idle run.
     pub(crate) fn wake_from(&mut self, events: &[Event]) {
         for event in events {
-            let wakes = event.outsider_wake_target();
+            let wakes = event.runs_woken_by_outside_append();
             assert_ne!(wakes, None, "an outsider may not append {}", event.kind());
             match (self.head, wakes) {
-                (Head::Parked, Some(WakeTarget::Parked | WakeTarget::ParkedOrPaused))
-                | (Head::Paused, Some(WakeTarget::ParkedOrPaused)) => self.head = Head::Ready,
+                (Head::Parked, Some(RunsToWake::Parked | RunsToWake::ParkedOrPaused))
+                | (Head::Paused, Some(RunsToWake::ParkedOrPaused)) => self.head = Head::Ready,
                 _ => {}
             }
         }
@@ -228,30 +228,30 @@ impl Rows {
     }
 
     /// Keys as the store keeps them. The runs of other holders are not simulated here.
-    fn update_key(&mut self, change: KeyChange) -> Result<(), RowConflict> {
+    fn update_key(&mut self, change: EffectKeyChange) -> Result<(), RowConflict> {
         match change {
-            KeyChange::Claim(claim) => {
+            EffectKeyChange::Claim(claim) => {
                 let taken = self.keys.get(&claim.key).copied();
-                if let Some(taken) = taken.filter(|taken| !claim.may_change(taken)) {
+                if let Some(taken) = taken.filter(|taken| !claim.may_change_key(taken)) {
                     return Err(RowConflict::KeyTaken(taken));
                 }
-                let held = TakenKey { key: claim.key, holder: claim.holder, state: KeyState::Held };
+                let held = ClaimedEffectKey { key: claim.key, holder: claim.holder, state: EffectKeyState::Held };
                 self.keys.insert(claim.key, held);
             }
-            KeyChange::Wait { key, holder } => {
-                let held = TakenKey { key, holder, state: KeyState::Held };
+            EffectKeyChange::Wait { key, holder } => {
+                let held = ClaimedEffectKey { key, holder, state: EffectKeyState::Held };
                 if self.keys.get(&key) != Some(&held) {
                     return Err(RowConflict::KeyNotHeld);
                 }
                 self.waits_for_key = true;
             }
-            KeyChange::Settle { claim, state } => {
+            EffectKeyChange::Settle { claim, state } => {
                 let key = claim.key;
-                if self.keys.get(&key).is_some_and(|taken| claim.may_change(taken)) {
+                if self.keys.get(&key).is_some_and(|taken| claim.may_change_key(taken)) {
                     match state {
                         Some(state) => {
                             let holder = claim.holder;
-                            self.keys.insert(key, TakenKey { key, holder, state });
+                            self.keys.insert(key, ClaimedEffectKey { key, holder, state });
                         }
                         None => _ = self.keys.remove(&key),
                     }
@@ -264,21 +264,21 @@ impl Rows {
     /// Lets another run claim, settle or free a key. A key that this run holds, or that is done, stays
     /// as it is. The run is woken if it waits for a key.
     pub(crate) fn change_key_of_other_run(&mut self, state: &str, key: &str) {
-        let holder = KeyHolder { run: RunId::from_bits(99), call: CallId { turn: 1, index: 1 } };
+        let holder = EffectKeyHolder { run: RunId::from_bits(99), call: CallId { turn: 1, index: 1 } };
         let key = Hash::digest(key.as_bytes());
-        let is_own = |taken: &TakenKey| taken.holder != holder || taken.state == KeyState::Done;
+        let is_own = |taken: &ClaimedEffectKey| taken.holder != holder || taken.state == EffectKeyState::Done;
         if self.keys.get(&key).is_some_and(is_own) {
             return;
         }
         let state = match state {
-            "held" => Some(KeyState::Held),
-            "done" => Some(KeyState::Done),
-            "unknown" => Some(KeyState::Unknown),
+            "held" => Some(EffectKeyState::Held),
+            "done" => Some(EffectKeyState::Done),
+            "unknown" => Some(EffectKeyState::Unknown),
             _ => None,
         };
         self.keys.remove(&key);
-        self.keys.extend(state.map(|state| (key, TakenKey { key, holder, state })));
-        if state != Some(KeyState::Held) {
+        self.keys.extend(state.map(|state| (key, ClaimedEffectKey { key, holder, state })));
+        if state != Some(EffectKeyState::Held) {
             self.wake_after_key_change();
         }
     }
@@ -286,7 +286,7 @@ impl Rows {
     /// Frees the keys that another run holds.
     pub(crate) fn free_keys_of_other_run(&mut self) {
         let run = self.run;
-        self.keys.retain(|_, taken| taken.holder.run == run || taken.state == KeyState::Done);
+        self.keys.retain(|_, taken| taken.holder.run == run || taken.state == EffectKeyState::Done);
         self.wake_after_key_change();
     }
 
@@ -375,7 +375,7 @@ impl Rows {
 
     fn hold(&mut self, hold: BudgetHold) -> Result<(), RowConflict> {
         let tree = self.account.of_tree();
-        if !hold.fits(&tree) {
+        if !hold.fits_without_warning(&tree) {
             return Err(RowConflict::OverBudget(tree));
         }
         let account = &mut self.account;
@@ -402,7 +402,7 @@ impl Rows {
     fn wake_if_budget_fits(&mut self) {
         let tree = self.account.of_tree();
         let waits =
-            |needed: &BudgetAmount| !tree.free().covers(*needed) && tree.unspent().covers(*needed);
+            |needed: &BudgetAmount| !tree.free().covers(*needed) && tree.unspent_budget().covers(*needed);
         if self.head == Head::Parked && self.waits_for.take_if(|needed| !waits(needed)).is_some() {
             self.head = Head::Ready;
         }

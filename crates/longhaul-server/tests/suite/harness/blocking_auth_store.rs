@@ -109,8 +109,8 @@ impl AuthStore for BlockingAuthStore {
         self.inner.revoke_key(name).await
     }
 
-    async fn record_key_use(&self, hash: Hash) -> Result<(), StoreError> {
-        self.inner.record_key_use(hash).await
+    async fn record_api_key_use(&self, hash: Hash) -> Result<(), StoreError> {
+        self.inner.record_api_key_use(hash).await
     }
 
     async fn add_token(&self, token: NewToken) -> Result<(), StoreError> {

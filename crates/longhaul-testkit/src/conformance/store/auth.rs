@@ -94,7 +94,7 @@ pub async fn the_last_use_of_a_key_is_recorded_within_minutes(world: StoreFixtur
     let ring = &world.harness.auth;
     assert!(add_key(&world, "ops", None, Role::Viewer).await);
     let touch = async |name| {
-        ring.record_key_use(hash(name)).await.expect("touch");
+        ring.record_api_key_use(hash(name)).await.expect("touch");
         let found = ring.find_key(hash("ops")).await.expect("key");
         found.expect("the key exists").last_used_at
     };

@@ -1,7 +1,7 @@
 //! Constructors for events and batches of the checks.
 
 use longhaul_core::change::{
-    Batch, Change, GateTransition, GateUpdate, RunSchedulingUpdate, SteerRow, SteerStatus,
+    JournalBatch, Change, GateTransition, GateUpdate, RunSchedulingUpdate, SteerRow, SteerStatus,
     TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;
@@ -23,7 +23,7 @@ pub trait BatchExt {
     fn with_change(self, change: Change) -> Self;
 }
 
-impl BatchExt for Batch {
+impl BatchExt for JournalBatch {
     fn with_change(mut self, change: Change) -> Self {
         self.changes.push(change);
         self
@@ -31,18 +31,18 @@ impl BatchExt for Batch {
 }
 
 /// Returns a batch of events.
-pub fn events_batch(events: impl IntoIterator<Item = Event>) -> Batch {
-    Batch { events: events.into_iter().collect(), changes: Vec::new() }
+pub fn events_batch(events: impl IntoIterator<Item = Event>) -> JournalBatch {
+    JournalBatch { events: events.into_iter().collect(), changes: Vec::new() }
 }
 
 /// Returns a batch of one change and no event.
-pub fn change_batch(change: Change) -> Batch {
-    Batch::default().with_change(change)
+pub fn change_batch(change: Change) -> JournalBatch {
+    JournalBatch::default().with_change(change)
 }
 
 /// Returns the batch that parks a run for this reason. Its event always waits for a worker,
 /// because the store does not read it.
-pub fn park_batch(reason: &'static str) -> Batch {
+pub fn park_batch(reason: &'static str) -> JournalBatch {
     let waiting = RunWaiting { wait: WaitReason::Worker, timer: None };
     events_batch([Event::RunWaiting(waiting)]).with_change(park_head(reason))
 }
@@ -57,18 +57,18 @@ pub fn park_head(reason: &'static str) -> Change {
 }
 
 /// Returns the batch that pauses a run.
-pub fn pause_batch() -> Batch {
+pub fn pause_batch() -> JournalBatch {
     events_batch([Event::RunPaused(run_request())])
         .with_change(Change::UpdateScheduling(RunSchedulingUpdate::Pause))
 }
 
 /// Returns the batch with which a driver releases a run.
-pub fn release_batch() -> Batch {
+pub fn release_batch() -> JournalBatch {
     events_batch([progress(2)]).with_change(Change::UpdateScheduling(RunSchedulingUpdate::Release))
 }
 
 /// Returns the batch that completes a run and releases its lane.
-pub fn end_batch() -> Batch {
+pub fn end_batch() -> JournalBatch {
     let completed = RunCompleted { output: RunOutput::default() };
     let end =
         RunSchedulingUpdate::End { status: Status::Completed, code: None, releases_lane: true };
@@ -77,7 +77,7 @@ pub fn end_batch() -> Batch {
 }
 
 /// Returns the batch that cancels a run without a driver.
-pub fn cancel_batch() -> Batch {
+pub fn cancel_batch() -> JournalBatch {
     let cancelled = RunCancelled { reason: "not needed".to_owned() };
     let end =
         RunSchedulingUpdate::End { status: Status::Cancelled, code: None, releases_lane: true };
@@ -110,14 +110,14 @@ pub fn gate_spec(id: GateId) -> GateSpec {
 }
 
 /// Returns the batch that raises a gate. The run continues.
-pub fn raise_gate_batch(spec: GateSpec) -> Batch {
+pub fn raise_gate_batch(spec: GateSpec) -> JournalBatch {
     let raised = GateRaised { gate: spec.clone() };
     events_batch([Event::GateRaised(Box::new(raised))])
         .with_change(Change::RaiseGate(Box::new(spec)))
 }
 
 /// Returns the batch that answers and closes a gate.
-pub fn answer_batch(gate: GateId, by: &str) -> Batch {
+pub fn answer_batch(gate: GateId, by: &str) -> JournalBatch {
     let answer = approval(by);
     let gate_answer = GateAnswer { gate, answer: answer.clone(), edit: None };
     events_batch([Event::GateAnswered(gate_answer)])
@@ -125,7 +125,7 @@ pub fn answer_batch(gate: GateId, by: &str) -> Batch {
 }
 
 /// Returns the batch that adds a vote to a gate that needs more.
-pub fn vote_batch(gate: GateId, by: &str) -> Batch {
+pub fn vote_batch(gate: GateId, by: &str) -> JournalBatch {
     let answer = approval(by);
     let vote = GateAnswer { gate, answer: answer.clone(), edit: None };
     events_batch([Event::GateVoted(vote)])
@@ -133,7 +133,7 @@ pub fn vote_batch(gate: GateId, by: &str) -> Batch {
 }
 
 /// Returns the batch that expires a gate.
-pub fn expire_batch(gate: GateId) -> Batch {
+pub fn expire_batch(gate: GateId) -> JournalBatch {
     let expired = GateExpired { gate, on_timeout: GateTimeoutAction::Reject, edited: None };
     events_batch([Event::GateExpired(expired)])
         .with_change(close_gate(gate, GateTransition::Expired))
@@ -167,7 +167,7 @@ pub fn arm_timer(timer: TimerId, run: RunId, after: Millis) -> Change {
 }
 
 /// Returns the batch with which a sweep fires a timer.
-pub fn fire_timer_batch(timer: TimerId) -> Batch {
+pub fn fire_timer_batch(timer: TimerId) -> JournalBatch {
     events_batch([Event::TimerFired(TimerFired { timer })]).with_change(spend_timer(timer))
 }
 
@@ -177,7 +177,7 @@ pub fn spend_timer(timer: TimerId) -> Change {
 }
 
 /// Returns the batch that sends a message to a run.
-pub fn steer_batch(steer: SteerId, text: &str) -> Batch {
+pub fn steer_batch(steer: SteerId, text: &str) -> JournalBatch {
     let by = "cli:anna".to_owned();
     let delivery = SteerDelivery::AfterBatch;
     let message =

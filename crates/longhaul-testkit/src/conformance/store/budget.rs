@@ -48,7 +48,7 @@ pub async fn a_hold_that_does_not_fit_is_refused(fixture: StoreFixture) {
     let all = RemainingBudget { micro_usd: Some(MicroUsd(100)), tokens: Some(1_000) };
     for hold in [hold_of(41, 0), hold_of(0, 501), hold_of(41, 501)] {
         let account = refusing_account(held.change(Change::Hold(hold.into())).await);
-        assert_eq!((account.free(), account.unspent()), (left, all));
+        assert_eq!((account.free(), account.unspent_budget()), (left, all));
     }
     assert_eq!(account(&fixture, &held).await.held, hold_of(60, 500));
     assert_appended(&held.change(Change::Hold(hold_of(40, 500).into())).await);
@@ -60,7 +60,7 @@ pub async fn a_hold_that_does_not_fit_is_refused(fixture: StoreFixture) {
     assert_appended(&held.change(Change::Settle(lost)).await);
     let none = RemainingBudget { micro_usd: Some(MicroUsd(0)), tokens: Some(0) };
     let account = refusing_account(held.change(Change::Hold(hold_of(1, 0).into())).await);
-    assert_eq!((account.free(), account.unspent()), (none, none), "lost amounts count");
+    assert_eq!((account.free(), account.unspent_budget()), (none, none), "lost amounts count");
 }
 
 /// A missing cap means no limit, and the remaining budget says so.

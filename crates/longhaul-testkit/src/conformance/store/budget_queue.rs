@@ -1,7 +1,7 @@
 //! The queue of a budget: runs that wait for the holds of other runs get the budget in the order in
 //! which they began to wait.
 
-use longhaul_core::change::{Batch, BudgetHoldSettlement, Change};
+use longhaul_core::change::{JournalBatch, BudgetHoldSettlement, Change};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
@@ -177,6 +177,6 @@ async fn assert_woken<const N: usize>(fixture: &StoreFixture, runs: [&ClaimedRun
 }
 
 /// Returns the batch that parks a run until other runs release what they hold.
-fn wait_for_holds(micros: u64) -> Batch {
+fn wait_for_holds(micros: u64) -> JournalBatch {
     park_batch("budget_held").with_change(Change::WaitForHolds(hold_of(micros, 0)))
 }

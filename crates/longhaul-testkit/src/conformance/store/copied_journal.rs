@@ -1,7 +1,7 @@
 //! Runs that start with the events of another run.
 
 use longhaul_core::change::{
-    Blob, Change, CopiedJournal, NewRun, RunSchedulingUpdate, SteerRow, SteerStatus,
+    Blob, Change, JournalPrefixCopy, NewRun, RunSchedulingUpdate, SteerRow, SteerStatus,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
@@ -184,11 +184,11 @@ fn retry_of(fixture: &StoreFixture, failed: RunId, change: impl FnOnce(&mut Task
 }
 
 fn copy(new: &mut NewRun, from: RunId, through: Seq) {
-    new.copied_journal = Some(CopiedJournal { from, through });
+    new.copied_journal = Some(JournalPrefixCopy { from, through });
     new.events.push(Event::RunForked(RunForked { from, through, kind: ForkKind::Retry }));
 }
 
-fn failed_batch() -> longhaul_core::change::Batch {
+fn failed_batch() -> longhaul_core::change::JournalBatch {
     let error = RunError::new("auth", "refused", "");
     let end = RunSchedulingUpdate::End {
         status: Status::Failed,

@@ -3,7 +3,7 @@
 
 use longhaul_core::change::Change;
 use longhaul_core::id::CallId;
-use longhaul_core::policy::effect_key::{KeyChange, KeyClaim, KeyHolder, KeyState, TakenKey};
+use longhaul_core::policy::effect_key::{EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState, ClaimedEffectKey};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult, PruneRequest};
 use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
@@ -20,28 +20,28 @@ fn key() -> Hash {
     Hash::digest(b"invoice:17")
 }
 
-fn claim_of(run: &ClaimedRun) -> KeyClaim {
-    let holder = KeyHolder { run: run.run, call: CALL };
-    KeyClaim { key: key(), holder, replaces: None }
+fn claim_of(run: &ClaimedRun) -> EffectKeyClaim {
+    let holder = EffectKeyHolder { run: run.run, call: CALL };
+    EffectKeyClaim { key: key(), holder, replaces: None }
 }
 
-async fn change(run: &mut ClaimedRun, change: KeyChange) -> AppendResult {
+async fn change(run: &mut ClaimedRun, change: EffectKeyChange) -> AppendResult {
     run.append(events_batch([progress(1)]).with_change(Change::UpdateKey(change))).await
 }
 
 async fn claim(run: &mut ClaimedRun) -> AppendResult {
     let claim = claim_of(run);
-    change(run, KeyChange::Claim(claim)).await
+    change(run, EffectKeyChange::Claim(claim)).await
 }
 
-async fn settle(run: &mut ClaimedRun, state: Option<KeyState>) {
+async fn settle(run: &mut ClaimedRun, state: Option<EffectKeyState>) {
     let claim = claim_of(run);
-    assert_appended(&change(run, KeyChange::Settle { claim, state }).await);
+    assert_appended(&change(run, EffectKeyChange::Settle { claim, state }).await);
 }
 
-fn taken_by(run: &ClaimedRun, state: KeyState) -> AppendRefusalReason {
-    let KeyClaim { key, holder, .. } = claim_of(run);
-    AppendRefusalReason::KeyTaken(TakenKey { key, holder, state })
+fn taken_by(run: &ClaimedRun, state: EffectKeyState) -> AppendRefusalReason {
+    let EffectKeyClaim { key, holder, .. } = claim_of(run);
+    AppendRefusalReason::KeyTaken(ClaimedEffectKey { key, holder, state })
 }
 
 /// A key has one holder, which may claim it again. A key that is freed can be claimed by another
@@ -51,15 +51,15 @@ pub async fn a_key_has_one_holder(fixture: StoreFixture) {
         [fixture.open_and_claim(|_| {}).await, fixture.open_and_claim(|_| {}).await];
     assert_appended(&claim(&mut first).await);
     assert_appended(&claim(&mut first).await);
-    let held = taken_by(&first, KeyState::Held);
+    let held = taken_by(&first, EffectKeyState::Held);
     assert_eq!(refused(claim(&mut second).await), held);
     // Only the holder settles its key.
     settle(&mut second, None).await;
     assert_eq!(refused(claim(&mut second).await), held);
     settle(&mut first, None).await;
     assert_appended(&claim(&mut second).await);
-    settle(&mut second, Some(KeyState::Done)).await;
-    let done = taken_by(&second, KeyState::Done);
+    settle(&mut second, Some(EffectKeyState::Done)).await;
+    let done = taken_by(&second, EffectKeyState::Done);
     for run in [&mut first, &mut second] {
         assert_eq!(refused(claim(run).await), done);
         settle(run, None).await;
@@ -73,47 +73,47 @@ pub async fn a_key_with_an_unknown_outcome_is_replaced(fixture: StoreFixture) {
     let [mut first, mut second] =
         [fixture.open_and_claim(|_| {}).await, fixture.open_and_claim(|_| {}).await];
     assert_appended(&claim(&mut first).await);
-    settle(&mut first, Some(KeyState::Unknown)).await;
-    assert_eq!(refused(claim(&mut second).await), taken_by(&first, KeyState::Unknown));
+    settle(&mut first, Some(EffectKeyState::Unknown)).await;
+    assert_eq!(refused(claim(&mut second).await), taken_by(&first, EffectKeyState::Unknown));
     let replaces = Some(claim_of(&first).holder);
-    let replacing = KeyClaim { replaces, ..claim_of(&second) };
-    assert_appended(&change(&mut second, KeyChange::Claim(replacing)).await);
-    let held = taken_by(&second, KeyState::Held);
+    let replacing = EffectKeyClaim { replaces, ..claim_of(&second) };
+    assert_appended(&change(&mut second, EffectKeyChange::Claim(replacing)).await);
+    let held = taken_by(&second, EffectKeyState::Held);
     assert_eq!(refused(claim(&mut first).await), held);
     // The holder is another one by now.
-    let late = KeyClaim { replaces, ..claim_of(&first) };
-    assert_appended(&change(&mut first, KeyChange::Settle { claim: late, state: None }).await);
+    let late = EffectKeyClaim { replaces, ..claim_of(&first) };
+    assert_appended(&change(&mut first, EffectKeyChange::Settle { claim: late, state: None }).await);
     assert_eq!(refused(claim(&mut first).await), held);
-    settle(&mut second, Some(KeyState::Unknown)).await;
+    settle(&mut second, Some(EffectKeyState::Unknown)).await;
     // A retry names the run whose model made the call, and the result is in its own journal.
     let of_retry = claim_of(&second);
-    assert_appended(&change(&mut first, KeyChange::Claim(of_retry)).await);
-    let done = KeyChange::Settle { claim: of_retry, state: Some(KeyState::Done) };
+    assert_appended(&change(&mut first, EffectKeyChange::Claim(of_retry)).await);
+    let done = EffectKeyChange::Settle { claim: of_retry, state: Some(EffectKeyState::Done) };
     assert_appended(&change(&mut first, done).await);
-    assert_eq!(refused(claim(&mut second).await), taken_by(&first, KeyState::Done));
+    assert_eq!(refused(claim(&mut second).await), taken_by(&first, EffectKeyState::Done));
 }
 
 /// A parked run is woken when the key that it waits for is settled, in any way. An ended run is not
 /// woken, and a run can't wait for a key that is not held.
 pub async fn a_settled_key_wakes_the_waiting_runs(fixture: StoreFixture) {
-    for state in [None, Some(KeyState::Done), Some(KeyState::Unknown)] {
+    for state in [None, Some(EffectKeyState::Done), Some(EffectKeyState::Unknown)] {
         let mut holder = fixture.open_and_claim(|_| {}).await;
         let mut waiting = fixture.open_and_claim(|_| {}).await;
         let mut ended = fixture.open_and_claim(|_| {}).await;
         let name = format!("{state:?}");
         let key = Hash::digest(name.as_bytes());
-        let claim = KeyClaim { key, ..claim_of(&holder) };
-        let wait = KeyChange::Wait { key, holder: claim.holder };
+        let claim = EffectKeyClaim { key, ..claim_of(&holder) };
+        let wait = EffectKeyChange::Wait { key, holder: claim.holder };
         let park = || park_batch("key").with_change(Change::UpdateKey(wait));
         assert_eq!(refused(waiting.append(park()).await), AppendRefusalReason::KeyNotHeld);
-        assert_appended(&change(&mut holder, KeyChange::Claim(claim)).await);
+        assert_appended(&change(&mut holder, EffectKeyChange::Claim(claim)).await);
         waiting.append_ok(park()).await;
         ended.append_ok(park()).await;
         let after = ended.last;
         assert_appended(&fixture.append_as_closer(ended.run, after, cancel_batch()).await);
         fixture.assert_status(waiting.run, Status::Waiting, "key").await;
         fixture.assert_consistent().await;
-        assert_appended(&change(&mut holder, KeyChange::Settle { claim, state }).await);
+        assert_appended(&change(&mut holder, EffectKeyChange::Settle { claim, state }).await);
         fixture.assert_status(waiting.run, Status::Running, "worker").await;
         let woken = fixture.claim_one(waiting.worker).await;
         assert_eq!(woken.run, waiting.run, "{name}");
@@ -125,7 +125,7 @@ pub async fn a_settled_key_wakes_the_waiting_runs(fixture: StoreFixture) {
 pub async fn a_key_outlives_its_run(fixture: StoreFixture) {
     let mut first = fixture.open_and_claim(|_| {}).await;
     assert_appended(&claim(&mut first).await);
-    settle(&mut first, Some(KeyState::Done)).await;
+    settle(&mut first, Some(EffectKeyState::Done)).await;
     first.append_ok(end_batch()).await;
     fixture.advance(Millis::from_secs(60));
     let mut second = fixture.open_and_claim(|_| {}).await;
@@ -136,5 +136,5 @@ pub async fn a_key_outlives_its_run(fixture: StoreFixture) {
     };
     let pruned = fixture.harness.store.prune_old_data(request).await.expect("prune");
     assert_eq!(pruned.runs, 1);
-    assert_eq!(refused(claim(&mut second).await), taken_by(&first, KeyState::Done));
+    assert_eq!(refused(claim(&mut second).await), taken_by(&first, EffectKeyState::Done));
 }

@@ -1,6 +1,6 @@
 //! Fixture for the checks: a store, and helpers to act on it.
 
-use longhaul_core::change::{Batch, Change, LANE_DEPTH_MAX, LaneEntryPolicy, NewRun};
+use longhaul_core::change::{JournalBatch, Change, LANE_DEPTH_MAX, LaneEntryPolicy, NewRun};
 use longhaul_core::event::run::RunCreated;
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{AgentName, Epoch, InboxName, LaneKey, RunId, Seq, WorkerId};
@@ -138,17 +138,17 @@ impl StoreFixture {
     }
 
     /// Appends a batch as an outsider.
-    pub async fn append_outside(&self, run: RunId, batch: Batch) -> AppendResult {
+    pub async fn append_outside(&self, run: RunId, batch: JournalBatch) -> AppendResult {
         self.append(run, JournalAuthor::Outsider, batch).await
     }
 
     /// Appends a batch as a closer that has read up to `after`.
-    pub async fn append_as_closer(&self, run: RunId, after: Seq, batch: Batch) -> AppendResult {
+    pub async fn append_as_closer(&self, run: RunId, after: Seq, batch: JournalBatch) -> AppendResult {
         self.append(run, JournalAuthor::Closer { after }, batch).await
     }
 
     /// Appends a batch.
-    pub async fn append(&self, run: RunId, author: JournalAuthor, batch: Batch) -> AppendResult {
+    pub async fn append(&self, run: RunId, author: JournalAuthor, batch: JournalBatch) -> AppendResult {
         let append = AppendRequest { run, author, batch };
         self.harness.store.append_to_journal(append).await.expect("append")
     }
@@ -217,7 +217,7 @@ impl ClaimedRun {
     }
 
     /// Appends a batch and records the new sequence number.
-    pub async fn append(&mut self, batch: Batch) -> AppendResult {
+    pub async fn append(&mut self, batch: JournalBatch) -> AppendResult {
         let appended = self.fixture.append(self.run, self.author(), batch).await;
         if let AppendResult::Committed { seq, .. } = appended {
             self.last = seq;
@@ -226,7 +226,7 @@ impl ClaimedRun {
     }
 
     /// Appends a batch and asserts that it is accepted.
-    pub async fn append_ok(&mut self, batch: Batch) {
+    pub async fn append_ok(&mut self, batch: JournalBatch) {
         let appended = self.append(batch).await;
         assert!(matches!(appended, AppendResult::Committed { .. }), "{appended:?}");
     }

@@ -366,7 +366,7 @@ async fn set_paused(fixture: &StoreFixture, key: &str, paused: bool) -> LaneRow 
     fixture.harness.records.set_lane_pause_state(&lane_key(key), paused).await.expect("lane")
 }
 
-fn park_releasing_lane() -> longhaul_core::change::Batch {
+fn park_releasing_lane() -> longhaul_core::change::JournalBatch {
     let lets_go = Change::UpdateScheduling(RunSchedulingUpdate::Park {
         reason: "child",
         blocked: false,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use longhaul_core::change::{Batch, Change, NewRun, RunSchedulingUpdate};
+use longhaul_core::change::{JournalBatch, Change, NewRun, RunSchedulingUpdate};
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::records::InboxCounts;
+use longhaul_core::port::records::InboxRunCounts;
 use longhaul_core::port::store::{RunFilter, RunRow, StoreWatcher};
 use longhaul_core::status::Status;
 use longhaul_core::task::{RetriedRun, TaskSpec};
@@ -120,7 +120,7 @@ pub async fn runs_are_counted_by_inbox(fixture: StoreFixture) {
     held[0].end().await;
     held[1].append_ok(failed_batch()).await;
     held[2].park("child").await;
-    let counts = |inbox_name: &str, [pending, running, waiting, failed]: [u64; 4]| InboxCounts {
+    let counts = |inbox_name: &str, [pending, running, waiting, failed]: [u64; 4]| InboxRunCounts {
         inbox: inbox(inbox_name),
         pending,
         running,
@@ -137,7 +137,7 @@ pub async fn runs_are_counted_by_inbox(fixture: StoreFixture) {
 }
 
 /// Returns a batch that ends a run as failed.
-fn failed_batch() -> Batch {
+fn failed_batch() -> JournalBatch {
     let failed = RunSchedulingUpdate::End {
         status: Status::Failed,
         code: Some("turn_limit".to_owned()),

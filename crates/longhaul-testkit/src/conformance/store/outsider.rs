@@ -8,7 +8,7 @@ use longhaul_core::event::environment::{
 use longhaul_core::event::gate::{GateAnswer, GateNotice};
 use longhaul_core::event::steer::{SteerDelivered, SteerMessage, SteerWithdrawn};
 use longhaul_core::event::tool::{LateToolResultEvent, ToolOutput};
-use longhaul_core::event::{Event, WakeTarget};
+use longhaul_core::event::{Event, RunsToWake};
 use longhaul_core::id::{CallId, Epoch, Seq};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{AnswerScope, RulePattern};
@@ -48,8 +48,8 @@ pub async fn outsiders_append_only_allowed_events(world: StoreFixture) {
 pub async fn events_wake_the_right_states(world: StoreFixture) {
     for event in outsider_events(&world) {
         let kind = event.kind();
-        let wakes_paused = event.outsider_wake_target() == Some(WakeTarget::ParkedOrPaused);
-        let wakes_parked = wakes_paused || event.outsider_wake_target() == Some(WakeTarget::Parked);
+        let wakes_paused = event.runs_woken_by_outside_append() == Some(RunsToWake::ParkedOrPaused);
+        let wakes_parked = wakes_paused || event.runs_woken_by_outside_append() == Some(RunsToWake::Parked);
         let mut held = world.open_and_claim(|_| {}).await;
         held.park("child").await;
         assert_appended_at(

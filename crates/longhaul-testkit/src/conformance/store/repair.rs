@@ -3,7 +3,7 @@
 
 use longhaul_core::change::{Change, SandboxRow, SandboxSlot, SandboxState};
 use longhaul_core::id::CallId;
-use longhaul_core::policy::effect_key::{KeyChange, KeyClaim, KeyHolder};
+use longhaul_core::policy::effect_key::{EffectKeyChange, EffectKeyClaim, EffectKeyHolder};
 use longhaul_core::port::records::RepairedRowCounts;
 use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
@@ -68,11 +68,11 @@ pub async fn valid_waits_are_not_repaired(fixture: StoreFixture) {
 
 /// Makes `waiting` wait for an effect key that `holder` claims.
 pub async fn wait_for_key_of(holder: &mut ClaimedRun, waiting: &mut ClaimedRun) {
-    let call = KeyHolder { run: holder.run, call: CallId { turn: 1, index: 1 } };
+    let call = EffectKeyHolder { run: holder.run, call: CallId { turn: 1, index: 1 } };
     let key = Hash::digest(b"invoice:18");
-    let claim = KeyChange::Claim(KeyClaim { key, holder: call, replaces: None });
+    let claim = EffectKeyChange::Claim(EffectKeyClaim { key, holder: call, replaces: None });
     holder.append_ok(change_batch(Change::UpdateKey(claim))).await;
-    let wait = Change::UpdateKey(KeyChange::Wait { key, holder: call });
+    let wait = Change::UpdateKey(EffectKeyChange::Wait { key, holder: call });
     waiting.append_ok(park_batch("key").with_change(wait)).await;
 }
 

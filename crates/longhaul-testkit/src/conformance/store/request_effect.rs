@@ -2,7 +2,7 @@
 //! attempt can be repeated wherever it was interrupted.
 
 use longhaul_core::access::Role;
-use longhaul_core::change::{Batch, Change};
+use longhaul_core::change::{JournalBatch, Change};
 use longhaul_core::port::auth::{IdempotentRequestState, NewKey};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
 use longhaul_core::raw::Hash;
@@ -33,7 +33,7 @@ async fn end_attempt(world: &StoreFixture, end: AttemptEnd) {
 }
 
 /// Marks a batch as the effect of the request of `principal`.
-fn with_request_mark(mut batch: Batch, principal: &str) -> Batch {
+fn with_request_mark(mut batch: JournalBatch, principal: &str) -> JournalBatch {
     batch.changes.push(Change::MarkRequestApplied(request_key(principal)));
     batch
 }

@@ -140,7 +140,7 @@ pub async fn shared_rules_are_bounded(fixture: StoreFixture) {
         let (fixture, pattern) = (&fixture, pattern(&index.to_string()));
         async move { ApprovalRuleRow { pattern, ..new_rule(fixture, run, scope).await } }
     };
-    let mut batch = longhaul_core::change::Batch::default();
+    let mut batch = longhaul_core::change::JournalBatch::default();
     for index in 0..RULES_MAX {
         let row = row(index, RuleScope::Project).await;
         batch = batch.with_change(Change::AddRule(Box::new(row)));

@@ -130,7 +130,7 @@ async fn acquire_slot(held: &mut ClaimedRun, sandbox: SandboxId, provider: &str)
     held.append(batch).await
 }
 
-fn queue_batch(provider: &str) -> longhaul_core::change::Batch {
+fn queue_batch(provider: &str) -> longhaul_core::change::JournalBatch {
     park_batch("sandbox_slot").with_change(Change::QueueForSlot(provider.to_owned()))
 }
 

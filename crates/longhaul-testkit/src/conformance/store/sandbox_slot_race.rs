@@ -2,7 +2,7 @@
 
 use tokio::task::{JoinSet, yield_now};
 
-use longhaul_core::change::{Batch, Change, SandboxRow, SandboxSlot, SandboxState};
+use longhaul_core::change::{JournalBatch, Change, SandboxRow, SandboxSlot, SandboxState};
 use longhaul_core::id::{RunId, SandboxId, WorkerId};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
 
@@ -74,7 +74,7 @@ async fn acquire_or_park(mut held: ClaimedRun) -> bool {
     panic!("{}: append conflicted {DECISIONS_MAX} times", held.run);
 }
 
-fn acquire_slot_batch(sandbox: SandboxId, owner: RunId) -> Batch {
+fn acquire_slot_batch(sandbox: SandboxId, owner: RunId) -> JournalBatch {
     let provider = "local".to_owned();
     let row = SandboxRow {
         sandbox,

@@ -3,8 +3,8 @@
 
 use longhaul_core::change::{Change, NewRun, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::policy::spend_cap::{
-    CapHold, CapKey, CapLimitChange, CapPeriod, CapReservation, CapSettlement, CapUnit, CapWaitRow,
-    SPEND_TTL, SpendRow,
+    CapHold, CapCounterKey, CapLimitChange, CapPeriod, CapReservation, CapSettlement, CapUnit, CapWaitRow,
+    SPEND_TTL, CapCounterRow,
 };
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendResult, CreateRunsOutcome, PruneRequest,
@@ -29,7 +29,7 @@ pub async fn amounts_are_held_and_settled_by_window(fixture: StoreFixture) {
     let first = current_period(&fixture);
     let (anna, bert) = (reservation(first, "anna", 60), reservation(first, "bert", 10));
     assert_appended(&hold(&mut run, &[&anna, &bert]).await);
-    let held = |one: &CapReservation| SpendRow { held: one.hold.amount, ..new_row(one) };
+    let held = |one: &CapReservation| CapCounterRow { held: one.hold.amount, ..new_row(one) };
     assert_eq!(rows(&fixture).await, [held(&anna), held(&bert)]);
     fixture.advance(WINDOW);
     let later = reservation(current_period(&fixture), "anna", 100);
@@ -37,7 +37,7 @@ pub async fn amounts_are_held_and_settled_by_window(fixture: StoreFixture) {
     settle(&mut run, &anna, (20, 5)).await;
     assert_eq!(rows(&fixture).await, [held(&later)], "only the current window is listed");
     fixture.harness.clock.set(first.start);
-    let settled = SpendRow { spent: 20, lost: 5, ..new_row(&anna) };
+    let settled = CapCounterRow { spent: 20, lost: 5, ..new_row(&anna) };
     assert_eq!(rows(&fixture).await, [settled.clone(), held(&bert)]);
     let more = reservation(first, "anna", 76);
     let refusal = AppendRefusalReason::OverCap(Box::new(settled.refusal()));
@@ -285,14 +285,14 @@ fn current_period(fixture: &StoreFixture) -> CapPeriod {
 
 fn reservation(period: CapPeriod, subject: &str, amount: u64) -> CapReservation {
     let (cap, subject) = ("day-tokens-actor".to_owned(), subject.to_owned());
-    let key = CapKey { cap, subject, window_start: period.start };
+    let key = CapCounterKey { cap, subject, window_start: period.start };
     let hold = CapHold { key, unit: CapUnit::Tokens, amount };
     CapReservation { hold, window_end: period.end, limit: LIMIT }
 }
 
-fn new_row(reservation: &CapReservation) -> SpendRow {
+fn new_row(reservation: &CapReservation) -> CapCounterRow {
     let CapReservation { hold, window_end, limit } = reservation;
-    SpendRow::new(hold.key.clone(), *window_end, *limit)
+    CapCounterRow::new(hold.key.clone(), *window_end, *limit)
 }
 
 async fn claim_all(fixture: &StoreFixture, worker: longhaul_core::id::WorkerId) -> Vec<ClaimedRun> {
@@ -325,6 +325,6 @@ async fn wait(run: &mut ClaimedRun, amount: &CapReservation) -> longhaul_core::i
     timer
 }
 
-async fn rows(fixture: &StoreFixture) -> Vec<SpendRow> {
-    fixture.harness.records.spend_rows().await.expect("rows")
+async fn rows(fixture: &StoreFixture) -> Vec<CapCounterRow> {
+    fixture.harness.records.cap_counter_rows().await.expect("rows")
 }

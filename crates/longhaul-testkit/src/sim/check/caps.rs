@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::RunId;
-use longhaul_core::policy::spend_cap::{CapHold, CapKey, CapUnit};
+use longhaul_core::policy::spend_cap::{CapHold, CapCounterKey, CapUnit};
 
 use crate::sim::SimError;
 use crate::sim::check::SimHistory;
@@ -23,11 +23,11 @@ pub async fn check_caps(services: &SimServices, history: &SimHistory) -> Result<
     let mut entries: Vec<&Entry> = history.journals.iter().flat_map(own_entries).collect();
     entries.sort_by_key(|entry| (entry.at, entry.run, entry.seq));
     let raised = services.world.raised_caps();
-    let limit = |key: &CapKey| {
+    let limit = |key: &CapCounterKey| {
         let configured = services.caps.iter().find(|cap| cap.id() == key.cap).map(|cap| cap.limit);
         configured.max(raised.get(key).copied()).unwrap_or_default()
     };
-    let mut counts: BTreeMap<CapKey, Count> = BTreeMap::new();
+    let mut counts: BTreeMap<CapCounterKey, Count> = BTreeMap::new();
     let mut holds: BTreeMap<RunId, Vec<CapHold>> = BTreeMap::new();
     for entry in entries {
         if let Some(cost) = cost_of_ended_call(&entry.event) {
@@ -51,7 +51,7 @@ pub async fn check_caps(services: &SimServices, history: &SimHistory) -> Result<
             holds.insert(entry.run, data.caps.clone());
         }
     }
-    for row in services.records.spend_rows().await? {
+    for row in services.records.cap_counter_rows().await? {
         let used = counts.get(&row.key).map_or(0, |count| count.used);
         if row.held != 0 || row.spent + row.lost != used {
             return Err(format!("I10: the journals count {used}, the store {row:?}").into());

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::chain::{
-    Chain, ChainRepeatEnd, ChainStepCondition, CompletedStep, PositionInChain,
+    Chain, ChainRepeatEndCondition, ChainStepCondition, CompletedStep, PositionInChain,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
@@ -122,8 +122,8 @@ fn step_after(chain: &Chain, path: &[CompletedStep], journals: &Journals<'_>) ->
             path.windows(2).filter(|pair| pair[0].step == current && goes_back(pair)).count();
         let round_start = path.windows(2).rposition(goes_back).map_or(0, |index| index + 1);
         let (field, continues) = match repeat.until {
-            ChainRepeatEnd::NoIssues => ("issues_found", true),
-            ChainRepeatEnd::Success => ("success", false),
+            ChainRepeatEndCondition::NoIssues => ("issues_found", true),
+            ChainRepeatEndCondition::Success => ("success", false),
         };
         let newest = path[round_start..]
             .iter()

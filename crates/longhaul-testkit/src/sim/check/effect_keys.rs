@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{CallId, GateId, RunId};
-use longhaul_core::policy::effect_key::{KeyHolder, KeyState};
+use longhaul_core::policy::effect_key::{EffectKeyHolder, EffectKeyState};
 use longhaul_core::policy::gate::GateDecision;
 use longhaul_core::raw::Hash;
 
@@ -15,7 +15,7 @@ use longhaul_core::raw::Hash;
 struct KeyedCall {
     is_started: bool,
     /// Other call with the key whose outcome is unknown, if a person had to decide about it here.
-    replaces: Option<KeyHolder>,
+    replaces: Option<EffectKeyHolder>,
     /// Whether a person has said that the replaced call had no effect.
     is_rejected: bool,
     /// Whether nobody has decided about an unknown outcome.
@@ -72,7 +72,7 @@ fn keyed_calls(entries: &[Entry]) -> Vec<(CallId, Hash, KeyedCall)> {
                 continue;
             }
             Event::ToolStarted(data) => (data.call, |call| call.is_started = true),
-            Event::ToolKeyTaken(data) if data.state == KeyState::Unknown => {
+            Event::ToolKeyTaken(data) if data.state == EffectKeyState::Unknown => {
                 if let Some((_, call)) = calls.get_mut(&data.call) {
                     call.replaces = Some(data.holder);
                 }

@@ -55,7 +55,7 @@ fn parse_field_lines(line: usize, key: &str, lines: &[&str]) -> TableEntry {
         && key != TEXT_FIELD
         && looks_like_list(text)
     {
-        content = parse_marked_list(value_place, text);
+        content = parse_list_text(value_place, text);
     }
     TableEntry {
         key: key.to_owned(),
@@ -87,7 +87,7 @@ fn looks_like_list(text: &str) -> bool {
 }
 
 /// Splits the text of a list into its elements, without list markers and quotes.
-fn parse_marked_list(position: Position, text: &str) -> NodeValue {
+fn parse_list_text(position: Position, text: &str) -> NodeValue {
     let bare = |line: &str| {
         let line = line.strip_prefix("- ").unwrap_or(line).trim();
         let line = line.strip_prefix('[').unwrap_or(line);
