@@ -131,7 +131,8 @@ impl ApproveCommand {
         if let (Some(pattern), AnswerScope::Run | AnswerScope::Agent | AnswerScope::Project) =
             (&gate.pattern, self.scope.into())
         {
-            let (rule_scope_text, calls) = (scope_phrase(self.scope.into()), rule_pattern_text(pattern));
+            let (rule_scope_text, calls) =
+                (scope_phrase(self.scope.into()), rule_pattern_text(pattern));
             output::eprint_line(&format!("  {rule_scope_text}, this also allows: {calls}"));
         }
         let digest = output::ask_for_line("approve? [y/N]").unwrap_or_default();

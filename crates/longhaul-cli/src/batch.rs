@@ -126,7 +126,11 @@ impl ShowBatchCommand {
 
 /// Prints the runs of a batch. A run whose chain has gone on is printed with the state of the
 /// newest run of the chain. `has_driving_process` is whether a worker drives runs.
-fn print_batch(batch: &BatchView, newest: &[RunView], has_driving_process: bool) -> anyhow::Result<()> {
+fn print_batch(
+    batch: &BatchView,
+    newest: &[RunView],
+    has_driving_process: bool,
+) -> anyhow::Result<()> {
     let (mode, count) = (batch.mode.as_str(), batch.runs.len());
     output::print_text(&format!("{} ({mode}, {count} runs)", batch.id))?;
     let rows = batch.runs.iter().zip(newest).map(|(first, run)| {

@@ -86,7 +86,10 @@ impl ExportCommand {
                 );
             }
             output::print_line(&path.display().to_string())?;
-            output::eprint_line(&format!("exported {} of {run}", format_model_exchange_count(exchanges)));
+            output::eprint_line(&format!(
+                "exported {} of {run}",
+                format_model_exchange_count(exchanges)
+            ));
             Ok(())
         })
     }

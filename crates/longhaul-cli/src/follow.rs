@@ -210,7 +210,10 @@ impl<'a> RunFollower<'a> {
 
     /// Prints what the run needs from a person. Returns why following stops, or `None` if it
     /// continues.
-    async fn ask_person_or_stop(&mut self, view: &RunView) -> anyhow::Result<Option<FollowOutcome>> {
+    async fn ask_person_or_stop(
+        &mut self,
+        view: &RunView,
+    ) -> anyhow::Result<Option<FollowOutcome>> {
         self.asked = view.id;
         let gates = self.client.list_open_gates(view.id).await?;
         // A gate whose deadline has passed is closed without a person, and the run continues.

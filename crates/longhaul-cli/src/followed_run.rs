@@ -152,7 +152,9 @@ impl FollowedRun<'_> {
         let view = self.view_of_newest_run_in_chain(follower.run).await?;
         match (follower.options.final_output, &view.output) {
             (FinalOutputFormat::Json, _) => output::print_json(&view),
-            (FinalOutputFormat::Text, Some(output)) if !follower.has_printed_result(&output.text) => {
+            (FinalOutputFormat::Text, Some(output))
+                if !follower.has_printed_result(&output.text) =>
+            {
                 output::print_untrusted_text(&output.text)
             }
             (FinalOutputFormat::Text | FinalOutputFormat::Nothing, _) => Ok(()),
@@ -267,7 +269,10 @@ impl FollowedRun<'_> {
     /// the run waits for a run that no process drives or that needs a person, or the process that
     /// drives the store drives only other runs. If `is_shown` is true, the reason was printed
     /// before and is returned again only once this process drives the store.
-    async fn wait_until_run_cannot_start(&self, is_shown: bool) -> anyhow::Result<StateExplanation> {
+    async fn wait_until_run_cannot_start(
+        &self,
+        is_shown: bool,
+    ) -> anyhow::Result<StateExplanation> {
         let Some(runtime) = self.runtime else {
             return std::future::pending().await;
         };

@@ -146,7 +146,10 @@ impl ListInboxesCommand {
             Some(client) => runtime::build_current_thread()?.block_on(client.list_inboxes())?,
             None => {
                 let agents = default_inbox_agents()?;
-                agents.into_iter().map(|(name, agent)| inbox_without_tasks(name, Some(agent))).collect()
+                agents
+                    .into_iter()
+                    .map(|(name, agent)| inbox_without_tasks(name, Some(agent)))
+                    .collect()
             }
         };
         if self.json {

@@ -219,7 +219,8 @@ impl RunTaskCommand {
     fn run_ephemeral(&self, timeout: Option<Millis>) -> anyhow::Result<Exit> {
         let options = FollowOptions { is_only_client: true, ..self.follow_options() };
         let quiet = self.follow.quiet;
-        let opened = self.ephemeral.open_runtime_and_prepare_task(&self.task, &self.record_replay, quiet);
+        let opened =
+            self.ephemeral.open_runtime_and_prepare_task(&self.task, &self.record_replay, quiet);
         let (runtime, task) = opened?;
         let client = RunClient::for_local_store(&runtime.longhaul);
         runtime::build_multi_thread()?.block_on(async {

@@ -260,7 +260,9 @@ impl RunAction<'_> {
                 let status = status.as_str();
                 format!("{id} has already retried this run and is {status}: longhaul show {id}")
             }
-            (Self::Retry, _) if has_driving_process => format!("{id} retries {}.", format_retried_run(run)),
+            (Self::Retry, _) if has_driving_process => {
+                format!("{id} retries {}.", format_retried_run(run))
+            }
             (Self::Retry, _) => format!("{id} retries {}. {no_worker}", format_retried_run(run)),
             (Self::Resume(_), _) if has_driving_process => format!("{id} is resumed."),
             (Self::Resume(_), _) => format!("{id} is resumed. {no_worker}"),

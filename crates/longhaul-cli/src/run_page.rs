@@ -1,6 +1,6 @@
 //! One run as a page for people: its status, details and result.
 
-use longhaul_api::run::{RunChainView, RunView, UsageView, GradingVerdictView};
+use longhaul_api::run::{GradingVerdictView, RunChainView, RunView, UsageView};
 use longhaul_api::why::RunExplanation;
 use longhaul_core::status::ResultApprovalAnswer;
 use longhaul_core::time::Millis;

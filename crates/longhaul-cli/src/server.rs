@@ -133,8 +133,8 @@ impl ServeSession {
             .map_err(|error| error::from_local_key_error(&error, &at))?;
         let store = sqlite_store_path(&runtime.config)?;
         let pid = std::process::id();
-        let marker =
-            RunningServerRecordGuard::create(RunningServerRecord { url, pid, store }).map_err(|error| {
+        let marker = RunningServerRecordGuard::create(RunningServerRecord { url, pid, store })
+            .map_err(|error| {
                 CliError::usage_error(format!("the server's marker file can't be written: {error}"))
             })?;
         Ok(Self {

@@ -2,7 +2,7 @@
 //! and raises a cap until its current window ends.
 
 use clap::{Args, Subcommand};
-use longhaul_api::spend::{RaiseCapBody, SpendCapView, SpendCapUsageView};
+use longhaul_api::spend::{RaiseCapBody, SpendCapUsageView, SpendCapView};
 
 use crate::client::connect::{
     connect_or_create_store, find_named_or_local_server, try_connect_run_client,

@@ -142,7 +142,10 @@ impl SteerCommand {
         let steer = find_message(client, run, &id.to_string()).await?;
         match self.json {
             true => output::print_json(&steer),
-            false => output::print_text(&delivery_status_text(&steer, client.current_store_time().await?)),
+            false => output::print_text(&delivery_status_text(
+                &steer,
+                client.current_store_time().await?,
+            )),
         }
     }
 

@@ -22,7 +22,7 @@ use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::config::{
-    ChildrenConfig, LoopGuardConfig, GradingConfig, PerceptionConfig, PerceptionInterval,
+    ChildrenConfig, GradingConfig, LoopGuardConfig, PerceptionConfig, PerceptionInterval,
     SandboxConfig, Skill,
 };
 

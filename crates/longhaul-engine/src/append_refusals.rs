@@ -2,12 +2,14 @@
 //! trees, reached spend caps and claimed effect keys. The state machine then decides about the same
 //! input again, knowing these refusals.
 
-use longhaul_core::change::{JournalBatch, Change};
+use longhaul_core::change::{Change, JournalBatch};
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
 use longhaul_core::policy::budget::BudgetAccount;
-use longhaul_core::policy::effect_key::{EffectKey, EffectKeyChange, EffectKeyClaim, EffectKeyState, ClaimedEffectKey};
+use longhaul_core::policy::effect_key::{
+    ClaimedEffectKey, EffectKey, EffectKeyChange, EffectKeyClaim, EffectKeyState,
+};
 use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::raw::Hash;
 use longhaul_run::{DecideContext, Run, RunInput, TakenKeyInfo, duplicate_output};

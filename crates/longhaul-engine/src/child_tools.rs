@@ -182,7 +182,10 @@ impl ChildTool {
         Ok(format!("{id} of agent `{agent}`, {status}, {turns}: {message}{progress}"))
     }
 
-    async fn last_progress_of_child(&self, row: &RunRow) -> Result<Option<ProgressReported>, Error> {
+    async fn last_progress_of_child(
+        &self,
+        row: &RunRow,
+    ) -> Result<Option<ProgressReported>, Error> {
         let after = Seq(row.last_seq.0.saturating_sub(PROGRESS_EVENTS));
         let limit = PROGRESS_EVENTS as usize;
         let request = JournalReadRequest { run: row.id, after, limit };

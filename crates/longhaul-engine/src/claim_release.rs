@@ -2,7 +2,7 @@
 //! again.
 
 use longhaul_core::change::{
-    JournalBatch, Change, RunSchedulingUpdate, TimerDueTime, TimerKind, TimerUpdate,
+    Change, JournalBatch, RunSchedulingUpdate, TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::id::{TimerId, WorkerId};
 use longhaul_core::port::store::{AppendRequest, AppendResult, Claim, JournalAuthor};

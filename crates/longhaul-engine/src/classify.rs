@@ -130,8 +130,12 @@ pub(crate) async fn classify_effects_of_input(
         Err(why) => Err(ResolveError::Invalid(why)),
     };
     match resolved {
-        Ok(resolved) => Ok(classify_effects_of_resolved_input(env, run, registered, resolved).await),
-        Err(ResolveError::Invalid(why)) => Ok(rejected_call_classification(spec.name.as_str(), &why)),
+        Ok(resolved) => {
+            Ok(classify_effects_of_resolved_input(env, run, registered, resolved).await)
+        }
+        Err(ResolveError::Invalid(why)) => {
+            Ok(rejected_call_classification(spec.name.as_str(), &why))
+        }
         Err(ResolveError::Store(error)) => Err(error),
     }
 }

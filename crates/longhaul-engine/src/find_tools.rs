@@ -166,7 +166,9 @@ impl Tool for FindToolsTool {
         });
         let not_loaded_note = match not_loaded {
             [] => String::new(),
-            not_loaded => format!(" Not loaded, but matching too: {}.", join_tool_names(not_loaded)),
+            not_loaded => {
+                format!(" Not loaded, but matching too: {}.", join_tool_names(not_loaded))
+            }
         };
         let text = format!("You can call these tools now: {}.{not_loaded_note}", loaded.join(", "));
         Ok(ToolOutput { loaded_tools: entries.collect(), ..ToolOutput::text(text) })

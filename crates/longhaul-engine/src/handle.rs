@@ -32,7 +32,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use longhaul_core::change::{JournalBatch, Change};
+use longhaul_core::change::{Change, JournalBatch};
 use longhaul_core::request::IdempotencyKey;
 
 pub use crate::handle::answer::GateAnswerOutcome;

@@ -200,7 +200,10 @@ fn build_tool_table(env: &RunEnv) -> Value {
 
 /// Returns the newest messages of the run's thread that fit into the prompt, starting with a
 /// message of a person.
-async fn load_recent_thread_messages(services: &EngineServices, run: &Run) -> Result<Vec<Message>, Error> {
+async fn load_recent_thread_messages(
+    services: &EngineServices,
+    run: &Run,
+) -> Result<Vec<Message>, Error> {
     let Some(thread) = &run.task().thread else {
         return Ok(Vec::new());
     };

@@ -74,7 +74,10 @@ impl ProviderAvailability {
 }
 
 impl BlockedProviderCache {
-    fn with_locked_blocks<T>(&self, f: impl FnOnce(&mut BTreeMap<String, CachedProviderBlock>) -> T) -> T {
+    fn with_locked_blocks<T>(
+        &self,
+        f: impl FnOnce(&mut BTreeMap<String, CachedProviderBlock>) -> T,
+    ) -> T {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -99,7 +102,10 @@ impl BlockedProviderCache {
             Ok(until) => self.with_locked_blocks(|blocks| {
                 let unchanged = blocks.get(provider).filter(|known| known.until == until);
                 let since = unchanged.map_or(now, |known| known.since);
-                blocks.insert(provider.to_owned(), CachedProviderBlock { until, since, read_at: now });
+                blocks.insert(
+                    provider.to_owned(),
+                    CachedProviderBlock { until, since, read_at: now },
+                );
                 until
             }),
             Err(error) => {

@@ -228,7 +228,8 @@ pub(crate) fn check_references_unchanged(
     seen: &[OutputReference],
     resolved: &[OutputReference],
 ) -> Result<(), String> {
-    let is_seen = |one: &&OutputReference| seen.iter().any(|other| one.has_same_place_and_value(other));
+    let is_seen =
+        |one: &&OutputReference| seen.iter().any(|other| one.has_same_place_and_value(other));
     match resolved.iter().find(|one| !is_seen(one)) {
         None => Ok(()),
         Some(OutputReference { at, call, .. }) => Err(format!(

@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use longhaul_core::change::{JournalBatch, Change, LateToolResult};
+use longhaul_core::change::{Change, JournalBatch, LateToolResult};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::tool::LateToolResultEvent;
 use longhaul_core::id::{Seq, WorkerId};
 use longhaul_core::policy::budget::BudgetAccount;
-use longhaul_core::policy::effect_key::{EffectKeyClaim, ClaimedEffectKey};
+use longhaul_core::policy::effect_key::{ClaimedEffectKey, EffectKeyClaim};
 use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, JournalPage, StoreError,
@@ -26,7 +26,7 @@ use longhaul_run::{DecideContext, Run, RunInput, TakenKeyInfo, decide};
 use crate::append_refusals::{AppendRefusals, count_new_children, key_claims, load_claimed_key};
 use crate::error::Error;
 use crate::notifier::DriverRegistration;
-use crate::provider_blocks::{ProviderAvailability, model_to_call, calls_model_not_its_own};
+use crate::provider_blocks::{ProviderAvailability, calls_model_not_its_own, model_to_call};
 use crate::replay::{read_journal_page, replay_for_driver};
 use crate::services::EngineServices;
 

@@ -197,7 +197,8 @@ mod tests {
         let mut back = calendar.last_firing_at_or_before(at.plus(Millis(400)));
         for expected in times.iter().rev() {
             assert_eq!(back, Some(*expected), "{calendar:?}");
-            back = calendar.last_firing_at_or_before(Timestamp::from_micros(expected.as_micros() - 1));
+            back =
+                calendar.last_firing_at_or_before(Timestamp::from_micros(expected.as_micros() - 1));
         }
     }
 

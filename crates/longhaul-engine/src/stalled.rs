@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_core::change::{JournalBatch, Change, RunSchedulingUpdate};
+use longhaul_core::change::{Change, JournalBatch, RunSchedulingUpdate};
 use longhaul_core::id::{RunId, Seq, WorkerId};
 use longhaul_core::port::store::{AppendRequest, AppendResult, JournalAuthor, WorkerLiveness};
 use longhaul_core::port::tool::ClaimId;
@@ -51,9 +51,11 @@ impl StalledRunDetector {
             let worker = row.worker;
             for (run, last_seq) in services.records.claimed_runs(worker).await? {
                 let before = self.seen.get(&run).copied();
-                let is_same = |seen: &LastCheckedRun| seen.worker == worker && seen.last_seq == last_seq;
+                let is_same =
+                    |seen: &LastCheckedRun| seen.worker == worker && seen.last_seq == last_seq;
                 let seen = before.filter(is_same);
-                current.insert(run, seen.unwrap_or(LastCheckedRun { worker, last_seq, since: now }));
+                current
+                    .insert(run, seen.unwrap_or(LastCheckedRun { worker, last_seq, since: now }));
             }
         }
         self.seen = current;

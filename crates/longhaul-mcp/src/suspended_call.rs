@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use longhaul_core::event::tool::{ToolQuestion, ToolSuspension};
 use longhaul_core::form::Form;
 use longhaul_core::port::tool::{
-    Progress, SuspendedToolCall, ToolQuestionAnswer, ToolReply, ToolResumption, SuspendedCallWait,
+    Progress, SuspendedCallWait, SuspendedToolCall, ToolQuestionAnswer, ToolReply, ToolResumption,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
@@ -232,7 +232,11 @@ impl SuspendedCallState {
 
     /// Returns the suspension of a call whose task the server still works on. `task` is the
     /// server's description of the task, and `message` is its status for people.
-    pub(super) fn suspend_until_task_ends(mut self, task: &Value, message: Option<String>) -> ToolReply {
+    pub(super) fn suspend_until_task_ends(
+        mut self,
+        task: &Value,
+        message: Option<String>,
+    ) -> ToolReply {
         self.failures = 0;
         let after = match task["pollIntervalMs"].as_u64() {
             // The task may have ended before it was ever asked about.
@@ -256,7 +260,11 @@ impl SuspendedCallState {
 
     /// Returns the suspension of a call whose first question a person must answer. `None` if there is
     /// no question.
-    pub(super) fn suspend_for_first_question(self, server: &str, may_repeat: bool) -> Option<ToolReply> {
+    pub(super) fn suspend_for_first_question(
+        self,
+        server: &str,
+        may_repeat: bool,
+    ) -> Option<ToolReply> {
         let OpenQuestion { message, schema, .. } = self.questions.first()?;
         let question = ToolQuestion {
             asker: format!("The MCP server `{server}`"),
@@ -331,7 +339,8 @@ mod tests {
             let stored = suspended(state.suspend_for_first_question("billing", false));
             assert!(!stored.suspension.may_repeat && !stored.suspension.must_cancel);
             let state = stored.suspension.state;
-            let state = SuspendedCallState::resume(ToolResumption { state, answer: Some(answer) }).unwrap();
+            let state =
+                SuspendedCallState::resume(ToolResumption { state, answer: Some(answer) }).unwrap();
             assert!(!state.has_question());
             let mut params = CallToolRequestParams::new("pay".to_owned());
             state.add_responses_to_call(&mut params);
@@ -398,8 +407,10 @@ mod tests {
         assert_eq!(state.record_task_input_requests(&task, &NoopProgress), Ok(true));
         let stored = suspended(state.suspend_for_first_question("billing", false));
         assert!(stored.suspension.may_repeat && stored.suspension.must_cancel);
-        let resumption =
-            ToolResumption { state: stored.suspension.state, answer: Some(ToolQuestionAnswer::Declined) };
+        let resumption = ToolResumption {
+            state: stored.suspension.state,
+            answer: Some(ToolQuestionAnswer::Declined),
+        };
         let mut state = SuspendedCallState::resume(resumption).unwrap();
         state.record_sent_responses();
         assert_eq!(state.record_task_input_requests(&task, &NoopProgress), Ok(false));
@@ -407,13 +418,15 @@ mod tests {
 
     #[test]
     fn failed_requests_about_a_task_are_repeated_with_growing_delays() {
-        let mut state = SuspendedCallState { task: Some("7".to_owned()), ..SuspendedCallState::default() };
+        let mut state =
+            SuspendedCallState { task: Some("7".to_owned()), ..SuspendedCallState::default() };
         for expected in [10_000, 20_000, 40_000] {
             let stored = suspended(state.suspend_after_failed_request("down"));
             let SuspendedCallWait::Poll { after, .. } = stored.wait else { panic!("no poll") };
             assert_eq!(after, Millis(expected));
             let state_json = stored.suspension.state;
-            state = SuspendedCallState::resume(ToolResumption { state: state_json, answer: None }).unwrap();
+            state = SuspendedCallState::resume(ToolResumption { state: state_json, answer: None })
+                .unwrap();
         }
         state.failures = FAILURES_MAX;
         assert_eq!(state.suspend_after_failed_request("down"), None);

@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{
-    Tool, ToolQuestionAnswer, ToolContext, ToolFailure, ToolReply, ToolResumption, ToolSpec, SuspendedCallWait,
+    SuspendedCallWait, Tool, ToolContext, ToolFailure, ToolQuestionAnswer, ToolReply,
+    ToolResumption, ToolSpec,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
@@ -86,7 +87,9 @@ impl McpTool {
             let (answer, output_schema) = (answer.clone(), output_schema.cloned());
             let check = move || output_schema_violation(&answer, output_schema.as_ref());
             let checked = tokio::task::spawn_blocking(check).await;
-            checked.map_err(|_| ToolFailure::with_possible_effect("the check of the response panicked"))?
+            checked.map_err(|_| {
+                ToolFailure::with_possible_effect("the check of the response panicked")
+            })?
         } else {
             output_schema_violation(answer, output_schema)
         };
@@ -129,7 +132,9 @@ impl McpTool {
     /// or exceeds a limit.
     fn server_misbehavior_failure(&self, why: &str) -> ToolFailure {
         let server = &self.server.spec().name;
-        ToolFailure::with_possible_effect(format!("the call to the server `{server}` was given up: {why}"))
+        ToolFailure::with_possible_effect(format!(
+            "the call to the server `{server}` was given up: {why}"
+        ))
     }
 
     /// Sends the call. If the connection is lost and the call may be repeated, sends it once more.
@@ -206,10 +211,13 @@ impl McpTool {
                 return self.finish_or_suspend_call(state, &task, ctx).await;
             }
             match state.record_task_input_requests(&task, &*ctx.progress) {
-                Ok(false) => return Ok(state.suspend_until_task_ends(&task, self.task_status_message(&task))),
+                Ok(false) => {
+                    return Ok(state.suspend_until_task_ends(&task, self.task_status_message(&task)));
+                }
                 Ok(true) if state.has_question() => {
                     let question = state.suspend_for_first_question(&self.server.spec().name, true);
-                    return question.ok_or_else(|| self.server_misbehavior_failure("the question is missing"));
+                    return question
+                        .ok_or_else(|| self.server_misbehavior_failure("the question is missing"));
                 }
                 Ok(true) => {}
                 Err(why) => {
@@ -244,7 +252,8 @@ impl McpTool {
             }
             Some("failed") => {
                 let error = &task["error"];
-                let reason = self.to_printable_text(error["message"].as_str().unwrap_or("no reason given"));
+                let reason =
+                    self.to_printable_text(error["message"].as_str().unwrap_or("no reason given"));
                 Err(ToolFailure::new(format!("the server's task failed: {reason}{status_note}")))
             }
             Some("cancelled") => {
@@ -269,7 +278,9 @@ impl McpTool {
             )));
         }
         let waiting = state.suspend_after_failed_request(&self.to_printable_text(&reason));
-        waiting.ok_or_else(|| self.unknown_outcome_failure(&format!("the task can't be polled: {reason}")))
+        waiting.ok_or_else(|| {
+            self.unknown_outcome_failure(&format!("the task can't be polled: {reason}"))
+        })
     }
 
     /// Returns the failure "outcome unknown" of a call whose result the server's task did not
@@ -373,7 +384,8 @@ impl Tool for McpTool {
             match suspended.wait {
                 SuspendedCallWait::Answer(question) => {
                     ctx.progress.report_to_journal(&declined_question_text(&question.message));
-                    resumption = Some(ToolResumption { state, answer: Some(ToolQuestionAnswer::Declined) });
+                    resumption =
+                        Some(ToolResumption { state, answer: Some(ToolQuestionAnswer::Declined) });
                 }
                 SuspendedCallWait::Poll { .. } => {
                     _ = self.cancel_suspended(&state, ctx).await;
@@ -401,7 +413,8 @@ impl Tool for McpTool {
                 )));
             }
         };
-        let state = resumption.map_or_else(|| Ok(SuspendedCallState::default()), SuspendedCallState::resume);
+        let state = resumption
+            .map_or_else(|| Ok(SuspendedCallState::default()), SuspendedCallState::resume);
         let mut state = state.map_err(ToolFailure::new)?;
         for attempt in 0.. {
             if state.has_question() {
@@ -423,7 +436,9 @@ impl Tool for McpTool {
                     }
                 }
                 Some("task") => {
-                    state.record_server_task(&answer).map_err(|why| self.server_misbehavior_failure(&why))?;
+                    state
+                        .record_server_task(&answer)
+                        .map_err(|why| self.server_misbehavior_failure(&why))?;
                     let message = self.task_status_message(&answer);
                     return Ok(state.suspend_until_task_ends(&answer, message));
                 }

@@ -9,7 +9,7 @@ mod signal;
 mod steer;
 mod timer;
 
-use longhaul_core::change::{JournalBatch, Blob, Change, TimerUpdate};
+use longhaul_core::change::{Blob, Change, JournalBatch, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::{BudgetRaised, ChildEnded, RuleRevoked};
 use longhaul_core::event::run::RunControlRequest;

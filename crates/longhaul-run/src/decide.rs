@@ -9,7 +9,7 @@ mod release;
 mod timeouts;
 mod tool_results;
 
-use longhaul_core::change::{JournalBatch, Blob, Change, RunSchedulingUpdate, TimerUpdate};
+use longhaul_core::change::{Blob, Change, JournalBatch, RunSchedulingUpdate, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::{RunControlRequest, RunPrepared, RunRecovered};

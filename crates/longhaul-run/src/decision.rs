@@ -4,8 +4,8 @@
 //! the conversation.
 
 use longhaul_core::change::{
-    JournalBatch, Blob, BudgetHoldSettlement, Change, GateTransition, GateUpdate, RunSchedulingUpdate,
-    TimerDueTime, TimerKind, TimerUpdate,
+    Blob, BudgetHoldSettlement, Change, GateTransition, GateUpdate, JournalBatch,
+    RunSchedulingUpdate, TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::gate::{GateNotice, GateRaised};

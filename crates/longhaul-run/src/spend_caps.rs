@@ -2,7 +2,7 @@
 //! call reserves in each cap.
 
 use longhaul_core::policy::spend_cap::{
-    AtCapAction, CapHold, CapCounterKey, CapReservation, CapScope, CapUnit, CapWithWindow, SpendCap,
+    AtCapAction, CapCounterKey, CapHold, CapReservation, CapScope, CapUnit, CapWithWindow, SpendCap,
 };
 use longhaul_core::raw::{Hash, canonical_json};
 use longhaul_core::task::TaskSpec;

@@ -228,7 +228,8 @@ fn open_with_store_url(
         ..StoreOptions::new(url, options.mode, clock.clone())
     })?);
     let out = OutboundTools::new(&config, &clock).map_err(AssembleError::Setting)?;
-    let tools = register_store_backed_tools(build_tools_without_shell(&config, &clock, &out)?, &store)?;
+    let tools =
+        register_store_backed_tools(build_tools_without_shell(&config, &clock, &out)?, &store)?;
     let counters = EngineCounters::default();
     let handler_threads = HandlerThreads::new(Arc::clone(&clock), counters.clone());
     let mut registered = registered.convert_handlers_to_agents(&store, &handler_threads)?;

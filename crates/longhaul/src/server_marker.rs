@@ -88,12 +88,16 @@ mod tests {
         fs::write(&store, "").unwrap();
         fs::write(&other, "").unwrap();
         assert_eq!(load_running_server_record(&store), None);
-        let marker =
-            RunningServerRecord { url: "http://127.0.0.1:4180".into(), pid: 7, store: store.clone() };
+        let marker = RunningServerRecord {
+            url: "http://127.0.0.1:4180".into(),
+            pid: 7,
+            store: store.clone(),
+        };
         let guard = RunningServerRecordGuard::create(marker.clone()).unwrap();
         assert_eq!(load_running_server_record(&store), Some(marker.clone()));
         assert_eq!(load_running_server_record(&other), None);
-        let next = RunningServerRecordGuard::create(RunningServerRecord { pid: 8, ..marker }).unwrap();
+        let next =
+            RunningServerRecordGuard::create(RunningServerRecord { pid: 8, ..marker }).unwrap();
         drop(guard);
         assert_eq!(load_running_server_record(&store).map(|found| found.pid), Some(8));
         drop(next);

@@ -181,16 +181,22 @@ impl Task {
     /// `serde_json::json!({ "name": "Ada" })`.
     #[must_use]
     pub fn actor(mut self, actor: impl Serialize) -> Self {
-        self.task.actor =
-            Some(serialize_or_record_error("the actor of the task", &actor, &mut self.serialize_error));
+        self.task.actor = Some(serialize_or_record_error(
+            "the actor of the task",
+            &actor,
+            &mut self.serialize_error,
+        ));
         self
     }
 
     /// Sets the references to related objects in other systems. They are returned with the run.
     #[must_use]
     pub fn links(mut self, links: impl Serialize) -> Self {
-        self.task.links =
-            Some(serialize_or_record_error("the links of the task", &links, &mut self.serialize_error));
+        self.task.links = Some(serialize_or_record_error(
+            "the links of the task",
+            &links,
+            &mut self.serialize_error,
+        ));
         self
     }
 

@@ -42,8 +42,8 @@ pub use longhaul_core::policy::effect_facts::{
 };
 pub use longhaul_core::port::image_sink::ImageSink;
 pub use longhaul_core::port::tool::{
-    PartialToolOutput, Progress, SuspendedToolCall, Tool, ToolQuestionAnswer, ToolContext, ToolFailure,
-    ToolReply, ToolResumption, ToolSpec, SuspendedCallWait,
+    PartialToolOutput, Progress, SuspendedCallWait, SuspendedToolCall, Tool, ToolContext,
+    ToolFailure, ToolQuestionAnswer, ToolReply, ToolResumption, ToolSpec,
 };
 pub use longhaul_core::raw::BlobRef;
 pub use longhaul_engine::tool_registry::ToolRegistrationError;

@@ -15,7 +15,7 @@ use longhaul_core::policy::{ChildCancelPolicy, LaneBusyPolicy, ParkedLanePolicy}
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::config::{
-    ChildrenConfig, IsolationLevel, LoopGuardConfig, GradingConfig, PerceptionConfig,
+    ChildrenConfig, GradingConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig,
     PerceptionInterval, PerceptionSource, SandboxConfig,
 };
 use longhaul_engine::agent::{Agent, BudgetPatch, EffectRule, RetryPatch};
@@ -341,7 +341,11 @@ fn format_gate_timeout(timeout: GateTimeout, on_timeout: GateTimeoutAction) -> S
 
 /// Formats the required approvers, the tags and the reminder interval of a gate, with a leading
 /// comma if there are any.
-fn format_gate_approvers_and_tags(who: ApprovalRequirement, tags: &[String], remind: &str) -> String {
+fn format_gate_approvers_and_tags(
+    who: ApprovalRequirement,
+    tags: &[String],
+    remind: &str,
+) -> String {
     let count = (who.count != 1).then_some(who.count);
     let other = who.not_submitter.then_some("not by the submitter");
     let more = join_named_texts(&[

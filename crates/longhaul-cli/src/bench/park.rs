@@ -59,7 +59,8 @@ impl BenchParkCommand {
         let idle = Millis::from_secs(u64::from(self.idle));
         let bench = ParkBench::open(&folder.path().join("park.db"))?;
         let runtime = runtime::build_multi_thread()?;
-        let measured = runtime.block_on(bench.drive_and_measure_parked_runs((self.runs, idle), &report))?;
+        let measured =
+            runtime.block_on(bench.drive_and_measure_parked_runs((self.runs, idle), &report))?;
         self.add_costs_to_report(&mut report, &measured)?;
         report.print()
     }

@@ -75,7 +75,11 @@ impl BenchQueueCommand {
         let bench = QueueBench::open(&folder.path().join("tasks"))?;
         let cost = runtime.block_on(bench.measure_task_cost(tasks))?;
         let memory_mb = resident_memory_mb(std::process::id())?;
-        self.add_comparison_with_bare_sqlite(&mut report, &cost, folder.path().join("bare-queue.db"))?;
+        self.add_comparison_with_bare_sqlite(
+            &mut report,
+            &cost,
+            folder.path().join("bare-queue.db"),
+        )?;
         report.print_progress("measuring claims of an idle worker");
         let claims = Percentiles::from(&SortedDurations::new(
             runtime.block_on(bench.measure_claim_delays())?,

@@ -91,7 +91,10 @@ impl ScratchProject {
         Self::prepare_scratch_folder(folder, process_env)
     }
 
-    fn prepare_scratch_folder(folder: TempDir, mut process_env: ProcessEnv) -> anyhow::Result<Self> {
+    fn prepare_scratch_folder(
+        folder: TempDir,
+        mut process_env: ProcessEnv,
+    ) -> anyhow::Result<Self> {
         // On some systems the folder for temporary files is a symlink.
         let root = folder.path().canonicalize()?;
         let data = root.join(DATA_FOLDER_NAME);

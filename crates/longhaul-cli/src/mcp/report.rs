@@ -9,7 +9,8 @@ use crate::{environment, output};
 
 /// Loads the settings of this folder, including the project's `.env`, and its `.mcp.json`.
 pub(crate) fn load_config_and_mcp_file() -> anyhow::Result<(Config, McpFile)> {
-    let process_env = environment::add_dotenv_variables_if_valid(environment::current_process_env()?);
+    let process_env =
+        environment::add_dotenv_variables_if_valid(environment::current_process_env()?);
     let config = environment::load_config(&process_env)?;
     let file = McpFile::load(&config);
     Ok((config, file))

@@ -8,7 +8,7 @@ use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::policy::ChildCancelPolicy;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
-    ChildrenConfig, IsolationLevel, LoopGuardConfig, GradingConfig, PerceptionConfig,
+    ChildrenConfig, GradingConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig,
     PerceptionInterval, PerceptionSource,
 };
 

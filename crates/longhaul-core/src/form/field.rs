@@ -96,7 +96,9 @@ impl FormField {
         let field = Self {
             name: name.to_owned(),
             title: title.unwrap_or(name).to_owned(),
-            description: optional_schema_text(object, "description")?.unwrap_or_default().to_owned(),
+            description: optional_schema_text(object, "description")?
+                .unwrap_or_default()
+                .to_owned(),
             kind,
             default: object.get("default").cloned(),
             required,
@@ -274,7 +276,10 @@ pub(super) fn check_schema_keys(
 }
 
 /// Returns the text under this key of a schema, or `None` if the key is missing.
-fn optional_schema_text<'a>(schema: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, String> {
+fn optional_schema_text<'a>(
+    schema: &'a Map<String, Value>,
+    key: &str,
+) -> Result<Option<&'a str>, String> {
     match schema.get(key) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -283,7 +288,9 @@ fn optional_schema_text<'a>(schema: &'a Map<String, Value>, key: &str) -> Result
 }
 
 /// Returns the minimum and maximum text length that a schema sets. `None` means no limit.
-fn parse_text_length_limits(schema: &Map<String, Value>) -> Result<(Option<u64>, Option<u64>), String> {
+fn parse_text_length_limits(
+    schema: &Map<String, Value>,
+) -> Result<(Option<u64>, Option<u64>), String> {
     let length = |key: &str| match schema.get(key) {
         None => Ok(None),
         Some(value) => match value.as_u64() {

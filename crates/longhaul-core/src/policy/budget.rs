@@ -169,14 +169,15 @@ impl BudgetHold {
     /// other requests hold (reserve) counts as left. `None` means that no warning is needed.
     pub fn cap_to_warn_about(&self, account: &BudgetAccount) -> Option<BudgetCap> {
         let BudgetAmount { micro_usd, tokens } = self.amount.plus(self.reserve);
-        let RemainingBudget { micro_usd: money_left, tokens: tokens_left } = account.unspent_budget();
+        let RemainingBudget { micro_usd: money_left, tokens: tokens_left } =
+            account.unspent_budget();
         let caps = [
             (BudgetCap::Money, self.warn_money_at, money_left.is_some_and(|left| left < micro_usd)),
             (BudgetCap::Tokens, self.warn_tokens_at, tokens_left.is_some_and(|left| left < tokens)),
         ];
         caps.into_iter().find_map(|(cap, percent, is_short)| {
-            let is_due =
-                account.has_used_percent(cap, percent?) || is_short && account.has_used_percent(cap, 0);
+            let is_due = account.has_used_percent(cap, percent?)
+                || is_short && account.has_used_percent(cap, 0);
             is_due.then_some(cap)
         })
     }

@@ -19,7 +19,7 @@ use crate::note::{AddNoteOutcome, NewNote, Note};
 pub use crate::policy::budget::BudgetAccount;
 use crate::policy::gate::{GateRow, RulePattern};
 use crate::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
-use crate::policy::spend_cap::{CapLimitChange, CapCounterRow};
+use crate::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use crate::port::store::{StoreError, WorkerLiveness};
 use crate::raw::Hash;
 use crate::time::{Millis, Timestamp};

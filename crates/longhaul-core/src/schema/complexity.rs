@@ -46,10 +46,10 @@ impl SchemaComplexity {
         if let Some(unknown) = reached().find_map(|at| nodes[at].unknown) {
             return Err(SchemaError::Reference(unknown.to_owned()));
         }
-        let fields =
-            compute_subschema_totals(&nodes, SubschemaCountKind::Fields, reached()).max_subschema_total();
-        let items =
-            compute_subschema_totals(&nodes, SubschemaCountKind::Items, reached()).max_subschema_total();
+        let fields = compute_subschema_totals(&nodes, SubschemaCountKind::Fields, reached())
+            .max_subschema_total();
+        let items = compute_subschema_totals(&nodes, SubschemaCountKind::Items, reached())
+            .max_subschema_total();
         Ok(Self {
             expansion,
             fanout: fields.max(items).max(1),

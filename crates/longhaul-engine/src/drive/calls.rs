@@ -171,7 +171,10 @@ impl ActiveToolCalls {
 
     /// Polls every running call and returns the first that has ended. A reply has so few calls that
     /// polling all of them is cheap.
-    fn poll_next_finished_call(&mut self, context: &mut Context<'_>) -> Poll<Option<FinishedToolCall>> {
+    fn poll_next_finished_call(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<FinishedToolCall>> {
         for index in 0..self.running.len() {
             if let Poll::Ready(ended) = self.running[index].work.poll_unpin(context) {
                 self.running.remove(index);

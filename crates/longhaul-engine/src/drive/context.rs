@@ -21,7 +21,7 @@ use crate::drive::progress::ProgressThrottle;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::run_env::{
-    ExternalTools, RunEnv, load_external_tools, load_agent_version_of_run, unregistered_tool_names,
+    ExternalTools, RunEnv, load_agent_version_of_run, load_external_tools, unregistered_tool_names,
 };
 use crate::run_session::{CommitOutcome, RunSession};
 use crate::services::EngineServices;
@@ -95,7 +95,8 @@ impl DriveContext {
         // From here on a crash of this process counts for the run. A crash while it only waited
         // does not.
         let arrived = match may_begin
-            && ctx.session.commit_undroppable_input(RunInput::Recover).await? == CommitOutcome::Applied
+            && ctx.session.commit_undroppable_input(RunInput::Recover).await?
+                == CommitOutcome::Applied
         {
             true => ctx.load_run_env().await?,
             false => DriverSetupOutcome::Lost,

@@ -82,7 +82,8 @@ pub(super) async fn run_model_turn(
     let (calls, output_check) = match (&outcome, &ctx.env) {
         (ModelRequestOutcome::Reply(response, held), Some(env)) => {
             let run = ctx.session.run();
-            let (mut calls, output) = classify_calls_and_check_output(env, run, (response, held)).await?;
+            let (mut calls, output) =
+                classify_calls_and_check_output(env, run, (response, held)).await?;
             add_remembered_approvals(&ctx.services, run.task(), &mut calls).await?;
             add_effect_facts((env, run), &ctx.services.redact, &response.reply, &mut calls).await;
             (calls, output)

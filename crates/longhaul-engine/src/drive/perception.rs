@@ -76,7 +76,9 @@ pub(super) async fn prepare_run_prompt(ctx: &mut DriveContext) -> Result<Option<
 
 /// Fetches the perception (the state of the world) again before a turn. `None` means that this
 /// driver has lost its claim on the run.
-pub(super) async fn refetch_context_before_turn(ctx: &mut DriveContext) -> Result<Option<RunInput>, Error> {
+pub(super) async fn refetch_context_before_turn(
+    ctx: &mut DriveContext,
+) -> Result<Option<RunInput>, Error> {
     let (perception, active) = match fetch_context_from_provider(ctx).await? {
         ContextFetchOutcome::NoProvider => {
             return Ok(Some(RunInput::PerceptionRefreshed(Box::default())));

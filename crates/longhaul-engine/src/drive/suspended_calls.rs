@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt as _;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::port::redact::Redact;
-use longhaul_core::port::tool::{SuspendedToolCall, ToolFailure, SuspendedCallWait};
+use longhaul_core::port::tool::{SuspendedCallWait, SuspendedToolCall, ToolFailure};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_run::RunInput;

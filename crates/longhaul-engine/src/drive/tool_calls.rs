@@ -276,7 +276,8 @@ async fn verify_tool_call(
     let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
     Ok(match signals.wait_unless_aborted(verification).await? {
         AbortableOutcome::Done(result) => {
-            let quota = ArtifactQuota::remaining_after_artifacts(ctx.session.run().control().artifacts());
+            let quota =
+                ArtifactQuota::remaining_after_artifacts(ctx.session.run().control().artifacts());
             Some(run_input_from_verify_outcome(task.call, result, &*ctx.services.redact, quota))
         }
         AbortableOutcome::Aborted(reason) => reason.input_after_abort(),

@@ -155,7 +155,12 @@ mod tests {
 
     /// Truncates the output of a call of a run that has no artifacts yet.
     fn truncate_with_full_quota(output: ToolOutput, images: Vec<Blob>) -> (ToolOutput, Vec<Blob>) {
-        truncate_tool_output(CALL, output, images, &mut ArtifactQuota::remaining_after_artifacts(&[]))
+        truncate_tool_output(
+            CALL,
+            output,
+            images,
+            &mut ArtifactQuota::remaining_after_artifacts(&[]),
+        )
     }
 
     fn first_output_text(output: &ToolOutput) -> &str {
@@ -174,7 +179,8 @@ mod tests {
     #[test]
     fn a_long_output_is_truncated_for_the_model_and_stored_whole() {
         let whole = "ü".repeat(20_000);
-        let (output, blobs) = truncate_with_full_quota(ToolOutput::text(whole.as_str()), Vec::new());
+        let (output, blobs) =
+            truncate_with_full_quota(ToolOutput::text(whole.as_str()), Vec::new());
         let [blob] = &blobs[..] else {
             panic!("one blob is stored");
         };

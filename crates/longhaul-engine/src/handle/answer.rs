@@ -202,8 +202,9 @@ impl Longhaul {
             return Err(bad(problem.clone()));
         }
         // The card describes and the digest covers only the references of the original input.
-        let is_shown =
-            |new: &OutputReference| gate.spec.outputs.iter().any(|old| old.has_same_place_and_value(new));
+        let is_shown = |new: &OutputReference| {
+            gate.spec.outputs.iter().any(|old| old.has_same_place_and_value(new))
+        };
         if !classification.outputs.iter().all(is_shown) {
             return Err(bad(format!(
                 "an edit can't add or change a reference to an output: write the value itself instead \

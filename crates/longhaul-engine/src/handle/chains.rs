@@ -132,13 +132,19 @@ impl Longhaul {
         Ok((NewRun { lane_depth_max, ..new_run_from_task(first_run, task)? }, definitions))
     }
 
-    fn build_chain_step(&self, chain: &ChainToBuild, index: usize) -> Result<BuiltChainStep, Error> {
+    fn build_chain_step(
+        &self,
+        chain: &ChainToBuild,
+        index: usize,
+    ) -> Result<BuiltChainStep, Error> {
         let step_spec = &chain.spec.steps[index];
         let task = Task { agent: step_spec.agent.clone(), ..chain.task.clone() };
         let (task, agent, definition) = self.build_task_spec(task, chain.first_run, chain.batch)?;
         let repeat = step_spec.repeat.as_ref().map(|repeat| {
-            let from =
-                chain.spec.find_repeat_start_step(index, &repeat.from).map_err(Rejection::InvalidTask)?;
+            let from = chain
+                .spec
+                .find_repeat_start_step(index, &repeat.from)
+                .map_err(Rejection::InvalidTask)?;
             Ok::<_, Rejection>(ChainRepeat { from, until: repeat.until, max: repeat.max })
         });
         let mut policy = task.policy.clone();

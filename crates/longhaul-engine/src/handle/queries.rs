@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::handle::served_inboxes::LiveWorkers;
 use crate::replay::{replay_run, replay_without_transcript};
-use crate::view::{describe_queue_wait, run_view, describe_start_time_wait};
+use crate::view::{describe_queue_wait, describe_start_time_wait, run_view};
 use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView};
 use longhaul_api::why::RunExplanation;

@@ -43,7 +43,9 @@ impl Longhaul {
                 (state.head, format!("the lane `{lane}`"))
             }
             (Some("key"), _) => return self.explain_stuck_effect_key_holder(row).await,
-            (Some("batch"), _) => (self.previous_run_in_batch(row.id).await?, "its batch".to_owned()),
+            (Some("batch"), _) => {
+                (self.previous_run_in_batch(row.id).await?, "its batch".to_owned())
+            }
             _ => return self.explain_unserved_run(row, &mut None).await,
         };
         let Some(previous) = previous else { return Ok(None) };

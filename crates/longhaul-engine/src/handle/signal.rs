@@ -95,7 +95,8 @@ impl Longhaul {
             ..GateFilter::default()
         };
         let open = self.services.store.list_gates(filter).await?;
-        let signals = open.iter().filter(|gate| gate.spec.is_signal_gate_without_tool_call()).count();
+        let signals =
+            open.iter().filter(|gate| gate.spec.is_signal_gate_without_tool_call()).count();
         match signals < SIGNAL_GATES_MAX {
             true => Ok(()),
             false => {

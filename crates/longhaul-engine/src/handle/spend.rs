@@ -1,9 +1,10 @@
 //! Spend caps: how much of each cap is used, and raising the limit of a cap for its current window
 //! (such as a day).
 
-use longhaul_api::spend::{SpendCapAmount, RaiseCapBody, SpendCapView, SpendCapUsageView};
+use longhaul_api::spend::{RaiseCapBody, SpendCapAmount, SpendCapUsageView, SpendCapView};
 use longhaul_core::policy::spend_cap::{
-    CapCounterKey, CapLimitChange, CapRefusal, CapScope, CapWithWindow, SPEND_ROWS_MAX, CapCounterRow,
+    CapCounterKey, CapCounterRow, CapLimitChange, CapRefusal, CapScope, CapWithWindow,
+    SPEND_ROWS_MAX,
 };
 use longhaul_core::port::store::CreateRunsRequest;
 use longhaul_core::suggest::closest_match;

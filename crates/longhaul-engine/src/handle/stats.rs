@@ -1,6 +1,6 @@
 //! Statistics of an agent's runs over a time window.
 
-use longhaul_api::agent_stats::{AgentStatsView, PerRunStats, CostStats, OutcomeCounts};
+use longhaul_api::agent_stats::{AgentStatsView, CostStats, OutcomeCounts, PerRunStats};
 use longhaul_api::run::micro_usd_to_usd;
 use longhaul_core::id::AgentName;
 use longhaul_core::port::store::{RunFilter, RunRow};

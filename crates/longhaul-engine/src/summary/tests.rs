@@ -45,7 +45,11 @@ fn call_and_result_messages(
 fn sample_conversation() -> Vec<Arc<Message>> {
     let read = |path: &str| ("read_file", json!({ "path": path }));
     let mut messages = vec![user_message("Test the build of /srv/app. Never touch `deploy.sh`.")];
-    messages.extend(call_and_result_messages(1, read("src/main.rs"), "fn main() {} // see ISSUE-77"));
+    messages.extend(call_and_result_messages(
+        1,
+        read("src/main.rs"),
+        "fn main() {} // see ISSUE-77",
+    ));
     messages.push(user_message("Also: the port must stay 4180."));
     let question = ("ask_human", json!({ "question": "Which branch?" }));
     messages.extend(call_and_result_messages(2, question, "release/2.4, and no other"));
@@ -222,9 +226,11 @@ fn compaction_never_separates_a_call_from_its_result() {
             match next_random(&mut rng) % 3 {
                 0 => messages.push(user_message(&"u".repeat(bytes))),
                 1 => messages.push(assistant_message(vec![text_block(&"m".repeat(bytes))])),
-                _ => {
-                    messages.extend(call_and_result_messages(number, ("act", json!({})), &"r".repeat(bytes)))
-                }
+                _ => messages.extend(call_and_result_messages(
+                    number,
+                    ("act", json!({})),
+                    &"r".repeat(bytes),
+                )),
             }
         }
         let until = count_messages_to_summarize(&messages);

@@ -150,7 +150,8 @@ impl FilteredQueue {
             let share = (limit - accepted.len()).div_ceil(inboxes.len() - index);
             let full = accepted.len() + share;
             let mut cursor = self.cursors.get(inbox).copied().unwrap_or_default();
-            let page = match share == 0 || cursor.is_at_end || self.must_stop_reading_page(started) {
+            let page = match share == 0 || cursor.is_at_end || self.must_stop_reading_page(started)
+            {
                 true => Vec::new(),
                 false => {
                     let page = self.peek_queue(inbox, cursor.last).await?;

@@ -3,7 +3,8 @@
 
 use longhaul_api::steer::SteerState;
 use longhaul_core::chain::{
-    ChainRepeatEndCondition, ChainRepeatSpec, ChainSpec, ChainStatus, ChainStepCondition, ChainStepSpec,
+    ChainRepeatEndCondition, ChainRepeatSpec, ChainSpec, ChainStatus, ChainStepCondition,
+    ChainStepSpec,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
@@ -184,8 +185,11 @@ async fn rounds_are_bounded_and_every_round_is_a_run() {
 async fn the_rounds_of_nested_repeats_do_not_multiply() {
     let engine = engine();
     set_reply(&engine, "review", FakeReply::Text(ISSUES));
-    let outer =
-        ChainRepeatSpec { from: "review".to_owned(), until: ChainRepeatEndCondition::NoIssues, max: 2 };
+    let outer = ChainRepeatSpec {
+        from: "review".to_owned(),
+        until: ChainRepeatEndCondition::NoIssues,
+        max: 2,
+    };
     let plan = ChainStepSpec { repeat: Some(outer), ..ChainStepSpec::new("plan") };
     let steps = vec![ChainStepSpec::new("review"), fix_and_repeat(1), plan];
     let root = engine.longhaul.submit(chain(steps)).await.unwrap();
@@ -285,7 +289,10 @@ async fn an_ended_step_stands_for_the_chain_also_after_a_retry() {
     longhaul.update_steer(root, patient).await.unwrap();
     longhaul.withdraw_steer(root, sent.id, by).await.unwrap();
     let messages = longhaul.list_steers(build).await.unwrap();
-    assert_eq!((messages[0].text.as_str(), messages[1].status), ("no hurry", SteerState::Withdrawn));
+    assert_eq!(
+        (messages[0].text.as_str(), messages[1].status),
+        ("no hurry", SteerState::Withdrawn)
+    );
 
     let gate = engine.gate(build).await;
     let text = GateDecision::Answer("This one.".to_owned());

@@ -184,7 +184,8 @@ async fn an_edit_keeps_references_but_adds_and_changes_none() {
     // The second person sees the value that is still passed on.
     let gate = engine.longhaul.get_gate(gate.spec.id).await.unwrap();
     let view = gate_view(&gate);
-    let values: Vec<&str> = view.values_from_earlier_calls().into_iter().map(|(_, value)| value).collect();
+    let values: Vec<&str> =
+        view.values_from_earlier_calls().into_iter().map(|(_, value)| value).collect();
     assert_eq!(values, ["{{secret:WORD}}"]);
     let mut yes = answer(&gate, GateDecision::Approve);
     yes.by = "cli:ben".into();

@@ -1,7 +1,7 @@
 //! Spend caps: runs wait at a cap until an amount is released, the cap is raised or its window ends,
 //! and a cap can refuse new tasks.
 
-use longhaul_api::spend::{SpendCapAmount, RaiseCapBody};
+use longhaul_api::spend::{RaiseCapBody, SpendCapAmount};
 use longhaul_core::event::Event;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::spend_cap::{AtCapAction, CapScope, CapUnit, CapWindow, SpendCap};

@@ -3,7 +3,7 @@
 use longhaul_core::event::tool::{ToolQuestion, ToolSuspension};
 use longhaul_core::policy::effect::EffectClass::Once;
 use longhaul_core::policy::gate::{GateDecision, GateKind};
-use longhaul_core::port::tool::{SuspendedToolCall, SuspendedCallWait};
+use longhaul_core::port::tool::{SuspendedCallWait, SuspendedToolCall};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::EffectRule;
@@ -28,7 +28,8 @@ fn question(state: &str) -> SuspendedToolCall {
 fn task(state: &str) -> SuspendedToolCall {
     let state = RawJson::from_serialize(&state);
     let suspension = ToolSuspension { state, may_repeat: true, must_cancel: true };
-    let wait = SuspendedCallWait::Poll { after: Millis::from_secs(3_600), ttl: None, message: None };
+    let wait =
+        SuspendedCallWait::Poll { after: Millis::from_secs(3_600), ttl: None, message: None };
     SuspendedToolCall { suspension, wait }
 }
 

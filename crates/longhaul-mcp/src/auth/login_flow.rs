@@ -20,7 +20,8 @@ use crate::auth::address_policy::ServerNetworkZone;
 use crate::auth::config::LoginContext;
 use crate::auth::credential_file::{CredentialFile, StoredLogin};
 use crate::auth::error::{
-    LoginError, REGISTER_CLIENT_HINT, auth_error_reason_and_hint, sanitize_untrusted_text, secrets_in_url,
+    LoginError, REGISTER_CLIENT_HINT, auth_error_reason_and_hint, sanitize_untrusted_text,
+    secrets_in_url,
 };
 use crate::auth::oauth_http::OAuthHttp;
 use crate::auth::token_provider::{LoginStatus, login_status};

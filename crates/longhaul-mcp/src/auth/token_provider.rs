@@ -195,9 +195,10 @@ impl TokenProvider {
                 self.save_login((file, lock), &refresh, &revoked);
                 Ok(AccessToken { token: None, missing_reason: Some("the login was revoked") })
             }
-            Ok(Err(IssuerError::Sdk(error))) => {
-                failed(&auth_error_reason_and_hint(&error, &secrets).0, is_transient_auth_error(&error))
-            }
+            Ok(Err(IssuerError::Sdk(error))) => failed(
+                &auth_error_reason_and_hint(&error, &secrets).0,
+                is_transient_auth_error(&error),
+            ),
             Ok(Err(IssuerError::Unusable(why, transient))) => failed(why, transient),
             Ok(Ok(credentials)) => {
                 let record = StoredLogin::new(&self.url, record.client_secret, credentials);

@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use longhaul_core::port::tool::{
-    SuspendedToolCall, ToolQuestionAnswer, ToolFailure, ToolReply, ToolResumption, SuspendedCallWait,
+    SuspendedCallWait, SuspendedToolCall, ToolFailure, ToolQuestionAnswer, ToolReply,
+    ToolResumption,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
@@ -55,7 +56,10 @@ fn answered(name: &str) -> Option<ToolQuestionAnswer> {
     Some(ToolQuestionAnswer::Answered(RawJson::from_serialize(&json!({ "name": name }))))
 }
 
-fn resume(suspended: SuspendedToolCall, answer: Option<ToolQuestionAnswer>) -> Option<ToolResumption> {
+fn resume(
+    suspended: SuspendedToolCall,
+    answer: Option<ToolQuestionAnswer>,
+) -> Option<ToolResumption> {
     Some(ToolResumption { state: suspended.suspension.state, answer })
 }
 

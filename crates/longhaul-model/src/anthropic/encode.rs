@@ -93,7 +93,11 @@ impl MessageEncoder for MessagesApi {
                 Block::ToolCall(call) => JsonObject::with_type_field("tool_use")
                     .with_field(
                         "id",
-                        &target.register_tool_call(call, &call.id, ToolCallIds::assign_valid_call_id),
+                        &target.register_tool_call(
+                            call,
+                            &call.id,
+                            ToolCallIds::assign_valid_call_id,
+                        ),
                     )
                     .with_field("name", &call_ids::valid_tool_name(&call.name, NAME_MAX))
                     .with_field("input", &arguments_as_object(&call.input))

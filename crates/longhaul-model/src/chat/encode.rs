@@ -100,7 +100,11 @@ impl MessageEncoder for ChatCompletionsApi {
                             &call.id,
                             ToolCallIds::keep_or_assign_call_id,
                         ),
-                        false => target.register_tool_call(call, &short, ToolCallIds::assign_valid_call_id),
+                        false => target.register_tool_call(
+                            call,
+                            &short,
+                            ToolCallIds::assign_valid_call_id,
+                        ),
                     };
                     let extra = call.extra.as_ref().filter(|_| keeps);
                     calls.push(Self::encode_tool_call(&id, call).with_fields(extra));

@@ -21,7 +21,8 @@ pub(super) fn open_next_step(
     output: &RunOutput,
 ) -> Result<(), Rejection> {
     let (id, task) = (decision.run.id, &decision.run.task);
-    let following = task.chain.as_ref().and_then(|position| position.position_of_next_run(id, output));
+    let following =
+        task.chain.as_ref().and_then(|position| position.position_of_next_run(id, output));
     let Some((position, step)) = following.as_ref().and_then(|position| {
         let step = position.current_step()?;
         Some((position, step))

@@ -7,7 +7,9 @@
 use longhaul_core::change::Change;
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::{ToolKeyTaken, ToolOutput};
-use longhaul_core::policy::effect_key::{EffectKey, EffectKeyChange, EffectKeyHolder, EffectKeyState, ClaimedEffectKey};
+use longhaul_core::policy::effect_key::{
+    ClaimedEffectKey, EffectKey, EffectKeyChange, EffectKeyHolder, EffectKeyState,
+};
 
 use crate::advance::call_events::record_call_result;
 use crate::context::TakenKeyInfo;
@@ -108,7 +110,10 @@ fn completed_in_same_reply(
         if let ToolCallState::Done { output, is_error: false } = &other.state
             && has_key
         {
-            return Some((EffectKeyHolder { run: decision.run.id, call: other.id }, output.clone()));
+            return Some((
+                EffectKeyHolder { run: decision.run.id, call: other.id },
+                output.clone(),
+            ));
         }
         None
     })
@@ -116,7 +121,11 @@ fn completed_in_same_reply(
 
 /// Returns the output for a tool call that was not made, because the call `holder` with the same
 /// effect key has completed with `output`. The texts of `output` are kept, its images are not.
-pub fn duplicate_output(key: &EffectKey, holder: EffectKeyHolder, output: &ToolOutput) -> ToolOutput {
+pub fn duplicate_output(
+    key: &EffectKey,
+    holder: EffectKeyHolder,
+    output: &ToolOutput,
+) -> ToolOutput {
     let EffectKeyHolder { run, call } = holder;
     // The note is one paragraph, so that the result begins after the first empty line.
     let key = key.text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -10,7 +10,7 @@ use longhaul_core::event::tool::{
 };
 use longhaul_core::id::CallId;
 use longhaul_core::policy::gate::{GateKind, GateSpec};
-use longhaul_core::port::tool::{SuspendedToolCall, SuspendedCallWait};
+use longhaul_core::port::tool::{SuspendedCallWait, SuspendedToolCall};
 use longhaul_core::status::WaitReason;
 use longhaul_core::time::Millis;
 

@@ -335,8 +335,9 @@ fn exhausted_cap(control: &ControlState, perception_active: Millis) -> Option<Bu
 fn tree_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
     let account = decision.ctx.budget_account?;
     let ControlState { caps, warned, .. } = &decision.control;
-    let is_due =
-        |cap: &BudgetCap| account.has_used_percent(*cap, caps.warn_percent) && !warned.contains(cap);
+    let is_due = |cap: &BudgetCap| {
+        account.has_used_percent(*cap, caps.warn_percent) && !warned.contains(cap)
+    };
     [BudgetCap::Money, BudgetCap::Tokens].into_iter().find(is_due)
 }
 

@@ -302,9 +302,8 @@ fn leave_call_unanswered(call: &mut TrackedToolCall) {
 /// left out.
 fn tool_answer(answer: &Answer) -> ToolQuestionAnswer {
     match &answer.decision {
-        GateDecision::Answer(text) => {
-            RawJson::parse(text.as_str()).map_or(ToolQuestionAnswer::Declined, ToolQuestionAnswer::Answered)
-        }
+        GateDecision::Answer(text) => RawJson::parse(text.as_str())
+            .map_or(ToolQuestionAnswer::Declined, ToolQuestionAnswer::Answered),
         GateDecision::Approve
         | GateDecision::Edit(_)
         | GateDecision::Reject

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_core::change::{JournalBatch, Change, GateTransition, GateUpdate};
+use longhaul_core::change::{Change, GateTransition, GateUpdate, JournalBatch};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::RuleAdded;
 use longhaul_core::event::gate::{GateAnswer, GateEdit};

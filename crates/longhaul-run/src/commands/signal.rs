@@ -1,7 +1,7 @@
 //! Raises a gate for an event that a program will report. The run goes on, but it can't end while
 //! the gate is open.
 
-use longhaul_core::change::{JournalBatch, Change};
+use longhaul_core::change::{Change, JournalBatch};
 use longhaul_core::event::Event;
 use longhaul_core::event::gate::GateRaised;
 use longhaul_core::id::RunId;

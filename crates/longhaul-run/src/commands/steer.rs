@@ -1,6 +1,6 @@
 //! Commands that queue, edit and withdraw messages to a run.
 
-use longhaul_core::change::{JournalBatch, Change, SteerRow, SteerStatus, SteerUpdate};
+use longhaul_core::change::{Change, JournalBatch, SteerRow, SteerStatus, SteerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::steer::{SteerMessage, SteerWithdrawn};
 use longhaul_core::id::SteerId;
@@ -19,7 +19,10 @@ pub(super) fn queue_steer(message: SteerMessage) -> Result<JournalBatch, Rejecti
         by: message.by.clone(),
         status: SteerStatus::Queued,
     };
-    Ok(JournalBatch { events: vec![Event::SteerQueued(message)], changes: vec![Change::QueueSteer(row)] })
+    Ok(JournalBatch {
+        events: vec![Event::SteerQueued(message)],
+        changes: vec![Change::QueueSteer(row)],
+    })
 }
 
 pub(super) fn edit_steer_message(message: SteerMessage) -> Result<JournalBatch, Rejection> {

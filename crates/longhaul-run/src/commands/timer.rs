@@ -4,7 +4,7 @@
 //! closed gate or of an ended run is consumed without further effect.
 
 use longhaul_core::change::{
-    JournalBatch, Change, GateTransition, GateUpdate, RunSchedulingUpdate, TimerKind, TimerUpdate,
+    Change, GateTransition, GateUpdate, JournalBatch, RunSchedulingUpdate, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::TimerFired;

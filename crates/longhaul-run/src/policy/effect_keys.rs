@@ -6,7 +6,9 @@
 use longhaul_core::change::Change;
 use longhaul_core::event::Event;
 use longhaul_core::id::{CallId, RunId};
-use longhaul_core::policy::effect_key::{EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState};
+use longhaul_core::policy::effect_key::{
+    EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState,
+};
 
 use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::ControlState;
@@ -16,7 +18,9 @@ use crate::state::control::ControlState;
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events end no call")]
 pub(crate) fn key_settlements(control: &ControlState, event: &Event) -> Vec<Change> {
     let settled = match event {
-        Event::ToolCompleted(ended) => settle_key_of(control, ended.call, |_| Some(EffectKeyState::Done)),
+        Event::ToolCompleted(ended) => {
+            settle_key_of(control, ended.call, |_| Some(EffectKeyState::Done))
+        }
         Event::ToolFailed(ended) => {
             settle_key_of(control, ended.call, |call| state_after_failure(control, call))
         }
@@ -77,7 +81,11 @@ fn state_after_failure(control: &ControlState, call: &TrackedToolCall) -> Option
 
 /// Returns the row change that sets the final state of a call's effect key. If `state` is `None`,
 /// the key is freed. Returns `None` if the call has no effect key.
-fn key_settlement(run: RunId, call: &TrackedToolCall, state: Option<EffectKeyState>) -> Option<Change> {
+fn key_settlement(
+    run: RunId,
+    call: &TrackedToolCall,
+    state: Option<EffectKeyState>,
+) -> Option<Change> {
     let claim = key_claim(run, call)?;
     Some(Change::UpdateKey(EffectKeyChange::Settle { claim, state }))
 }

@@ -259,7 +259,10 @@ fn a_call_waits_for_another_run_with_its_key() {
     "#,
     );
     let states: Vec<_> = test_run.rows.keys.values().map(|taken| taken.state).collect();
-    assert!(states.contains(&EffectKeyState::Done) && states.contains(&EffectKeyState::Held), "{states:?}");
+    assert!(
+        states.contains(&EffectKeyState::Done) && states.contains(&EffectKeyState::Held),
+        "{states:?}"
+    );
 }
 
 #[test]
@@ -343,9 +346,11 @@ fn a_person_decides_about_an_unknown_call_of_another_run() {
         key unknown k =>
         call send/once {"key": "k"} => turn.completed tool.key_taken(t1.1 unknown) gate.raised(indoubt) run.waiting(question) | waiting question
     "#;
-    for (line, state) in
-        [("yes", Some(EffectKeyState::Held)), ("no", None), ("answer It was sent.", Some(EffectKeyState::Done))]
-    {
+    for (line, state) in [
+        ("yes", Some(EffectKeyState::Held)),
+        ("no", None),
+        ("answer It was sent.", Some(EffectKeyState::Done)),
+    ] {
         let mut test_run = check(plain(), start);
         test_run.play(line);
         test_run.play("claim");
@@ -400,9 +405,11 @@ fn a_decision_about_an_unknown_call_does_not_hold_for_its_next_attempt() {
 #[test]
 fn the_retry_of_a_run_that_failed_at_an_unknown_call_asks_a_person() {
     let failed = run_that_failed_at_an_unknown_call();
-    for (line, state) in
-        [("yes", Some(EffectKeyState::Held)), ("no", None), ("answer It was sent.", Some(EffectKeyState::Done))]
-    {
+    for (line, state) in [
+        ("yes", Some(EffectKeyState::Held)),
+        ("no", None),
+        ("answer It was sent.", Some(EffectKeyState::Done)),
+    ] {
         let mut retry = check_in(
             failed.retry(),
             r#"

@@ -50,7 +50,8 @@ impl EncodedAppend {
         let AppendRequest { run, author, batch } = append;
         if author == JournalAuthor::Outsider {
             let mut events = batch.events.iter();
-            if let Some(event) = events.find(|event| event.runs_woken_by_outside_append().is_none()) {
+            if let Some(event) = events.find(|event| event.runs_woken_by_outside_append().is_none())
+            {
                 return Ok(Err(AppendRefusalReason::NotAllowedForOutsider(event.kind())));
             }
         }

@@ -5,7 +5,9 @@
 //! never deleted.
 
 use longhaul_core::id::{CallId, RunId};
-use longhaul_core::policy::effect_key::{EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState, ClaimedEffectKey};
+use longhaul_core::policy::effect_key::{
+    ClaimedEffectKey, EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState,
+};
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::raw::Hash;
 use rusqlite::{Result, params};

@@ -50,7 +50,10 @@ pub(crate) fn count_failed_runs(inboxes: InboxesToCount) -> String {
 
 /// Returns the numbers of open and failed runs of an inbox, or of each inbox if `inbox` is `None`,
 /// ordered by the inboxes' names.
-pub(crate) fn count_by_inbox(tx: &Tx<'_>, inbox: Option<&InboxName>) -> Result<Vec<InboxRunCounts>> {
+pub(crate) fn count_by_inbox(
+    tx: &Tx<'_>,
+    inbox: Option<&InboxName>,
+) -> Result<Vec<InboxRunCounts>> {
     let inboxes = inbox.map_or(InboxesToCount::All, |_| InboxesToCount::One);
     let name = || params_from_iter(inbox.map(InboxName::as_str));
     let open: Vec<(InboxName, i64, u64, u64)> =

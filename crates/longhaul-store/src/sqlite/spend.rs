@@ -5,8 +5,8 @@
 
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::policy::spend_cap::{
-    CAP_SWEEP_WAKES_MAX, CAP_WAKES_MAX, CapHold, CapCounterKey, CapLimitChange, CapReservation,
-    CapSettlement, CapWaitRow, SPEND_ROWS_MAX, CapCounterRow,
+    CAP_SWEEP_WAKES_MAX, CAP_WAKES_MAX, CapCounterKey, CapCounterRow, CapHold, CapLimitChange,
+    CapReservation, CapSettlement, CapWaitRow, SPEND_ROWS_MAX,
 };
 use longhaul_core::port::store::AppendRefusalReason;
 use rusqlite::{Result, Row, params};

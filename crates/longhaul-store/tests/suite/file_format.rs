@@ -1,6 +1,6 @@
 //! The format of the database file, as seen by other programs.
 
-use longhaul_core::change::{JournalBatch, Blob, Change, GateTransition, GateUpdate};
+use longhaul_core::change::{Blob, Change, GateTransition, GateUpdate, JournalBatch};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::id::Seq;

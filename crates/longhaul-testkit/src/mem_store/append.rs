@@ -2,7 +2,7 @@
 //!
 //! Invariant: events and their changes are committed together.
 
-use longhaul_core::change::{JournalBatch, Change, RunSchedulingUpdate};
+use longhaul_core::change::{Change, JournalBatch, RunSchedulingUpdate};
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::store::{AppendRefusalReason, AppendRequest, AppendResult, JournalAuthor};
 use longhaul_core::request::IdempotentRequestEffect;

@@ -3,7 +3,9 @@
 //! Invariant: a key has at most one holder, and the row of a settled key is never deleted.
 
 use longhaul_core::id::RunId;
-use longhaul_core::policy::effect_key::{EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState, ClaimedEffectKey};
+use longhaul_core::policy::effect_key::{
+    ClaimedEffectKey, EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState,
+};
 use longhaul_core::port::store::AppendRefusalReason;
 
 use crate::mem_store::rows::State;

@@ -70,8 +70,9 @@ impl Tx<'_> {
 
     /// Wakes an idle run if the events of an outsider do so.
     pub(crate) fn wake_by_events(&mut self, run: RunId, events: &[Event]) {
-        let wakes =
-            |target| events.iter().any(|event| event.runs_woken_by_outside_append() == Some(target));
+        let wakes = |target| {
+            events.iter().any(|event| event.runs_woken_by_outside_append() == Some(target))
+        };
         let rested = wakes(RunsToWake::ParkedOrPaused);
         let parked = rested || wakes(RunsToWake::Parked);
         let is_woken = match self.tables.heads.get(&run).map(|head| &head.state) {

@@ -14,7 +14,7 @@ use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::policy::effect_key::ClaimedEffectKey;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::policy::rule::ApprovalRuleRow;
-use longhaul_core::policy::spend_cap::{CapCounterKey, CapWaitRow, CapCounterRow};
+use longhaul_core::policy::spend_cap::{CapCounterKey, CapCounterRow, CapWaitRow};
 use longhaul_core::port::auth::{
     GateLinkRow, IdempotencyKey, KeyRow, StoredResponse, TokenKind, TokenRow,
 };

@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::policy::spend_cap::{
-    CAP_SWEEP_WAKES_MAX, CAP_WAKES_MAX, CapCounterKey, CapLimitChange, CapReservation, CapSettlement,
-    CapWaitRow, SPEND_ROWS_MAX, CapCounterRow,
+    CAP_SWEEP_WAKES_MAX, CAP_WAKES_MAX, CapCounterKey, CapCounterRow, CapLimitChange,
+    CapReservation, CapSettlement, CapWaitRow, SPEND_ROWS_MAX,
 };
 use longhaul_core::port::store::AppendRefusalReason;
 
@@ -123,8 +123,10 @@ impl Tx<'_> {
             .spend
             .iter()
             .filter(|(key, row)| row.window_end > self.now && key.window_start <= self.now);
-        let rows =
-            rows.map(|(key, row)| CapCounterRow { waiting: self.count_spend_waits(key), ..row.clone() });
+        let rows = rows.map(|(key, row)| CapCounterRow {
+            waiting: self.count_spend_waits(key),
+            ..row.clone()
+        });
         let mut rows: Vec<CapCounterRow> = rows.collect();
         rows.sort_by_key(|row| Reverse((row.waiting, row.spent + row.lost + row.held)));
         rows.truncate(SPEND_ROWS_MAX);

@@ -32,7 +32,8 @@ pub(super) fn make_random_chain(rng: &mut SeededRng, task: &mut TaskSpec, mut sc
         ]),
         repeat: rng.one_in(2).then(|| ChainRepeat {
             from: rng.below(index + 1),
-            until: *rng.pick(&[ChainRepeatEndCondition::NoIssues, ChainRepeatEndCondition::Success]),
+            until: *rng
+                .pick(&[ChainRepeatEndCondition::NoIssues, ChainRepeatEndCondition::Success]),
             max: 1 + rng.below(2) as u32,
         }),
     });

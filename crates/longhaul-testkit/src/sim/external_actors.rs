@@ -12,7 +12,7 @@ use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateSpec, GateStatus,
 };
 use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter};
-use longhaul_core::policy::spend_cap::{CapLimitChange, CapPeriod, CapCounterRow};
+use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange, CapPeriod};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, BusyLane, CreateRunsOutcome, CreateRunsRequest, GateFilter,

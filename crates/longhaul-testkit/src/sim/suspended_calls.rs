@@ -3,7 +3,7 @@
 
 use longhaul_core::event::tool::{ToolOutput, ToolQuestion, ToolSuspension};
 use longhaul_core::message::Part;
-use longhaul_core::port::tool::{SuspendedToolCall, SuspendedCallWait};
+use longhaul_core::port::tool::{SuspendedCallWait, SuspendedToolCall};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_run::input::ToolCallStatus;

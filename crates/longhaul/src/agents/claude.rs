@@ -124,7 +124,8 @@ impl ClaudeFields {
         agent: &Agent,
         ctx: &LoadContext<'_>,
     ) -> Vec<String> {
-        let mut granted = resolve_claude_tool_list(diagnostics, agent, self.find_field("tools"), ctx);
+        let mut granted =
+            resolve_claude_tool_list(diagnostics, agent, self.find_field("tools"), ctx);
         if let Some(entry) = self.find_field("disallowedTools") {
             let disallowed = node_to_text_items(&entry.node);
             // A tool is removed even if only some of its calls are disallowed: approval rules
@@ -284,7 +285,11 @@ fn resolve_claude_tool_list(
     granted
 }
 
-fn resolve_claude_tool_name(name: &str, agent: &Agent, ctx: &LoadContext<'_>) -> Result<String, String> {
+fn resolve_claude_tool_name(
+    name: &str,
+    agent: &Agent,
+    ctx: &LoadContext<'_>,
+) -> Result<String, String> {
     let named = ClaudeTool::parse_listed_tool(name);
     let own_name = named.native_name.unwrap_or_else(|| name.to_owned());
     if named.is_limited {

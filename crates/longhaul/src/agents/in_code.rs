@@ -12,7 +12,10 @@ use crate::agents::{outcome, output};
 
 /// Returns all problems of the agent. Converts its output schema to canonical JSON, as for agent
 /// files.
-pub(crate) fn check_agent_and_canonicalize_schema(agent: &mut Agent, ctx: &LoadContext<'_>) -> Vec<String> {
+pub(crate) fn check_agent_and_canonicalize_schema(
+    agent: &mut Agent,
+    ctx: &LoadContext<'_>,
+) -> Vec<String> {
     let mut problems = Vec::new();
     for tool in &agent.tools {
         // Missing servers are an error here, since they are not checked again later.

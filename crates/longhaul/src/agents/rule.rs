@@ -153,7 +153,10 @@ fn parse_gate_timeout_fields(
 
 /// Parses a duration in the settings of a gate, and reports it if it is longer than
 /// `GATE_TIMEOUT_MAX`.
-fn parse_duration_within_gate_max(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Millis> {
+fn parse_duration_within_gate_max(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<Millis> {
     let duration = diagnostics.parse_duration(entry)?;
     if duration > GATE_TIMEOUT_MAX {
         let max = duration::format_duration(GATE_TIMEOUT_MAX);

@@ -174,7 +174,10 @@ fn parse_number_or_off(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Opt
     }
 }
 
-fn parse_children_config(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<ChildrenConfig> {
+fn parse_children_config(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<ChildrenConfig> {
     let mut fields = FieldReader::new(diagnostics, entry, "agents")?;
     let agents = fields.parse_field_with("agents", |diagnostics, entry| {
         let agents = diagnostics.parse_unique_texts(entry)?;
@@ -192,7 +195,10 @@ fn parse_children_config(diagnostics: &mut Diagnostics, entry: &TableEntry) -> O
     Some(ChildrenConfig { agents, on_cancel })
 }
 
-fn parse_compaction_policy(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<CompactionPolicy> {
+fn parse_compaction_policy(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<CompactionPolicy> {
     let mut fields = FieldReader::new(diagnostics, entry, "keep")?;
     let at = fields.parse_field_with("at", |diagnostics, entry| {
         diagnostics.parse_number(entry, COMPACTION_AT_MIN, COMPACTION_AT_MAX)

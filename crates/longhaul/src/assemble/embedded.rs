@@ -96,8 +96,8 @@ pub(crate) fn open_without_project(
     let counters = EngineCounters::default();
     let handler_threads = HandlerThreads::new(Arc::clone(&clock), counters.clone());
     let mut registered = registered.convert_handlers_to_agents(&store, &handler_threads)?;
-    let tools =
-        registered.extend_tool_registry(register_store_backed_tools(ToolRegistry::new([])?, &store)?)?;
+    let tools = registered
+        .extend_tool_registry(register_store_backed_tools(ToolRegistry::new([])?, &store)?)?;
     let names: Vec<&str> = tools.tools().map(|tool| tool.spec().name.as_str()).collect();
     let why = "only a project has servers: set its folder with `.project(..)`";
     registered.check_registered_agents(

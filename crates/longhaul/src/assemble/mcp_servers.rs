@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use longhaul_core::oauth::OAuthConfig;
 use longhaul_core::port::tool::{ClaimId, Tool};
 use longhaul_core::time::Clock;
-use longhaul_mcp::{LoginContext, McpError, ServerCheckReport, ServerSpec, ServerTransport, Servers};
+use longhaul_mcp::{
+    LoginContext, McpError, ServerCheckReport, ServerSpec, ServerTransport, Servers,
+};
 pub(crate) use longhaul_mcp::{partial_token_suffix_len, redact_tokens};
 
 use crate::assemble::mcp_client::{McpCheckError, McpClient, McpServerReport, ReportedTool};

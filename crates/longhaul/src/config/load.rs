@@ -13,9 +13,7 @@ use crate::config::error::{ConfigError, ErrorLocation, SettingError};
 use crate::config::layer::{self, ConfigFileScope};
 use crate::config::path_checks;
 use crate::config::process_env::{CONFIG_FILE_NAME, ProcessEnv};
-use crate::config::schema::{
-    self, SECRETS_KEY, SETTING_KEYS, SettingPathKind, TRUST_FOLDERS_KEY,
-};
+use crate::config::schema::{self, SECRETS_KEY, SETTING_KEYS, SettingPathKind, TRUST_FOLDERS_KEY};
 use crate::config::settings::Config;
 use crate::config::value::{Setting, SettingOrigin, SettingValue};
 use crate::config::value_kind::SettingValueKind;

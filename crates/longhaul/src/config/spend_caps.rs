@@ -49,7 +49,8 @@ fn parse_cap(table: &Map<String, Json>) -> Result<SpendCap, String> {
     let window = parse_choice_index(table, "window", &CapWindow::ALL.map(CapWindow::as_str))?;
     let window = window.ok_or("`window` is missing: write \"day\", \"week\" or \"month\"")?;
     let per = parse_choice_index(table, "per", &CapScope::ALL.map(CapScope::as_str))?.unwrap_or(0);
-    let at_cap = parse_choice_index(table, "at_cap", &AtCapAction::ALL.map(AtCapAction::as_str))?.unwrap_or(0);
+    let at_cap = parse_choice_index(table, "at_cap", &AtCapAction::ALL.map(AtCapAction::as_str))?
+        .unwrap_or(0);
     let (per, at_cap) = (CapScope::ALL[per], AtCapAction::ALL[at_cap]);
     if (per, at_cap) == (CapScope::Model, AtCapAction::Refuse) {
         return Err(

@@ -10,11 +10,16 @@ use longhaul_core::port::tool::Progress;
 use longhaul_engine::agent::RetryPatch;
 use serde::Serialize;
 
-use crate::handler::journaled_calls::{EncodedHandlerResult, encode_run_output, encode_handler_value};
+use crate::handler::journaled_calls::{
+    EncodedHandlerResult, encode_handler_value, encode_run_output,
+};
 use crate::handler::request::{HandlerError, HandlerRequest};
 use crate::handler::response::Response;
 
-pub(crate) type HandlerFn = dyn Fn(HandlerRequest, Arc<dyn Progress>) -> BoxFuture<'static, Result<EncodedHandlerResult, HandlerError>>
+pub(crate) type HandlerFn = dyn Fn(
+        HandlerRequest,
+        Arc<dyn Progress>,
+    ) -> BoxFuture<'static, Result<EncodedHandlerResult, HandlerError>>
     + Send
     + Sync;
 

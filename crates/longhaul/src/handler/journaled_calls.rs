@@ -43,7 +43,9 @@ pub(crate) enum DecodedHandlerResult<'a> {
 }
 
 /// Encodes a value that a handler has returned.
-pub(crate) fn encode_handler_value(value: &impl Serialize) -> Result<EncodedHandlerResult, HandlerError> {
+pub(crate) fn encode_handler_value(
+    value: &impl Serialize,
+) -> Result<EncodedHandlerResult, HandlerError> {
     encode_result_with_prefix(VALUE_PREFIX, serde_json::to_string(value)?)
 }
 

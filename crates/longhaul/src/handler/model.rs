@@ -16,7 +16,7 @@ use longhaul_core::usage::{BudgetAmount, MicroUsd, ModelPricing, Price, Usage};
 use serde_json::json;
 
 use crate::handler::journaled_calls::{
-    FINISH_PREFIX, JournaledCalls, DecodedHandlerResult, decode_handler_result,
+    DecodedHandlerResult, FINISH_PREFIX, JournaledCalls, decode_handler_result,
 };
 
 /// Name of the tool that ends a run with a result.

@@ -36,7 +36,10 @@ impl fmt::Debug for HandlerTool {
 impl HandlerTool {
     /// Builds the argument of the handler's function from the task of the run. Fails if the task is
     /// not one for this handler.
-    async fn build_handler_request(&self, ctx: &ToolContext) -> Result<HandlerRequest, ToolFailure> {
+    async fn build_handler_request(
+        &self,
+        ctx: &ToolContext,
+    ) -> Result<HandlerRequest, ToolFailure> {
         let read = JournaledCalls::read_journal(&*self.store, ctx.run).await;
         let journaled = read.map_err(|error| ToolFailure::transient(error.to_string()))?;
         // If the task named another model, that model would make this call.

@@ -17,7 +17,9 @@ use longhaul_engine::id_gen::{IdGenerator as _, UuidV7Generator};
 use serde_json::json;
 
 use crate::config::inbox_folders::INBOX_FOLDER;
-use crate::inbox::folder_files::{FinishedTaskFolder, FILE_BYTES_MAX, FileStamp, InboxFolder, WaitingFile};
+use crate::inbox::folder_files::{
+    FILE_BYTES_MAX, FileStamp, FinishedTaskFolder, InboxFolder, WaitingFile,
+};
 use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
 use crate::task::Task;
 
@@ -148,7 +150,8 @@ impl Inbox for FolderInbox {
         if failure.run.is_none() && failure.error.code == NO_AGENT {
             return Err("the file waits in `working` until there is such an agent".into());
         }
-        self.move_to_finished_folder(id, FinishedTaskFolder::Failed, task_failure_json(failure)).await
+        self.move_to_finished_folder(id, FinishedTaskFolder::Failed, task_failure_json(failure))
+            .await
     }
 }
 
@@ -202,8 +205,11 @@ impl FolderScanner {
         let claimed = self.files.claimed_files()?;
         // A file that has left the folder of claimed tasks needs no entry any more.
         let names: HashSet<&str> = claimed.iter().map(String::as_str).collect();
-        self.with_started_file_names(|started| started.retain(|name| names.contains(name.as_str())));
-        let is_new = |name: &String| !self.with_started_file_names(|started| started.contains(name));
+        self.with_started_file_names(|started| {
+            started.retain(|name| names.contains(name.as_str()))
+        });
+        let is_new =
+            |name: &String| !self.with_started_file_names(|started| started.contains(name));
         Ok(claimed.into_iter().filter(is_new).collect())
     }
 
@@ -262,9 +268,11 @@ impl FolderScanner {
             status: Status::Failed,
             error: RunError::new("bad_file", message, ""),
         };
-        if let Err(error) =
-            self.files.move_claimed_file(name, FinishedTaskFolder::Failed, &task_failure_json(&failure))
-        {
+        if let Err(error) = self.files.move_claimed_file(
+            name,
+            FinishedTaskFolder::Failed,
+            &task_failure_json(&failure),
+        ) {
             tracing::warn!(file = name, %error, "a file of a folder inbox can't be moved to `failed`");
         }
         None

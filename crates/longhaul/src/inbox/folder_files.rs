@@ -68,8 +68,7 @@ pub(crate) struct InboxFolder {
 
 impl InboxFolder {
     pub(crate) fn new(base: &Path, folders_below_base: &[&str]) -> Self {
-        let folders_below_base =
-            folders_below_base.iter().map(|name| (*name).to_owned()).collect();
+        let folders_below_base = folders_below_base.iter().map(|name| (*name).to_owned()).collect();
         Self { base: base.to_owned(), folders_below_base }
     }
 

@@ -168,7 +168,11 @@ impl ServedInbox {
 
     /// Claims tasks from the inbox, and returns those that are not in `waiting`, the claimed tasks
     /// that are not submitted yet.
-    async fn claim_new_tasks(&self, count: usize, waiting: &[UnsubmittedTask]) -> Vec<UnsubmittedTask> {
+    async fn claim_new_tasks(
+        &self,
+        count: usize,
+        waiting: &[UnsubmittedTask],
+    ) -> Vec<UnsubmittedTask> {
         // The inbox may return the waiting tasks again, and they must not displace new ones.
         let filter = ClaimFilter { types: self.types.clone(), limit: count + waiting.len() };
         let tasks = match self.call_inbox_method(self.inbox.claim(&filter)).await {

@@ -90,7 +90,10 @@ pub fn provider_trust_item(config: &Config, name: &str) -> Option<TrustItem> {
 
 /// Returns the headers and fields that the project adds to every request of a provider, as two
 /// lists: names to show to a person, and `name=value` texts that the trust digest covers.
-fn headers_and_fields_set_by_project(config: &Config, provider: &str) -> (Vec<String>, Vec<String>) {
+fn headers_and_fields_set_by_project(
+    config: &Config,
+    provider: &str,
+) -> (Vec<String>, Vec<String>) {
     let mut lines = Vec::new();
     let mut digest_parts = Vec::new();
     for (kind, table) in [("header", "headers"), ("field", "fields")] {

@@ -90,7 +90,11 @@ impl CallbackHooks {
     }
 
     /// Calls a function on the callback thread, and waits at most `CALLBACK_WAIT` until it returns.
-    async fn call_on_callback_thread(&self, name: &'static str, function: impl FnOnce() + Send + 'static) {
+    async fn call_on_callback_thread(
+        &self,
+        name: &'static str,
+        function: impl FnOnce() + Send + 'static,
+    ) {
         let (done, finished) = oneshot::channel();
         let call = QueuedCallback { name, function: Box::new(function), done };
         if self.calls.try_send(call).is_err() {

@@ -291,10 +291,16 @@ fn a_journal_out_of_order_is_reported() {
     );
     let mut falls = valid_journal();
     falls[8].0 = 1;
-    assert_only_violation(Invariant::BrokenJournal, &verify_events(&falls, &valid_effect_records()));
+    assert_only_violation(
+        Invariant::BrokenJournal,
+        &verify_events(&falls, &valid_effect_records()),
+    );
     let mut after = valid_journal();
     after.push((4, "run.recovered", json!({ "crashed_epoch": 3 })));
-    assert_only_violation(Invariant::BrokenJournal, &verify_events(&after, &valid_effect_records()));
+    assert_only_violation(
+        Invariant::BrokenJournal,
+        &verify_events(&after, &valid_effect_records()),
+    );
     // A submission that was acknowledged and lost.
     assert_only_violation(
         Invariant::BrokenJournal,

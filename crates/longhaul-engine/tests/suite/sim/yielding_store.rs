@@ -14,7 +14,7 @@ use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, NewNote, Note};
 use longhaul_core::policy::gate::{GateRow, RulePattern};
 use longhaul_core::policy::rule::{ApprovalRuleRow, RuleFilter, RuleScope};
-use longhaul_core::policy::spend_cap::{CapLimitChange, CapCounterRow};
+use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRunCounts, LaneRow,

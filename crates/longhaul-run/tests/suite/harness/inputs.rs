@@ -15,7 +15,7 @@ use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::effect_facts::EffectFacts;
 use longhaul_core::policy::effect_key::EffectKey;
 use longhaul_core::port::model::ModelResponse;
-use longhaul_core::port::tool::{SuspendedToolCall, SuspendedCallWait};
+use longhaul_core::port::tool::{SuspendedCallWait, SuspendedToolCall};
 use longhaul_core::raw::{Hash, RawJson, StoredText};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, ModelPricing, Price, Usage};

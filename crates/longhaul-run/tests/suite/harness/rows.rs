@@ -9,7 +9,9 @@ use longhaul_core::change::{
 use longhaul_core::event::{Event, RunsToWake};
 use longhaul_core::id::{CallId, RuleId, RunId, TimerId};
 use longhaul_core::policy::budget::BudgetAccount;
-use longhaul_core::policy::effect_key::{EffectKeyChange, EffectKeyHolder, EffectKeyState, ClaimedEffectKey};
+use longhaul_core::policy::effect_key::{
+    ClaimedEffectKey, EffectKeyChange, EffectKeyHolder, EffectKeyState,
+};
 use longhaul_core::policy::gate::{GateRow, GateStatus, RecordedAnswer};
 use longhaul_core::policy::rule::{ApprovalRuleRow, RuleRevocation};
 use longhaul_core::port::records::DueTimer;
@@ -235,7 +237,11 @@ impl Rows {
                 if let Some(taken) = taken.filter(|taken| !claim.may_change_key(taken)) {
                     return Err(RowConflict::KeyTaken(taken));
                 }
-                let held = ClaimedEffectKey { key: claim.key, holder: claim.holder, state: EffectKeyState::Held };
+                let held = ClaimedEffectKey {
+                    key: claim.key,
+                    holder: claim.holder,
+                    state: EffectKeyState::Held,
+                };
                 self.keys.insert(claim.key, held);
             }
             EffectKeyChange::Wait { key, holder } => {
@@ -264,9 +270,12 @@ impl Rows {
     /// Lets another run claim, settle or free a key. A key that this run holds, or that is done, stays
     /// as it is. The run is woken if it waits for a key.
     pub(crate) fn change_key_of_other_run(&mut self, state: &str, key: &str) {
-        let holder = EffectKeyHolder { run: RunId::from_bits(99), call: CallId { turn: 1, index: 1 } };
+        let holder =
+            EffectKeyHolder { run: RunId::from_bits(99), call: CallId { turn: 1, index: 1 } };
         let key = Hash::digest(key.as_bytes());
-        let is_own = |taken: &ClaimedEffectKey| taken.holder != holder || taken.state == EffectKeyState::Done;
+        let is_own = |taken: &ClaimedEffectKey| {
+            taken.holder != holder || taken.state == EffectKeyState::Done
+        };
         if self.keys.get(&key).is_some_and(is_own) {
             return;
         }
@@ -401,8 +410,9 @@ impl Rows {
 
     fn wake_if_budget_fits(&mut self) {
         let tree = self.account.of_tree();
-        let waits =
-            |needed: &BudgetAmount| !tree.free().covers(*needed) && tree.unspent_budget().covers(*needed);
+        let waits = |needed: &BudgetAmount| {
+            !tree.free().covers(*needed) && tree.unspent_budget().covers(*needed)
+        };
         if self.head == Head::Parked && self.waits_for.take_if(|needed| !waits(needed)).is_some() {
             self.head = Head::Ready;
         }

@@ -1,7 +1,7 @@
 //! Constructors for events and batches of the checks.
 
 use longhaul_core::change::{
-    JournalBatch, Change, GateTransition, GateUpdate, RunSchedulingUpdate, SteerRow, SteerStatus,
+    Change, GateTransition, GateUpdate, JournalBatch, RunSchedulingUpdate, SteerRow, SteerStatus,
     TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;

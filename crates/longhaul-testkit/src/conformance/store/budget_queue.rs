@@ -1,7 +1,7 @@
 //! The queue of a budget: runs that wait for the holds of other runs get the budget in the order in
 //! which they began to wait.
 
-use longhaul_core::change::{JournalBatch, BudgetHoldSettlement, Change};
+use longhaul_core::change::{BudgetHoldSettlement, Change, JournalBatch};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;

@@ -3,7 +3,9 @@
 
 use longhaul_core::change::Change;
 use longhaul_core::id::CallId;
-use longhaul_core::policy::effect_key::{EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState, ClaimedEffectKey};
+use longhaul_core::policy::effect_key::{
+    ClaimedEffectKey, EffectKeyChange, EffectKeyClaim, EffectKeyHolder, EffectKeyState,
+};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult, PruneRequest};
 use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
@@ -82,7 +84,9 @@ pub async fn a_key_with_an_unknown_outcome_is_replaced(fixture: StoreFixture) {
     assert_eq!(refused(claim(&mut first).await), held);
     // The holder is another one by now.
     let late = EffectKeyClaim { replaces, ..claim_of(&first) };
-    assert_appended(&change(&mut first, EffectKeyChange::Settle { claim: late, state: None }).await);
+    assert_appended(
+        &change(&mut first, EffectKeyChange::Settle { claim: late, state: None }).await,
+    );
     assert_eq!(refused(claim(&mut first).await), held);
     settle(&mut second, Some(EffectKeyState::Unknown)).await;
     // A retry names the run whose model made the call, and the result is in its own journal.

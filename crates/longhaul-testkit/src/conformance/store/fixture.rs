@@ -1,6 +1,6 @@
 //! Fixture for the checks: a store, and helpers to act on it.
 
-use longhaul_core::change::{JournalBatch, Change, LANE_DEPTH_MAX, LaneEntryPolicy, NewRun};
+use longhaul_core::change::{Change, JournalBatch, LANE_DEPTH_MAX, LaneEntryPolicy, NewRun};
 use longhaul_core::event::run::RunCreated;
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{AgentName, Epoch, InboxName, LaneKey, RunId, Seq, WorkerId};
@@ -143,12 +143,22 @@ impl StoreFixture {
     }
 
     /// Appends a batch as a closer that has read up to `after`.
-    pub async fn append_as_closer(&self, run: RunId, after: Seq, batch: JournalBatch) -> AppendResult {
+    pub async fn append_as_closer(
+        &self,
+        run: RunId,
+        after: Seq,
+        batch: JournalBatch,
+    ) -> AppendResult {
         self.append(run, JournalAuthor::Closer { after }, batch).await
     }
 
     /// Appends a batch.
-    pub async fn append(&self, run: RunId, author: JournalAuthor, batch: JournalBatch) -> AppendResult {
+    pub async fn append(
+        &self,
+        run: RunId,
+        author: JournalAuthor,
+        batch: JournalBatch,
+    ) -> AppendResult {
         let append = AppendRequest { run, author, batch };
         self.harness.store.append_to_journal(append).await.expect("append")
     }

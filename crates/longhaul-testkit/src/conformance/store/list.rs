@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_core::change::{JournalBatch, Change, NewRun, RunSchedulingUpdate};
+use longhaul_core::change::{Change, JournalBatch, NewRun, RunSchedulingUpdate};
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::records::InboxRunCounts;
 use longhaul_core::port::store::{RunFilter, RunRow, StoreWatcher};

@@ -49,7 +49,8 @@ pub async fn events_wake_the_right_states(world: StoreFixture) {
     for event in outsider_events(&world) {
         let kind = event.kind();
         let wakes_paused = event.runs_woken_by_outside_append() == Some(RunsToWake::ParkedOrPaused);
-        let wakes_parked = wakes_paused || event.runs_woken_by_outside_append() == Some(RunsToWake::Parked);
+        let wakes_parked =
+            wakes_paused || event.runs_woken_by_outside_append() == Some(RunsToWake::Parked);
         let mut held = world.open_and_claim(|_| {}).await;
         held.park("child").await;
         assert_appended_at(

@@ -2,7 +2,7 @@
 //! attempt can be repeated wherever it was interrupted.
 
 use longhaul_core::access::Role;
-use longhaul_core::change::{JournalBatch, Change};
+use longhaul_core::change::{Change, JournalBatch};
 use longhaul_core::port::auth::{IdempotentRequestState, NewKey};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
 use longhaul_core::raw::Hash;

@@ -2,7 +2,7 @@
 
 use tokio::task::{JoinSet, yield_now};
 
-use longhaul_core::change::{JournalBatch, Change, SandboxRow, SandboxSlot, SandboxState};
+use longhaul_core::change::{Change, JournalBatch, SandboxRow, SandboxSlot, SandboxState};
 use longhaul_core::id::{RunId, SandboxId, WorkerId};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
 

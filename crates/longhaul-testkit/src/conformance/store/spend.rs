@@ -3,8 +3,8 @@
 
 use longhaul_core::change::{Change, NewRun, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::policy::spend_cap::{
-    CapHold, CapCounterKey, CapLimitChange, CapPeriod, CapReservation, CapSettlement, CapUnit, CapWaitRow,
-    SPEND_TTL, CapCounterRow,
+    CapCounterKey, CapCounterRow, CapHold, CapLimitChange, CapPeriod, CapReservation,
+    CapSettlement, CapUnit, CapWaitRow, SPEND_TTL,
 };
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendResult, CreateRunsOutcome, PruneRequest,

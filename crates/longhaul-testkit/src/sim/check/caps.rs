@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::RunId;
-use longhaul_core::policy::spend_cap::{CapHold, CapCounterKey, CapUnit};
+use longhaul_core::policy::spend_cap::{CapCounterKey, CapHold, CapUnit};
 
 use crate::sim::SimError;
 use crate::sim::check::SimHistory;
