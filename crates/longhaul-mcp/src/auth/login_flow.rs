@@ -83,13 +83,13 @@ impl LoginTarget<'_> {
         CredentialFile::new(&self.login.dir, self.url, self.server)
     }
 
-    fn to_login_error(&self, error: &AuthError) -> LoginError {
-        self.to_redacted_login_error(error, &[])
+    fn login_error_from(&self, error: &AuthError) -> LoginError {
+        self.redacted_login_error_from(error, &[])
     }
 
     /// Converts an SDK error into a [`LoginError`]. The secrets that were sent in the request are
     /// redacted from its message.
-    fn to_redacted_login_error(&self, error: &AuthError, sent_secrets: &[&str]) -> LoginError {
+    fn redacted_login_error_from(&self, error: &AuthError, sent_secrets: &[&str]) -> LoginError {
         let mut secrets = secrets_in_url(self.url);
         secrets.extend(self.login.oauth.client_secret.as_deref());
         secrets.extend(sent_secrets);
@@ -137,7 +137,7 @@ async fn new_authorization_manager(
     let zone = http.zone();
     let url = target.url.clone();
     let manager = AuthorizationManager::new_with_oauth_http_client(url, Arc::new(http));
-    Ok((zone, manager.await.map_err(|error| target.to_login_error(&error))?))
+    Ok((zone, manager.await.map_err(|error| target.login_error_from(&error))?))
 }
 
 async fn has_oauth_metadata(target: LoginTarget<'_>) -> Result<bool, LoginError> {
@@ -147,7 +147,7 @@ async fn has_oauth_metadata(target: LoginTarget<'_>) -> Result<bool, LoginError>
         return Ok(false);
     }
     let found = manager.resolve_metadata().await;
-    let found = found.map_err(|error| target.to_login_error(&error))?;
+    let found = found.map_err(|error| target.login_error_from(&error))?;
     Ok(found.source != AuthorizationMetadataSource::LegacyEndpointFallback)
 }
 
@@ -155,7 +155,7 @@ async fn prepare_login(
     target: LoginTarget<'_>,
     request: &LoginRequest,
 ) -> Result<PendingLogin, LoginError> {
-    let sdk = |error: AuthError| target.to_login_error(&error);
+    let sdk = |error: AuthError| target.login_error_from(&error);
     let (zone, mut manager) = new_authorization_manager(target).await?;
     zone.check_url_allowed(target.url).map_err(|_| {
         let why = "the server's URL is not https://, so the login could be intercepted";
@@ -250,7 +250,7 @@ async fn configure_oauth_client(
     (metadata, scopes): (&AuthorizationMetadata, &[String]),
 ) -> Result<Option<String>, LoginError> {
     let oauth = &target.login.oauth;
-    let sdk = |error: AuthError| target.to_login_error(&error);
+    let sdk = |error: AuthError| target.login_error_from(&error);
     if let Some(id) = &oauth.client_id {
         let config = OAuthClientConfig::new(id, &request.redirect_uri);
         let config = match &oauth.client_secret {
@@ -356,7 +356,7 @@ impl PendingLogin {
             self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, issuer);
         let sent = [back.code.as_str()];
         let exchange = exchange.await;
-        exchange.map_err(|error| target.to_redacted_login_error(&error, &sent))?;
+        exchange.map_err(|error| target.redacted_login_error_from(&error, &sent))?;
         let Some(credentials) = self.credentials.load().await.unwrap_or_default() else {
             return Err(fail("the server returned no tokens"));
         };

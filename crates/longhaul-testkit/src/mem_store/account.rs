@@ -9,7 +9,7 @@ use longhaul_core::policy::budget_queue::{BudgetQueue, BudgetQueueEntry};
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::usage::BudgetAmount;
 
-use crate::mem_store::rows::{Head, State, Tables};
+use crate::mem_store::rows::{State, Tables};
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
@@ -44,13 +44,12 @@ impl Tx<'_> {
     pub(crate) fn set_cap(&mut self, run: RunId, raise: BudgetRaise) {
         let root = self.tables.account_root(run);
         let mut account = self.account(root);
-        let heads = &self.tables.heads;
         let is_higher = raise.micro_usd > account.cap_micro_usd && account.cap_micro_usd.is_some()
             || raise.tokens > account.cap_tokens && account.cap_tokens.is_some();
-        let has_ended = |run| heads.get(run).is_some_and(|head: &Head| head.state.is_ended());
-        let sets_account =
-            |head: &&Head| !head.task.is_child() || is_higher && has_ended(&head.task.root);
-        if heads.get(&run).filter(sets_account).is_none() {
+        let Some(task) = self.tables.heads.get(&run).map(|head| &head.task) else {
+            return;
+        };
+        if task.is_child() && !(is_higher && self.is_ended(task.root)) {
             return;
         }
         account.cap_micro_usd = raise.micro_usd.or(account.cap_micro_usd);
