@@ -12,7 +12,7 @@ use longhaul_core::policy::effect_key::{
 };
 use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::raw::Hash;
-use longhaul_run::{DecideContext, Run, RunInput, TakenKeyInfo, duplicate_output};
+use longhaul_run::{DecideContext, Run, RunInput, TakenKeyInfo, output_of_duplicate_call};
 
 use crate::drive::truncate::truncate_output_text;
 use crate::error::Error;
@@ -101,7 +101,7 @@ pub(crate) async fn load_claimed_key(
     let recorded = outputs.read(taken.holder.run, taken.holder.call).await?;
     let text = recorded.and_then(|recorded| recorded.text);
     let result = text.map(|text| {
-        let output = duplicate_output(key, taken.holder, &ToolOutput::text(text));
+        let output = output_of_duplicate_call(key, taken.holder, &ToolOutput::text(text));
         truncate_output_text(call, output)
     });
     Ok(TakenKeyInfo { key: taken, result })
@@ -119,5 +119,5 @@ fn find_effect_key<'a>(
         let mut keys = reply.calls.iter().filter_map(|call| call.key.as_ref());
         return keys.find(|key| key.hash == hash);
     }
-    run.call_key(Some(call))
+    run.effect_key_of_call(Some(call))
 }

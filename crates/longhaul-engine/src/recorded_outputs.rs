@@ -19,7 +19,7 @@ use longhaul_core::port::redact::Redact;
 use longhaul_core::port::store::{JournalReadRequest, Store, StoreError};
 use longhaul_core::raw::Hash;
 use longhaul_core::status::RunOutcome;
-use longhaul_run::result_of_duplicate;
+use longhaul_run::original_result_of_duplicate_call;
 use serde_json::Value;
 
 /// Maximum number of references to outputs of earlier calls in the input of one call.
@@ -210,7 +210,11 @@ impl RecordedOutputReader {
                 Err(format!("the call {call} has not completed, so it has no output to pass on"))
             }
             Some(RecordedOutput { text, is_duplicate, .. }) => {
-                let text = if is_duplicate { text.and_then(result_of_duplicate) } else { text };
+                let text = if is_duplicate {
+                    text.and_then(original_result_of_duplicate_call)
+                } else {
+                    text
+                };
                 text.ok_or_else(|| format!("the output of {call} is no longer stored"))
             }
         })

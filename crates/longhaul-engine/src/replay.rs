@@ -7,7 +7,9 @@ use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::store::{JournalPage, JournalReadRequest};
 use longhaul_core::time::Timestamp;
 use longhaul_run::Run;
-use longhaul_run::checkpoint::{CheckpointWriter, restore_conversation_start, restore_outline};
+use longhaul_run::checkpoint::{
+    CheckpointWriter, restore_conversation_replay_start, restore_state_without_messages,
+};
 use longhaul_run::state::{FOLD_HASH, ReplayError};
 
 use crate::error::Error;
@@ -34,7 +36,7 @@ pub(crate) async fn replay_for_driver(
     run: RunId,
 ) -> Result<(Run, CheckpointWriter, Timestamp), Error> {
     let checkpoint = load_checkpoint(services, run).await;
-    let start = checkpoint.as_ref().and_then(|saved| restore_conversation_start(run, saved));
+    let start = checkpoint.as_ref().and_then(|saved| restore_conversation_replay_start(run, saved));
     let saved_seq = checkpoint.map_or(Seq::START, |saved| saved.seq);
     let mut checkpoints = CheckpointWriter::new(start.as_ref(), saved_seq);
     let (folded, now) = replay_journal(services, run, start, |run, entry| {
@@ -63,7 +65,7 @@ pub(crate) async fn replay_run(
     run: RunId,
 ) -> Result<(Run, Timestamp), Error> {
     let checkpoint = load_checkpoint(services, run).await;
-    let start = checkpoint.and_then(|saved| restore_conversation_start(run, &saved));
+    let start = checkpoint.and_then(|saved| restore_conversation_replay_start(run, &saved));
     replay_journal(services, run, start, Run::apply).await
 }
 
@@ -72,7 +74,9 @@ pub(crate) async fn replay_without_transcript(
     services: &EngineServices,
     run: RunId,
 ) -> Result<(Run, Timestamp), Error> {
-    let start = load_checkpoint(services, run).await.and_then(|saved| restore_outline(run, &saved));
+    let start = load_checkpoint(services, run)
+        .await
+        .and_then(|saved| restore_state_without_messages(run, &saved));
     replay_journal(services, run, start, Run::apply_without_transcript).await
 }
 

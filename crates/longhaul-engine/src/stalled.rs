@@ -79,7 +79,7 @@ async fn release_if_stalled(
     seen: LastCheckedRun,
 ) -> Result<(), Error> {
     let (folded, _) = replay_without_transcript(services, run).await?;
-    if folded.seq() != seen.last_seq || !folded.expects_driver_progress() {
+    if folded.seq() != seen.last_seq || !folded.expects_events_from_driver() {
         return Ok(());
     }
     // Without an event: like a crash, the takeover counts towards the crash limit of the run. The

@@ -8,7 +8,7 @@ use longhaul_core::port::store::{
 };
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
-use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command, timer_cancel_request};
+use longhaul_run::commands::{RunCommand, RunSnapshot, cancel_request_of_timer, decide_command};
 use longhaul_run::{DecideContext, RunInput, decide};
 
 use crate::child_report::build_child_end_command;
@@ -201,7 +201,7 @@ async fn load_snapshot_and_author(
 /// Cancels the run of a timer if the timer was set to cancel the run and no worker drives the run.
 /// The run then ends even if no worker serves its inbox. Returns `false` if nothing was changed.
 async fn cancel_run_if_no_driver(services: &EngineServices, due: &DueTimer) -> Result<bool, Error> {
-    let Some(request) = timer_cancel_request(due) else {
+    let Some(request) = cancel_request_of_timer(due) else {
         return Ok(false);
     };
     let run = due.run;

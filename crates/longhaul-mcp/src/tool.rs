@@ -212,7 +212,9 @@ impl McpTool {
             }
             match state.record_task_input_requests(&task, &*ctx.progress) {
                 Ok(false) => {
-                    return Ok(state.suspend_until_task_ends(&task, self.task_status_message(&task)));
+                    return Ok(
+                        state.suspend_until_task_ends(&task, self.task_status_message(&task))
+                    );
                 }
                 Ok(true) if state.has_question() => {
                     let question = state.suspend_for_first_question(&self.server.spec().name, true);

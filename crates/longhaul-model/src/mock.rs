@@ -27,7 +27,7 @@ use longhaul_core::raw::{Hash, StoredText};
 use longhaul_core::time::{Millis, Timestamp};
 
 use crate::mock::api_error::ApiError;
-use crate::mock::attempts::AttemptCounter;
+use crate::mock::attempts::FailedAttemptCounter;
 use crate::mock::fault::Fault;
 use crate::mock::mock_reply::{MockReply, ReplyIds};
 use crate::mock::request::ParsedRequest;
@@ -76,7 +76,7 @@ pub struct MockProvider {
     /// Number of requests for a reply so far, which decides when a recurring failure is due.
     reply_requests: AtomicU64,
     streams: AtomicU64,
-    attempts: AttemptCounter,
+    attempts: FailedAttemptCounter,
 }
 
 impl MockProvider {
@@ -89,7 +89,7 @@ impl MockProvider {
             requests: AtomicU64::new(0),
             reply_requests: AtomicU64::new(0),
             streams: AtomicU64::new(0),
-            attempts: AttemptCounter::default(),
+            attempts: FailedAttemptCounter::default(),
         }
     }
 

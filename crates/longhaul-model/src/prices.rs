@@ -120,7 +120,7 @@ impl PriceTable {
 
     /// Returns the name of a provider's model for runs that an `idle_tick` event starts, or `None`
     /// if the table has none.
-    pub fn idle_model(&self, provider: &str) -> Option<&str> {
+    pub fn model_for_idle_ticks(&self, provider: &str) -> Option<&str> {
         self.providers.get(provider)?.idle.as_deref()
     }
 
@@ -151,7 +151,7 @@ impl PriceTable {
 
     /// Overrides the price and limits of a model. Input and output prices must be set together.
     /// Cache prices default to the input price.
-    pub fn set_override(
+    pub fn set_price_override(
         &mut self,
         name: &str,
         price_override: PriceOverride,

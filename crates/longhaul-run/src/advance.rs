@@ -23,11 +23,13 @@ pub(crate) mod suspension;
 mod tool_calls;
 mod turn_start;
 
-pub(crate) use attempt_end::{retry_or_fail, schedule_retry};
-pub use effect_keys::{duplicate_output, result_of_duplicate};
-pub(crate) use finish::{fail_run, settle_work_of_dead_drivers};
-pub(crate) use outage::{block_run_without_access, retry_hint, wait_for_provider};
-pub(crate) use park::missing_start_condition;
+pub(crate) use attempt_end::{park_until_retry, retry_or_fail_run};
+pub use effect_keys::{original_result_of_duplicate_call, output_of_duplicate_call};
+pub(crate) use finish::{fail_run, record_unfinished_work_of_dead_drivers};
+pub(crate) use outage::{
+    block_run_on_refused_access, park_or_fail_on_provider_outage, provider_outage_retry_hint,
+};
+pub(crate) use park::wait_reason_before_start;
 
 use std::ops::ControlFlow;
 
@@ -57,7 +59,7 @@ fn advance_run_one_step(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlo
     if matches!(control.stage, RunStage::Ended(_)) || control.idle.is_some() {
         return Ok(ControlFlow::Break(()));
     }
-    let busy = control.has_running_call() || control.abandoned_calls().next().is_some();
+    let busy = control.has_running_call() || control.calls_to_give_up().next().is_some();
     if control.cancel.is_some() {
         return if busy { Ok(ControlFlow::Break(())) } else { finish::cancel_run(decision) };
     }
@@ -65,7 +67,7 @@ fn advance_run_one_step(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlo
         if busy {
             return Ok(ControlFlow::Break(()));
         }
-        let error = runtime_message::with_cut_off_hint(decision, error);
+        let error = runtime_message::add_hint_to_cut_off_error(decision, error);
         return fail_run(decision, error);
     }
     if control.pause.is_some() {
@@ -81,10 +83,10 @@ fn advance_run_one_step(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlo
         return Ok(flow);
     }
     match &decision.control.stage {
-        RunStage::New => park::park_until_start(decision),
+        RunStage::New => park::park_again_until_start(decision),
         RunStage::ModelRunning(_) | RunStage::Ended(_) => Ok(ControlFlow::Break(())),
         RunStage::ModelPending(_) => model_call::advance_model_call(decision),
         RunStage::ToolsRunning(_) => tool_calls::advance_tool_calls(decision),
-        RunStage::Concluding(_) => conclude::conclude_run(decision),
+        RunStage::Concluding(_) => conclude::advance_concluding_run(decision),
     }
 }

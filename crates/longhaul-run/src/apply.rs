@@ -71,7 +71,7 @@ impl ControlState {
             self.crashes = 0;
         }
         messages.extend(self.take_finished_tool_results());
-        self.continue_for_reports();
+        self.call_model_again_for_reports();
         if let RunStage::Concluding(concluding) = &mut self.stage
             && !was_concluding
         {

@@ -25,7 +25,7 @@ const RECENT_STATES_MAX: usize = 2;
 
 /// State of a run without its messages and the names of its tool calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct OutlineState {
+struct StateWithoutMessages {
     run: Run,
     /// Number of messages that the run had in this state.
     messages: usize,
@@ -36,8 +36,8 @@ struct OutlineState {
 /// Content of a checkpoint, stored as JSON.
 #[derive(Serialize, Deserialize)]
 struct CheckpointContent {
-    latest: OutlineState,
-    conversation_start: Option<OutlineState>,
+    latest: StateWithoutMessages,
+    conversation_start: Option<StateWithoutMessages>,
     /// Distinct names of the tools that the run has called.
     tool_names: Vec<String>,
     /// Calls in order: an index in `tool_names`, and how often the tool was called in a row.
@@ -49,9 +49,9 @@ struct CheckpointContent {
 pub struct CheckpointWriter {
     /// State from which the messages of the conversation can be replayed. `None` means that the whole
     /// journal is needed.
-    conversation_start: Option<Box<OutlineState>>,
+    conversation_start: Option<Box<StateWithoutMessages>>,
     /// Copies of the latest states of the run, oldest first.
-    recent: VecDeque<OutlineState>,
+    recent: VecDeque<StateWithoutMessages>,
     /// Sequence number of the newest stored checkpoint.
     saved_seq: Seq,
     /// Number of completed turns between two checkpoints.
@@ -64,7 +64,7 @@ impl CheckpointWriter {
     /// checkpoint.
     pub fn new(start: Option<&Run>, saved_seq: Seq) -> Self {
         Self {
-            conversation_start: start.map(|start| Box::new(OutlineState::from_run(start))),
+            conversation_start: start.map(|start| Box::new(StateWithoutMessages::from_run(start))),
             recent: VecDeque::new(),
             saved_seq,
             interval: TURNS_PER_CHECKPOINT,
@@ -87,11 +87,11 @@ impl CheckpointWriter {
             return;
         }
         let dropped = run.transcript.dropped_messages();
-        let is_start = |state: &&OutlineState| state.precedes_conversation(dropped);
+        let is_start = |state: &&StateWithoutMessages| state.has_only_replaced_messages(dropped);
         if let Some(start) = self.recent.iter().rev().find(is_start) {
             self.conversation_start = Some(Box::new(start.clone()));
         }
-        self.recent.push_back(OutlineState::from_run(run));
+        self.recent.push_back(StateWithoutMessages::from_run(run));
         if self.recent.len() > RECENT_STATES_MAX {
             self.recent.pop_front();
         }
@@ -111,7 +111,7 @@ impl CheckpointWriter {
             tool_names: Vec::new(),
             tool_calls: Vec::new(),
         };
-        content.add_tool_calls(run.tools_called.get(..latest.tools_called)?);
+        content.add_called_tool_names(run.tools_called.get(..latest.tools_called)?);
         let state = serde_json::to_vec(&content).ok()?;
         Some(RunCheckpoint { seq, fold_hash: FOLD_HASH.to_owned(), state })
     }
@@ -124,7 +124,7 @@ impl CheckpointWriter {
     }
 }
 
-impl OutlineState {
+impl StateWithoutMessages {
     fn from_run(run: &Run) -> Self {
         Self {
             run: run.without_messages(),
@@ -136,7 +136,7 @@ impl OutlineState {
     /// Returns whether compactions after this state have replaced all of its messages, so that the
     /// current conversation can be replayed from this state. `dropped` is the number of messages of
     /// the whole run that compactions have replaced up to now.
-    fn precedes_conversation(&self, dropped: usize) -> bool {
+    fn has_only_replaced_messages(&self, dropped: usize) -> bool {
         let transcript = &self.run.transcript;
         let own_messages = self.messages.saturating_sub(transcript.summary_messages());
         let earlier = transcript.dropped_messages();
@@ -153,7 +153,7 @@ impl OutlineState {
 }
 
 impl CheckpointContent {
-    fn add_tool_calls(&mut self, tools_called: &[String]) {
+    fn add_called_tool_names(&mut self, tools_called: &[String]) {
         for same in tools_called.chunk_by(|one, next| one == next) {
             let Some(name) = same.first() else {
                 continue;
@@ -180,7 +180,7 @@ impl CheckpointContent {
 
 /// Restores the latest state of a run from a checkpoint, without messages. `None` means that the
 /// checkpoint is not usable.
-pub fn restore_outline(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
+pub fn restore_state_without_messages(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
     let content: CheckpointContent = serde_json::from_slice(&checkpoint.state).ok()?;
     let tools_called = content.tools_called()?;
     let run = content.latest.into_run(id, &tools_called)?;
@@ -190,7 +190,7 @@ pub fn restore_outline(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
 /// Restores the state from which the journal is replayed to get the whole conversation. The
 /// messages before this state are empty placeholders, because a later compaction replaces them
 /// anyway. `None` means that the whole journal must be replayed.
-pub fn restore_conversation_start(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
+pub fn restore_conversation_replay_start(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
     let content: CheckpointContent = serde_json::from_slice(&checkpoint.state).ok()?;
     let tools_called = content.tools_called()?;
     let start = content.conversation_start?;

@@ -22,9 +22,9 @@ use longhaul_core::port::records::DueTimer;
 use longhaul_core::status::Status;
 
 pub use crate::commands::answer::{
-    allowed_decisions, current_gate_digest, current_gate_input, rule_scope,
+    allowed_decisions, current_gate_digest, current_gate_input, scope_of_added_rule,
 };
-pub use crate::commands::timer::timer_cancel_request;
+pub use crate::commands::timer::cancel_request_of_timer;
 
 use crate::context::DecideContext;
 use crate::rejection::Rejection;
@@ -129,17 +129,17 @@ pub fn decide_command(
     ctx: DecideContext,
 ) -> Result<JournalBatch, Rejection> {
     if let RunCommand::Timer(due) = &command {
-        return Ok(match timer_cancel_request(due) {
+        return Ok(match cancel_request_of_timer(due) {
             Some(request) => timer::with_timer_consumed(due, decide_cancel(request)),
             None => timer::decide_due_timer(due, ctx),
         });
     }
-    if snapshot.status.is_terminal() && !is_late_answer(&command) {
+    if snapshot.status.is_terminal() && !is_answer_to_closed_gate(&command) {
         return Err(Rejection::Ended(snapshot.status));
     }
     match command {
         RunCommand::Answer { gate, answer, agent, has_rule } => {
-            let rule = answer::rule_scope(&gate, &answer, agent).filter(|_| !has_rule);
+            let rule = answer::scope_of_added_rule(&gate, &answer, agent).filter(|_| !has_rule);
             answer::decide_gate_answer(&gate, answer, rule, ctx)
         }
         RunCommand::RaiseSignalGate(gate) => {
@@ -175,7 +175,7 @@ pub fn decide_command(
 
 /// Returns whether the command answers a gate that was closed before the run ended. Then the error
 /// should say who closed the gate and when, instead of only that the run has ended.
-fn is_late_answer(command: &RunCommand) -> bool {
+fn is_answer_to_closed_gate(command: &RunCommand) -> bool {
     let RunCommand::Answer { gate, .. } = command else {
         return false;
     };

@@ -19,7 +19,7 @@ use longhaul_core::policy::gate::SUBMIT_AGAIN;
 
 use crate::advance::call_events::add_active_time_to_usage;
 use crate::advance::{
-    advance_run, children, gates, outcome, settle_work_of_dead_drivers, suspension,
+    advance_run, children, gates, outcome, record_unfinished_work_of_dead_drivers, suspension,
 };
 use crate::commands;
 use crate::decide::release::{invalid_state_rejection, release_run};
@@ -48,7 +48,7 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecideContext) -> Result<JournalB
     match input {
         RunInput::Advance => recover_and_advance(&mut decision)?,
         RunInput::Prepared(preparation, blobs) => {
-            record_preparation(&mut decision, preparation, blobs)?
+            record_run_preparation(&mut decision, preparation, blobs)?
         }
         RunInput::PerceptionRefreshed(refresh) => {
             decision.perception_refresh = Some(*refresh);
@@ -73,11 +73,11 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecideContext) -> Result<JournalB
             tool_results::record_tool_verification(&mut decision, preparation, blobs)?
         }
         RunInput::ChildrenPrepared(prepared) => {
-            children::record_prepared_children(&mut decision, prepared)?;
+            children::record_starts_of_prepared_children(&mut decision, prepared)?;
             advance_run(&mut decision)?;
         }
         RunInput::GradingPrepared(prepared) => {
-            outcome::record_prepared_grading(&mut decision, prepared)?;
+            outcome::record_start_of_grading_run(&mut decision, prepared)?;
             advance_run(&mut decision)?;
         }
         RunInput::Recover => record_recovery(&mut decision)?,
@@ -114,7 +114,7 @@ fn record_model_reply(
 fn recover_and_advance(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     record_recovery(decision)?;
     let epoch = decision.control.epoch;
-    settle_work_of_dead_drivers(decision, Some(epoch))?;
+    record_unfinished_work_of_dead_drivers(decision, Some(epoch))?;
     advance_run(decision)
 }
 
@@ -127,7 +127,7 @@ fn record_recovery(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> 
     }
 }
 
-fn record_preparation(
+fn record_run_preparation(
     decision: &mut DecisionBuilder<'_>,
     preparation: Box<RunPrepared>,
     blobs: Vec<Blob>,
@@ -166,7 +166,7 @@ fn record_compaction(
         model: model.to_owned(),
         ..compacted
     })))?;
-    charge.settle_budget(decision, called, active);
+    charge.settle_held_budget(decision, called, active);
     advance_run(decision)
 }
 
@@ -188,7 +188,7 @@ fn handle_missing_dependency(
     let control = &decision.control;
     let is_stopping =
         control.cancel.is_some() || control.pending_failure.is_some() || control.pause.is_some();
-    if !is_stopping && suspension::postpone_polls(decision, message)? {
+    if !is_stopping && suspension::postpone_tool_polls(decision, message)? {
         return Ok(());
     }
     block_unrunnable_run(decision, message, &[])
@@ -212,7 +212,7 @@ fn block_unrunnable_run(
     if let Some(gate) = decision.control.blocked_on {
         decision.withdraw_gate(gate, "checked again by another worker")?;
     }
-    gates::raise_blocked_gate(decision, message, tags)
+    gates::raise_gate_for_missing_dependency(decision, message, tags)
 }
 
 /// Returns the message that explains why a run is not retried after repeated crashes, and what a
@@ -257,7 +257,7 @@ fn cancel_run_without_driver(
         return Err(invalid_state_rejection(decision, "a cancel without a driver"));
     }
     decision.record_event(Event::RunCancelRequested(request))?;
-    settle_work_of_dead_drivers(decision, None)?;
+    record_unfinished_work_of_dead_drivers(decision, None)?;
     // A parked or paused run is cancelled too.
     decision.control.idle = None;
     advance_run(decision)

@@ -15,7 +15,7 @@ use longhaul_core::policy::spend_cap::CapHold;
 use longhaul_core::time::{Millis, Timestamp};
 
 use crate::input::{DecideContext, PerceptionRefresh};
-use crate::policy::effect_keys::key_settlements;
+use crate::policy::effect_keys::effect_key_settlements;
 use crate::policy::gate_timers::gate_timers;
 use crate::rejection::Rejection;
 use crate::state::Run;
@@ -51,7 +51,7 @@ impl<'a> DecisionBuilder<'a> {
             return Err(Rejection::Ended(outcome.status()));
         }
         let stage = self.control.stage.description();
-        let settled_keys = key_settlements(&self.control, &event);
+        let settled_keys = effect_key_settlements(&self.control, &event);
         self.control
             .apply_event(&event)
             .map_err(|_| Rejection::InvalidState { input: event.kind(), stage })?;
@@ -61,7 +61,7 @@ impl<'a> DecisionBuilder<'a> {
             let summary = compacted.summary.iter();
             let summary: u64 = summary.map(longhaul_core::message::Message::estimated_bytes).sum();
             let loaded = self.run.transcript.loaded_bytes();
-            self.control.set_size_after_compaction(kept_bytes + summary + loaded);
+            self.control.set_conversation_size_after_compaction(kept_bytes + summary + loaded);
         }
         self.batch.events.push(event);
         self.batch.changes.extend(settled_keys);
@@ -74,7 +74,11 @@ impl<'a> DecisionBuilder<'a> {
 
     /// Adds the row changes that release the amounts held for a model call in the budget and in the
     /// spend caps, and charge what was spent or lost.
-    pub(crate) fn settle_hold(&mut self, settlement: BudgetHoldSettlement, caps: &[CapHold]) {
+    pub(crate) fn settle_holds_of_model_call(
+        &mut self,
+        settlement: BudgetHoldSettlement,
+        caps: &[CapHold],
+    ) {
         self.add_row_change(Change::Settle(settlement));
         if !caps.is_empty() {
             let BudgetHoldSettlement { spent, lost, .. } = settlement;

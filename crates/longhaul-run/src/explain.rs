@@ -230,13 +230,13 @@ fn explain_cap_wait(wait: &CapWait) -> String {
 
 /// Returns the unit of a spend cap. The id of a cap names its unit and whose usage it counts, such as
 /// `day-usd-key`.
-fn cap_unit(cap: &str) -> &str {
+fn unit_of_cap_id(cap: &str) -> &str {
     cap.split('-').nth(1).unwrap_or_default()
 }
 
 /// Returns an amount of a spend cap with its unit.
 fn cap_amount_text(cap: &str, amount: u64) -> String {
-    match cap_unit(cap) {
+    match unit_of_cap_id(cap) {
         "usd" => format!("${}", dollars_text(amount)),
         unit if amount == 1 => format!("1 {}", unit.trim_end_matches('s')),
         unit => format!("{amount} {unit}"),
@@ -252,11 +252,11 @@ fn dollars_text(micro_usd: u64) -> String {
 /// Returns the command that raises a spend cap so that it covers the next model call.
 fn cap_raise_command(wait: &CapWait) -> String {
     let CapWait { cap, subject, shortage, .. } = wait;
-    let unit = cap_unit(cap);
+    let unit = unit_of_cap_id(cap);
     let for_arg = match (cap.split('-').nth(2), subject.as_str()) {
         (Some("all") | None, _) => String::new(),
         // The subject may be text of another program, which must not change the command.
-        (Some(_), subject) if is_plain_argument(subject) => format!(" --for {subject}"),
+        (Some(_), subject) if is_safe_shell_argument(subject) => format!(" --for {subject}"),
         (Some(_), _) => " --for NAME".to_owned(),
     };
     let limit = shortage.map(|CapShortage { needed, left, limit }| {
@@ -267,7 +267,7 @@ fn cap_raise_command(wait: &CapWait) -> String {
 }
 
 /// Returns whether a shell passes the text unchanged as one argument that is not an option.
-fn is_plain_argument(text: &str) -> bool {
+fn is_safe_shell_argument(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_:./@-".contains(c);
     !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain)
 }

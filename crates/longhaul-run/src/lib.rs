@@ -22,7 +22,7 @@ pub mod state;
 pub mod submit;
 
 pub use advance::children::{CHILD_DEPTH_MAX, CHILDREN_MAX};
-pub use advance::{duplicate_output, result_of_duplicate};
+pub use advance::{original_result_of_duplicate_call, output_of_duplicate_call};
 pub use context::TakenKeyInfo;
 pub use decide::decide;
 pub use input::{DecideContext, RunInput};

@@ -14,10 +14,10 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunOutcome, WaitReason};
 use longhaul_core::time::Timestamp;
 
-use crate::advance::children::startable_child_calls;
-use crate::advance::missing_start_condition;
+use crate::advance::children::startable_run_agent_calls;
 use crate::advance::outcome::has_ungraded_result;
 use crate::advance::runtime_message::needs_perception_refresh;
+use crate::advance::wait_reason_before_start;
 use crate::decide::decide;
 use crate::input::{DecideContext, RunInput};
 use crate::state::Run;
@@ -110,11 +110,15 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
             }
         }
         RunStage::ToolsRunning(tools) if control.has_running_call() => {
-            start_children_or(run, || EngineStep::UseTools(tool_call_tasks(run, &tools.calls)))
+            prepare_children_or_else(run, || {
+                EngineStep::UseTools(tool_call_tasks(run, &tools.calls))
+            })
         }
         RunStage::New if control.cancel.is_none() && control.pause.is_none() => {
             match control.blocked_on {
-                None if missing_start_condition(run, control, now).is_none() => EngineStep::Prepare,
+                None if wait_reason_before_start(run, control, now).is_none() => {
+                    EngineStep::Prepare
+                }
                 None | Some(_) => step_for_due_events(run, now),
             }
         }
@@ -123,7 +127,9 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
             // No events are due and no call is running: child runs must be started, or a call in
             // doubt must be verified.
             if step == EngineStep::Idle {
-                start_children_or(run, || EngineStep::UseTools(tool_call_tasks(run, &tools.calls)))
+                prepare_children_or_else(run, || {
+                    EngineStep::UseTools(tool_call_tasks(run, &tools.calls))
+                })
             } else {
                 step
             }
@@ -153,9 +159,9 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
 
 /// Returns the step that prepares child runs, or `other` if no child run can start now. A run that
 /// has to stop starts no child runs.
-fn start_children_or(run: &Run, other: impl FnOnce() -> EngineStep) -> EngineStep {
+fn prepare_children_or_else(run: &Run, other: impl FnOnce() -> EngineStep) -> EngineStep {
     let control = &run.control;
-    let calls = startable_child_calls(control).filter(|_| !control.must_stop());
+    let calls = startable_run_agent_calls(control).filter(|_| !control.must_stop());
     let requests: Vec<ChildRequest> =
         calls.map(|call| ChildRequest { call: call.id, input: call.arguments().clone() }).collect();
     match requests.is_empty() {
@@ -189,7 +195,7 @@ fn tool_call_tasks(run: &Run, calls: &[TrackedToolCall]) -> Vec<ToolCallTask> {
         action: work,
         resumption: call.resumption(),
     };
-    let abandoned: Vec<CallId> = run.control.abandoned_calls().map(|call| call.id).collect();
+    let abandoned: Vec<CallId> = run.control.calls_to_give_up().map(|call| call.id).collect();
     let due = calls.iter().filter_map(|call| {
         let is_verified = matches!(call.state, ToolCallState::InDoubt { can_verify: true, .. });
         let work = match call.is_running_in_epoch(run.control.epoch) {

@@ -25,7 +25,7 @@ pub enum Rejection {
     #[error("call {0} is not running: its result is already recorded, or it was never started")]
     CallNotRunning(CallId),
     /// The gate was already closed by an answer, or withdrawn.
-    #[error("the gate {gate} was already {}{}", .status.as_str(), closed_by_text(.by.as_ref()))]
+    #[error("the gate {gate} was already {}{}", .status.as_str(), gate_closed_by_text(.by.as_ref()))]
     GateClosed {
         /// Id of the closed gate.
         gate: GateId,
@@ -120,7 +120,7 @@ fn scope_names(scopes: &[AnswerScope]) -> String {
     scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn closed_by_text(by: Option<&(String, Timestamp)>) -> String {
+fn gate_closed_by_text(by: Option<&(String, Timestamp)>) -> String {
     by.map_or_else(String::new, |(who, when)| format!(" by {who} at {when}"))
 }
 

@@ -15,7 +15,7 @@ pub const SUBJECT_BYTES_MAX: usize = 200;
 
 /// A model call that is about to start.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CappedCall<'a> {
+pub(crate) struct CappedModelCall<'a> {
     /// Full name of the called model.
     pub(crate) model: &'a str,
     /// Worst-case cost of the call.
@@ -31,7 +31,7 @@ pub(crate) struct CappedCall<'a> {
 pub(crate) fn reservations_for_call(
     caps: &[CapWithWindow],
     task: &TaskSpec,
-    call: CappedCall<'_>,
+    call: CappedModelCall<'_>,
 ) -> Vec<CapReservation> {
     let counted = caps.iter().filter_map(|current| {
         let amount = match (current.cap.unit, current.cap.at_cap) {
@@ -40,7 +40,8 @@ pub(crate) fn reservations_for_call(
             // Such a cap counted a root when its task was submitted.
             (CapUnit::Runs, AtCapAction::Refuse) => u64::from(call.starts_run && !call.is_root),
         };
-        let subject = cap_subject(&current.cap, task, call.model).filter(|_| amount > 0)?;
+        let subject =
+            subject_counted_by_cap(&current.cap, task, call.model).filter(|_| amount > 0)?;
         Some(reservation(current, subject, amount))
     });
     let mut counted: Vec<CapReservation> = counted.collect();
@@ -56,7 +57,7 @@ pub fn reservations_for_task(caps: &[CapWithWindow], task: &TaskSpec) -> Vec<Cap
         current.cap.at_cap == AtCapAction::Refuse && current.cap.per != CapScope::Model
     });
     let counted = refusing.filter_map(|current| {
-        let subject = cap_subject(&current.cap, task, "")?;
+        let subject = subject_counted_by_cap(&current.cap, task, "")?;
         Some(reservation(current, subject, u64::from(current.cap.unit == CapUnit::Runs)))
     });
     counted.collect()
@@ -71,11 +72,11 @@ fn reservation(current: &CapWithWindow, subject: String, amount: u64) -> CapRese
 
 /// Returns the subject under which a spend cap counts a call of this model for this task. `None`
 /// means that the cap does not apply.
-fn cap_subject(cap: &SpendCap, task: &TaskSpec, model: &str) -> Option<String> {
+fn subject_counted_by_cap(cap: &SpendCap, task: &TaskSpec, model: &str) -> Option<String> {
     let subject = match cap.per {
         CapScope::All => String::new(),
         CapScope::Key => task.submitter.clone().unwrap_or_default(),
-        CapScope::Actor => actor_subject(task),
+        CapScope::Actor => cap_subject_of_actor(task),
         CapScope::Agent => task.agent.to_string(),
         CapScope::Model => model.to_owned(),
     };
@@ -89,7 +90,7 @@ fn cap_subject(cap: &SpendCap, task: &TaskSpec, model: &str) -> Option<String> {
 
 /// Returns the subject of caps per actor: the id of the task's actor, else the name, else the whole
 /// actor. Tasks without an actor count together.
-fn actor_subject(task: &TaskSpec) -> String {
+fn cap_subject_of_actor(task: &TaskSpec) -> String {
     let Some(actor) = task.actor.as_ref().map(longhaul_core::raw::RawJson::to_value) else {
         return String::new();
     };
@@ -150,14 +151,15 @@ mod tests {
             (Actor, None, r#"{"b": 1, "a": [2]}"#, Some(r#"{"a":[2],"b":1}"#)),
             (Actor, None, "\"anna\"", Some("anna")),
         ] {
-            let found = cap_subject(
+            let found = subject_counted_by_cap(
                 &cap(per, pattern, CapUnit::Usd).cap,
                 &task("key:ops", actor),
                 "anthropic/opus",
             );
             assert_eq!(found.as_deref(), subject, "{per:?} {pattern:?} {actor}");
         }
-        let hashed = cap_subject(&cap(Actor, None, CapUnit::Usd).cap, &task("", &long), "m");
+        let hashed =
+            subject_counted_by_cap(&cap(Actor, None, CapUnit::Usd).cap, &task("", &long), "m");
         assert_eq!(hashed.map(|subject| subject.len()), Some(64));
     }
 
@@ -167,7 +169,7 @@ mod tests {
         let caps = [Usd, Tokens, Runs].map(|unit| cap(CapScope::All, None, unit));
         let hold = BudgetAmount { micro_usd: MicroUsd(5), tokens: 70 };
         let amounts = |starts_run| {
-            let call = CappedCall { model: "m", hold, starts_run, is_root: true };
+            let call = CappedModelCall { model: "m", hold, starts_run, is_root: true };
             let found = reservations_for_call(&caps, &task("", "null"), call);
             found.into_iter().map(|one| (one.hold.key.cap, one.hold.amount)).collect::<Vec<_>>()
         };

@@ -132,12 +132,12 @@ impl Run {
         let has_running_call = self.control.has_running_call();
         self.control.attempt_time.record_entry(entry, has_running_call);
         if let Event::SteerDelivered(delivered) = &entry.event
-            && let Some(text) = self.control.queued_task_text(delivered.steer)
+            && let Some(text) = self.control.text_of_queued_task(delivered.steer)
         {
             self.transcript.add_task_message(Message::user(text));
         }
         if let Event::RunForked(_) = &entry.event {
-            self.transcript.reset_model();
+            self.transcript.switch_to_first_model();
             if self.control.has_unusable_reply() {
                 let removed = self.transcript.remove_last_reply();
                 self.control.transcript_bytes -= removed.map_or(0, |reply| reply.estimated_bytes());
@@ -163,11 +163,11 @@ impl Run {
         if let Event::RunRetried(_)
         | Event::RunWaiting(RunWaiting { wait: WaitReason::Outage { .. }, .. }) = &entry.event
         {
-            self.transcript.reset_model();
+            self.transcript.switch_to_first_model();
         }
         if let Event::MemoryCompacted(compacted) = &entry.event {
             self.transcript.apply_compaction(compacted);
-            self.control.set_size_after_compaction(self.transcript.estimated_bytes());
+            self.control.set_conversation_size_after_compaction(self.transcript.estimated_bytes());
             self.perception.clear_world_hash();
         }
         if let Event::ToolCompleted(ended) = &entry.event {
@@ -280,14 +280,14 @@ impl Run {
 
     /// Returns the effect key of a tool call of the model's last reply. `None` means that the call has
     /// no effect key, or is not part of that reply.
-    pub fn call_key(&self, call: Option<CallId>) -> Option<&EffectKey> {
+    pub fn effect_key_of_call(&self, call: Option<CallId>) -> Option<&EffectKey> {
         let mut calls = self.control.calls().iter();
         calls.find(|tracked| Some(tracked.id) == call)?.classification.key.as_ref()
     }
 
     /// Returns the references to earlier tool outputs in the input of a tool call of the model's
     /// last reply, with the values that approval rules and approvers have seen.
-    pub fn call_outputs(&self, call: CallId) -> &[OutputReference] {
+    pub fn output_references_of_call(&self, call: CallId) -> &[OutputReference] {
         let mut calls = self.control.calls().iter();
         let tracked = calls.find(|tracked| tracked.id == call);
         tracked.map_or(&[], |tracked| &tracked.classification.outputs)
@@ -301,7 +301,7 @@ impl Run {
     /// Returns whether the worker that has claimed the run is expected to append events soon,
     /// because no call is running and no recovery from a crash is pending. False for a run without
     /// a claim.
-    pub fn expects_driver_progress(&self) -> bool {
+    pub fn expects_events_from_driver(&self) -> bool {
         let control = &self.control;
         control.driven && control.crashed_epoch.is_none() && !control.has_running_call()
     }

@@ -20,7 +20,7 @@ pub const TAGS_MAX: usize = 32;
 
 /// Validates a task and creates its run with this id.
 pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Rejection> {
-    if input_bytes(&task.input) > INPUT_BYTES_MAX {
+    if input_size_in_bytes(&task.input) > INPUT_BYTES_MAX {
         return Err(Rejection::TooLong { text_name: "a task's input", max: INPUT_BYTES_MAX });
     }
     if task.tags.len() > TAGS_MAX {
@@ -59,7 +59,7 @@ pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Reject
 
 /// Returns the size of a task's input in bytes. The quotes and escapes of a long JSON string are
 /// not counted; other JSON counts as it is written.
-fn input_bytes(input: &RawJson) -> usize {
+fn input_size_in_bytes(input: &RawJson) -> usize {
     let written = input.as_str();
     let is_long_text = written.len() > INPUT_BYTES_MAX && written.starts_with('"');
     let text = is_long_text.then(|| serde_json::from_str::<String>(written).ok()).flatten();

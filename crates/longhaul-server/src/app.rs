@@ -109,7 +109,7 @@ impl App {
 
     /// Waits for a permit to read a page of old events. Streams that are catching up must not slow
     /// down all other requests. `None` means that the semaphore was closed, which never happens.
-    pub(crate) async fn acquire_catch_up_permit(&self) -> Option<SemaphorePermit<'_>> {
+    pub(crate) async fn acquire_event_catch_up_permit(&self) -> Option<SemaphorePermit<'_>> {
         self.0.catching_up.acquire().await.ok()
     }
 
@@ -153,14 +153,14 @@ impl App {
         hash == self.0.local_key
     }
 
-    fn with_stream_counts<T>(&self, f: impl FnOnce(&mut HashMap<String, u32>) -> T) -> T {
+    fn with_locked_stream_counts<T>(&self, f: impl FnOnce(&mut HashMap<String, u32>) -> T) -> T {
         f(&mut self.0.streams.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Acquires a permit for one more event stream of this caller. `None` means that the caller has
     /// the maximum number of streams open.
     pub(crate) fn acquire_stream_permit(&self, caller: &str) -> Option<StreamPermit> {
-        self.with_stream_counts(|streams| {
+        self.with_locked_stream_counts(|streams| {
             let count = streams.entry(caller.to_owned()).or_default();
             if *count >= STREAMS_MAX {
                 return None;
@@ -180,7 +180,7 @@ pub(crate) struct StreamPermit {
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        self.app.with_stream_counts(|streams| {
+        self.app.with_locked_stream_counts(|streams| {
             if let Some(count) = streams.get_mut(&self.caller) {
                 *count -= 1;
                 if *count == 0 {

@@ -165,7 +165,7 @@ fn body_syntax_problem(text: &str, error: &JsonError) -> Problem {
 
 /// Returns the error response for a body that is valid JSON but does not match the expected type.
 fn body_type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
-    let error_text = without_type_names(&error.to_string());
+    let error_text = replace_rust_type_names(&error.to_string());
     let problem = match json_path {
         "." => Problem::unprocessable(error_text.clone()),
         json_path => {
@@ -179,7 +179,7 @@ fn body_type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
 }
 
 /// Replaces the names of Rust types in the text of a parse error by the names of JSON types.
-fn without_type_names(error_text: &str) -> String {
+fn replace_rust_type_names(error_text: &str) -> String {
     if error_text.starts_with("data did not match any variant of untagged enum") {
         return "the value has none of the expected forms".to_owned();
     }

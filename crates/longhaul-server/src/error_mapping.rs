@@ -12,7 +12,9 @@ use crate::problem::Problem;
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let (status, hint) = match &error {
-            Error::Store(store_error) => return store_problem(store_error, error.code()),
+            Error::Store(store_error) => {
+                return problem_from_store_error(store_error, error.code());
+            }
             Error::InvalidJournal(_) | Error::Internal { .. } | Error::EntropyUnavailable => {
                 tracing::error!(%error, "internal error while handling a request");
                 return Self::internal_error();
@@ -76,14 +78,14 @@ impl From<Error> for Problem {
             let seconds = u32::try_from(retry_after.0.div_ceil(1_000)).unwrap_or(u32::MAX);
             problem = problem.with_retry_after(seconds);
         }
-        problem.suggestion = suggestion_of(error);
+        problem.suggestion = suggestion_in_error(error);
         problem
     }
 }
 
 /// Returns the known name that is most similar to the unknown name in the error. `None` means that
 /// the error has no such suggestion.
-fn suggestion_of(error: Error) -> Option<String> {
+fn suggestion_in_error(error: Error) -> Option<String> {
     let (Error::AgentNotFound { suggestion, .. }
     | Error::ChainNotFound { suggestion, .. }
     | Error::CapNotFound { suggestion, .. }) = error
@@ -112,7 +114,7 @@ pub(crate) fn committed_but_unreadable_problem() -> Problem {
         .with_retry_after(1)
 }
 
-fn store_problem(store_error: &StoreError, code: &'static str) -> Problem {
+fn problem_from_store_error(store_error: &StoreError, code: &'static str) -> Problem {
     match store_error {
         StoreError::DiskFull { .. } => {
             let message = "the disk of the store is full: no new runs can start";

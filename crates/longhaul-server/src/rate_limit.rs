@@ -55,7 +55,7 @@ impl RateLimits {
     /// Counts a request with the API key of this name. Returns an error if the key's rate limit is
     /// exceeded.
     pub(crate) fn check_key_rate(&self, key_name: &str) -> Result<(), Problem> {
-        self.remove_idle_callers();
+        self.remove_limits_of_idle_callers();
         let counted = self.keys.check_key(&key_name.to_owned());
         counted.map_err(|busy| too_many_requests(busy.wait_time_from(self.clock.now())))
     }
@@ -63,7 +63,7 @@ impl RateLimits {
     /// Counts a request without a valid key. Returns an error if the address's rate limit is
     /// exceeded.
     pub(crate) fn check_anonymous_rate(&self, address: IpAddr) -> Result<(), Problem> {
-        self.remove_idle_callers();
+        self.remove_limits_of_idle_callers();
         let counted = self.anonymous.check_key(&subscriber_network(address));
         counted.map_err(|busy| too_many_requests(busy.wait_time_from(self.clock.now())))
     }
@@ -74,7 +74,7 @@ impl RateLimits {
         self.lookups.check_key(&subscriber_network(address)).is_ok()
     }
 
-    fn remove_idle_callers(&self) {
+    fn remove_limits_of_idle_callers(&self) {
         let count = self.request_count.fetch_add(1, Ordering::Relaxed);
         if count.is_multiple_of(CLEANUP_EVERY) {
             self.keys.retain_recent();

@@ -110,13 +110,13 @@ impl Command {
             };
             group.kill();
             if !silent {
-                wait_up_to_pipe_grace(clock, transfer).await;
+                await_within_pipe_grace_period(clock, transfer).await;
             }
             exit
         };
         if let ProgramExit::TimedOut(_) | ProgramExit::OutputLimit(_) = exit {
             // The program was killed, so it exits. A process stuck in the kernel is reaped later.
-            wait_up_to_pipe_grace(clock, child.wait()).await;
+            await_within_pipe_grace_period(clock, child.wait()).await;
         }
         Ok(CommandOutput { exit, stdout, stderr })
     }
@@ -168,7 +168,7 @@ impl Command {
 }
 
 /// Awaits `work` for at most `PIPE_GRACE`, the time for reading the pipes after the program's exit.
-async fn wait_up_to_pipe_grace<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
+async fn await_within_pipe_grace_period<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
     let over = clock.sleep(PIPE_GRACE);
     tokio::select! {
         biased;
@@ -293,7 +293,7 @@ impl CapturedOutput {
 
     /// Returns how many bytes are kept at both ends of a truncated output. `None` if nothing was
     /// dropped.
-    pub(crate) fn kept_sizes(&self) -> Option<KeptOutputSizes> {
+    pub(crate) fn kept_head_and_tail_sizes(&self) -> Option<KeptOutputSizes> {
         (self.dropped_bytes() > 0).then(|| KeptOutputSizes {
             head_bytes: self.head.len(),
             tail_bytes: self.kept_tail().len(),
@@ -306,7 +306,7 @@ impl CapturedOutput {
     }
 
     /// Returns the output as text, with a note about dropped bytes.
-    pub fn text_with_gap_note(&self) -> String {
+    pub fn text_with_dropped_bytes_note(&self) -> String {
         match self.complete_output() {
             Some(whole) => String::from_utf8_lossy(&whole).into_owned(),
             None => format!(

@@ -22,7 +22,7 @@ const DELAY_MAX: Millis = Millis::from_secs(60);
 
 /// A test tool whose calls append a line to a file.
 #[derive(Debug)]
-struct CrashProbe {
+struct CrashTestTool {
     spec: ToolSpec,
     class: EffectClass,
     path: Arc<Path>,
@@ -31,7 +31,7 @@ struct CrashProbe {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ProbeInput {
+struct CrashTestToolInput {
     note: String,
     #[serde(default)]
     delay_ms: u64,
@@ -39,14 +39,14 @@ struct ProbeInput {
 
 /// Returns the tools `probe_read`, `probe_write` and `probe_send`, of the effect classes pure,
 /// keyed and once. All of them append to this file.
-pub fn probe_tools(
+pub fn crash_test_tools(
     file: impl Into<PathBuf>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Vec<Arc<dyn Tool>>, IdError> {
     let file: Arc<Path> = file.into().into();
     let tool = |name, class| -> Result<Arc<dyn Tool>, IdError> {
-        Ok(Arc::new(CrashProbe {
-            spec: probe_spec(name)?,
+        Ok(Arc::new(CrashTestTool {
+            spec: crash_test_tool_spec(name)?,
             class,
             path: Arc::clone(&file),
             clock: Arc::clone(clock),
@@ -59,7 +59,7 @@ pub fn probe_tools(
     ])
 }
 
-fn probe_spec(name: &str) -> Result<ToolSpec, IdError> {
+fn crash_test_tool_spec(name: &str) -> Result<ToolSpec, IdError> {
     Ok(ToolSpec {
         name: ToolName::new(name)?,
         description: "Appends a line with this note to the crash probe file. For crash tests."
@@ -80,7 +80,7 @@ fn probe_spec(name: &str) -> Result<ToolSpec, IdError> {
 }
 
 #[async_trait]
-impl Tool for CrashProbe {
+impl Tool for CrashTestTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -95,7 +95,7 @@ impl Tool for CrashProbe {
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: ProbeInput =
+        let input: CrashTestToolInput =
             serde_json::from_value(input).map_err(|why| ToolFailure::new(why.to_string()))?;
         // Half of the delay before the write and half after it, so that crashes hit both sides.
         let half = Millis(input.delay_ms / 2);

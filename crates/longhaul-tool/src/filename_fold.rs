@@ -24,7 +24,7 @@ pub(crate) fn is_invisible_char(c: char) -> bool {
 }
 
 /// Returns whether Windows reserves the file name for a device.
-pub(crate) fn is_device_name(text: &str) -> bool {
+pub(crate) fn is_windows_device_name(text: &str) -> bool {
     let stem = fold_file_name_case(text.split('.').next().unwrap_or(text));
     let stem = stem.trim_end();
     let port = stem.strip_prefix("com").or_else(|| stem.strip_prefix("lpt"));

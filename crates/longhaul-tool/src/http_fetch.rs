@@ -31,7 +31,7 @@ use crate::outbound::{
     FinalResponse, GuardedClient, OutboundSendError, REQUEST_TIMEOUT_MAX, RESPONSE_BYTES_MAX,
 };
 use crate::prediction::no_effects;
-use crate::tool_support::{deserialize_tool_input, object_tool_spec};
+use crate::tool_support::{deserialize_tool_input, tool_spec_with_properties};
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 const URL_LENGTH_MAX: usize = 8_000;
@@ -115,7 +115,7 @@ impl HttpFetch {
             spec: ToolSpec {
                 in_doubt: Some(InDoubtPolicy::Ask),
                 timeout: Some(REQUEST_TIMEOUT_MAX.plus(Millis::from_secs(10))),
-                ..object_tool_spec("http_fetch", description, properties, &["url"])?
+                ..tool_spec_with_properties("http_fetch", description, properties, &["url"])?
             },
             client,
         })

@@ -34,9 +34,11 @@ use crate::message::envelope::{
 };
 use crate::outbound::GuardedClient;
 use crate::outbound::hop::redacted_url;
-use crate::prediction::{no_effects, one_file_change};
+use crate::prediction::{effects_of_one_file_change, no_effects};
 use crate::safe_dir::FsError;
-use crate::tool_support::{deserialize_tool_input, object_tool_spec, run_on_blocking_thread};
+use crate::tool_support::{
+    deserialize_tool_input, run_on_blocking_thread, tool_spec_with_properties,
+};
 
 pub use crate::message::target::{DeliveryTarget, DeliveryTargetError};
 
@@ -92,7 +94,7 @@ impl SendMessage {
                 can_verify: true,
                 in_doubt: Some(InDoubtPolicy::Ask),
                 timeout: Some(Millis::from_secs(120)),
-                ..object_tool_spec("send_message", description, properties, &["text"])?
+                ..tool_spec_with_properties("send_message", description, properties, &["text"])?
             },
             log: DeliveryLog(JsonLinesFile::new(messages.log.resolved_from(&messages.root))),
             channel: DeliveryChannel {
@@ -180,7 +182,7 @@ impl Tool for SendMessage {
         let known = match &self.channel.target {
             DeliveryTarget::File(file) => {
                 let path = file.path().display().to_string();
-                one_file_change(path, FileContent::Unknown, FileContent::Unknown)
+                effects_of_one_file_change(path, FileContent::Unknown, FileContent::Unknown)
             }
             DeliveryTarget::Webhook(url) => {
                 PredictedEffects { network: Some(vec![redacted_url(url)]), ..no_effects() }

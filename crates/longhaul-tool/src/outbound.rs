@@ -23,7 +23,7 @@ use longhaul_core::port::outbound::{
 };
 use longhaul_core::time::{Clock, Millis};
 
-use crate::outbound::allowlist::AddressGrant;
+use crate::outbound::allowlist::AllowedAddresses;
 use crate::outbound::hop::{RequestHop, forbidden_request_error, parse_url, redacted_url};
 use crate::outbound::resolver::{FilteringResolver, ResolveError, SystemResolver};
 use crate::tls::ensure_crypto_provider;
@@ -179,14 +179,14 @@ impl GuardedClient {
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
             return Err(forbidden_request_error(url, "the URL has no host"));
         };
-        let grant = self.allowlist.address_grant(&host, port, reach == NetworkScope::Private);
+        let grant = self.allowlist.allowed_addresses(&host, port, reach == NetworkScope::Private);
         let grant = grant.map_err(|why| forbidden_request_error(url, &why))?;
         if !is_host_allowed(&host, grant) {
             return Err(forbidden_request_error(url, PRIVATE_ADDRESS));
         }
         let private = match grant {
-            AddressGrant::Public => false,
-            AddressGrant::Private | AddressGrant::Listed => true,
+            AllowedAddresses::Public => false,
+            AllowedAddresses::Private | AllowedAddresses::Listed => true,
         };
         let client = self.clients.get_or_build_client(private, url.scheme() == "https");
         let client = client.map_err(|why| request_failed_error(url, why))?;
@@ -236,17 +236,17 @@ fn client_builder(resolver: FilteringResolver) -> ClientBuilder {
 
 /// Returns whether a request to this host is allowed. Only IP addresses and `localhost` are checked
 /// here; the resolver checks other names.
-fn is_host_allowed(host: &Host<&str>, grant: AddressGrant) -> bool {
+fn is_host_allowed(host: &Host<&str>, grant: AllowedAddresses) -> bool {
     let zone = match host {
         Host::Domain(name) => net::host_zone(name).unwrap_or(NetworkZone::Public),
         Host::Ipv4(ip) => net::zone((*ip).into()),
         Host::Ipv6(ip) => net::zone((*ip).into()),
     };
     match (zone, grant) {
-        (_, AddressGrant::Listed) | (NetworkZone::Public, _) => true,
-        (NetworkZone::Loopback | NetworkZone::Private, AddressGrant::Private) => true,
-        (NetworkZone::Loopback | NetworkZone::Private, AddressGrant::Public) => false,
-        (NetworkZone::Reserved, AddressGrant::Public | AddressGrant::Private) => false,
+        (_, AllowedAddresses::Listed) | (NetworkZone::Public, _) => true,
+        (NetworkZone::Loopback | NetworkZone::Private, AllowedAddresses::Private) => true,
+        (NetworkZone::Loopback | NetworkZone::Private, AllowedAddresses::Public) => false,
+        (NetworkZone::Reserved, AllowedAddresses::Public | AllowedAddresses::Private) => false,
     }
 }
 

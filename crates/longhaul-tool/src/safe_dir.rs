@@ -212,7 +212,7 @@ impl DirHandle {
     /// Opens the child folder with exactly this name, rejecting one that differs in case.
     pub(crate) fn open_child_folder(&self, part: &str) -> Result<Self, FsError> {
         self.check_exact_name_exists(part)?;
-        self.open_listed_child_folder(part)
+        self.open_child_folder_without_name_check(part)
     }
 
     /// Returns the names in this folder, unordered, without hidden names and those that are not
@@ -223,7 +223,7 @@ impl DirHandle {
     }
 
     /// Opens a child folder whose exact name came from a listing of this folder.
-    pub(crate) fn open_listed_child_folder(&self, part: &str) -> Result<Self, FsError> {
+    pub(crate) fn open_child_folder_without_name_check(&self, part: &str) -> Result<Self, FsError> {
         let handle = open_folder(&self.handle, part)?;
         self.check_file_not_protected(&sys::fstat(&handle)?)?;
         Ok(Self { handle, protected: Arc::clone(&self.protected), modes: self.modes })
@@ -232,11 +232,11 @@ impl DirHandle {
     /// Opens the file with exactly this name, rejecting one that differs in case.
     pub(crate) fn open_file(&self, file: &str) -> Result<OpenFile, FsError> {
         self.check_exact_name_exists(file)?;
-        self.open_listed_file(file)
+        self.open_file_without_name_check(file)
     }
 
     /// Opens a file whose exact name came from a listing of this folder.
-    pub(crate) fn open_listed_file(&self, file: &str) -> Result<OpenFile, FsError> {
+    pub(crate) fn open_file_without_name_check(&self, file: &str) -> Result<OpenFile, FsError> {
         let (handle, found) = open_file(&self.handle, file, OFlags::RDONLY, Mode::empty())?;
         if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
             return Err(FsError::IsDirectory);
@@ -260,12 +260,12 @@ impl DirHandle {
 
     /// Reads at most `bytes_max` bytes of a file whose exact name came from a listing of this
     /// folder.
-    pub(crate) fn read_listed_file(
+    pub(crate) fn read_file_without_name_check(
         &self,
         file: &str,
         bytes_max: usize,
     ) -> Result<FileSnapshot, FsError> {
-        self.open_listed_file(file)?.read_snapshot(bytes_max)
+        self.open_file_without_name_check(file)?.read_snapshot(bytes_max)
     }
 
     /// Opens the child folder with exactly this name, creating it if it is missing.
@@ -280,7 +280,7 @@ impl DirHandle {
             Err(Errno::EXIST) => return Err(FsError::CaseConflict),
             made => made?,
         }
-        self.open_listed_child_folder(part)
+        self.open_child_folder_without_name_check(part)
     }
 
     fn check_file_not_protected(&self, stat: &Stat) -> Result<(), FsError> {

@@ -27,7 +27,7 @@ use crate::files::path::join_path_parts;
 use crate::files::protected::PathAccess;
 use crate::files::workspace::{Workspace, file_error_hint};
 use crate::shell::process::ShellProcess;
-use crate::tool_support::{deserialize_tool_input, object_tool_spec};
+use crate::tool_support::{deserialize_tool_input, tool_spec_with_properties};
 
 /// Default timeout of a command in seconds.
 const TIMEOUT_SECS: u64 = 2 * 60;
@@ -89,7 +89,7 @@ impl Shell {
         let description = "Runs a shell command in the workspace and returns its output, \
             stdout and stderr in order, and its exit code in the last line. Of an \
             output of more than 10 MB the beginning and the end are kept.";
-        let spec = object_tool_spec("shell", description, properties, &["command"])?;
+        let spec = tool_spec_with_properties("shell", description, properties, &["command"])?;
         Ok(Self {
             spec,
             workspace: Workspace::new(root.clone(), protected.into_iter().collect()),

@@ -263,7 +263,7 @@ fn list_skill_files(
         if kind == FileType::RegularFile {
             files.push(path);
         } else if kind == FileType::Directory {
-            more |= match folder.open_listed_child_folder(&name) {
+            more |= match folder.open_child_folder_without_name_check(&name) {
                 Ok(below) if depth < DEPTH_MAX => {
                     list_skill_files(&below, &format!("{path}/"), depth + 1, files)
                 }

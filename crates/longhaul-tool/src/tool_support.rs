@@ -12,7 +12,7 @@ use longhaul_core::time::Millis;
 pub(crate) const TIMEOUT: Option<Millis> = Some(Millis::from_secs(60));
 
 /// Creates the spec of a tool whose input has these properties, some of them required.
-pub(crate) fn object_tool_spec(
+pub(crate) fn tool_spec_with_properties(
     name: &str,
     description: &str,
     properties: Value,

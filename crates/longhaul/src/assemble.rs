@@ -336,7 +336,7 @@ fn build_tools_without_shell(
     tools.push(taught.tool()?);
     tools.extend(out.tools.iter().cloned());
     if let Some(file) = config.crash_test_effect_log() {
-        tools.extend(crash_probe::probe_tools(file, clock)?);
+        tools.extend(crash_probe::crash_test_tools(file, clock)?);
     }
     Ok(ToolRegistry::new(tools)?)
 }

@@ -74,7 +74,7 @@ pub(super) async fn run_tool_calls(
     let (run, redact) = (ctx.session.run(), &*ctx.services.redact);
     let quota = ArtifactQuota::remaining_after_artifacts(run.control().artifacts());
     let ended = ended.into_iter().map(|ended| {
-        let has_key = run.call_key(Some(ended.call)).is_some();
+        let has_key = run.effect_key_of_call(Some(ended.call)).is_some();
         redact_or_fail_suspended_call(ended, redact, has_key)
     });
     let done = to_tool_call_results(ended.collect(), Millis(took), redact, quota);
@@ -138,7 +138,7 @@ async fn resolve_checked_input(
 ) -> Result<Value, String> {
     let resolved = env.resolve_tool_input(run.id(), registered, task.input.to_value()).await;
     let (input, outputs) = resolved.map_err(|error| error.to_string())?;
-    check_references_unchanged(run.call_outputs(task.call), &outputs)?;
+    check_references_unchanged(run.output_references_of_call(task.call), &outputs)?;
     Ok(input)
 }
 
@@ -319,7 +319,7 @@ fn run_verification(
         Some((env.clone(), registered.clone(), registered.tool.clone()?, tool_ctx))
     });
     let (run, input) = (ctx.session.run().id(), task.input.clone());
-    let seen = ctx.session.run().call_outputs(task.call).to_vec();
+    let seen = ctx.session.run().output_references_of_call(task.call).to_vec();
     async move {
         let Some((env, registered, tool, tool_ctx)) = registered else {
             return (VerifyOutcome::Unknown, Vec::new());

@@ -11,7 +11,7 @@ use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
 use longhaul_core::port::tool::ClaimId;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
-use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command, rule_scope};
+use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command, scope_of_added_rule};
 use longhaul_run::{DecideContext, Rejection, Run, edit_refusal_reason, output_from_human_edit};
 
 use crate::blocker::RunBlocker;
@@ -164,7 +164,7 @@ impl Longhaul {
         agent: AgentName,
     ) -> Result<bool, Error> {
         let (Some(scope), Some(pattern)) =
-            (rule_scope(gate, answer, agent), gate.spec.pattern.clone())
+            (scope_of_added_rule(gate, answer, agent), gate.spec.pattern.clone())
         else {
             return Ok(false);
         };
@@ -211,7 +211,7 @@ impl Longhaul {
                  of `{OUTPUT_MEMBER}`"
             )));
         }
-        if run.call_key(gate.spec.call) != classification.key.as_ref() {
+        if run.effect_key_of_call(gate.spec.call) != classification.key.as_ref() {
             return Err(bad(
                 "the edit changes the effect key of the call: reject the call with a note that says \
                  what to do"

@@ -60,8 +60,8 @@ impl ApiError {
     }
 
     /// Returns the error for an unknown `previous_response_id`.
-    pub(crate) fn unknown_response(response_id: &str) -> Self {
-        let response_id = truncated_for_message(response_id);
+    pub(crate) fn unknown_response_id(response_id: &str) -> Self {
+        let response_id = truncate_name_for_message(response_id);
         Self {
             param: Some("previous_response_id"),
             code: Some("previous_response_not_found"),
@@ -88,7 +88,7 @@ impl ApiError {
                 404,
                 format!(
                     "there is no script for the model `{}`; {available}",
-                    truncated_for_message(model)
+                    truncate_name_for_message(model)
                 ),
             )
         }
@@ -153,6 +153,6 @@ const fn openai_error_type(status: u16) -> &'static str {
     }
 }
 
-fn truncated_for_message(name: &str) -> String {
+fn truncate_name_for_message(name: &str) -> String {
     name.chars().take(SHOWN_CHARS_MAX).collect()
 }

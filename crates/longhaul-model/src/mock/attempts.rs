@@ -11,7 +11,7 @@ const REQUESTS_MAX: usize = 65_536;
 
 /// Counter of the failed attempts of each request.
 #[derive(Debug, Default)]
-pub(crate) struct AttemptCounter(Mutex<FailedAttemptCounts>);
+pub(crate) struct FailedAttemptCounter(Mutex<FailedAttemptCounts>);
 
 type Key = (Box<str>, Hash);
 
@@ -21,7 +21,7 @@ struct FailedAttemptCounts {
     order: VecDeque<Key>,
 }
 
-impl AttemptCounter {
+impl FailedAttemptCounter {
     /// Returns the number of the current attempt at a request, from 1. The script makes the first
     /// `failure_count` attempts fail. Failures are counted up to that number, so that every later
     /// attempt succeeds.

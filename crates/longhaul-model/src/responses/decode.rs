@@ -58,7 +58,7 @@ impl StreamDecoder {
             "response.incomplete" => return self.on_response_end(event_object, "incomplete", sink),
             "response.failed" => return self.on_response_end(event_object, "failed", sink),
             other => match FragmentKind::from_event_type(other) {
-                Some((piece, whole)) => self.on_fragment(event_object, piece, whole, sink)?,
+                Some((piece, whole)) => self.on_item_fragment(event_object, piece, whole, sink)?,
                 None => return Ok(StreamEventEffect::Ignored),
             },
         }
@@ -97,7 +97,7 @@ impl StreamDecoder {
         let (item, at) = self.parse_item_of_event(event_object)?;
         let found = self.find_item_position(&at);
         let before = found.and_then(|position| self.items.get(position));
-        if at.id.is_some() && before.is_some_and(|before| before.is_same_item(&item)) {
+        if at.id.is_some() && before.is_some_and(|before| before.already_has_complete_item(&item)) {
             return Ok(());
         }
         let started = found.filter(|_| before.is_some_and(|before| !before.is_complete));
@@ -116,7 +116,7 @@ impl StreamDecoder {
         if let Some((piece, text)) =
             event_object.raw_field("part").and_then(|part| parse_text_part(part.get()))
         {
-            self.find_or_add_fragment_item(event_object, piece)?.replace_part_fragments(
+            self.find_or_add_item_of_fragment(event_object, piece)?.replace_part_fragments(
                 (piece, index),
                 text,
                 sink,
@@ -125,7 +125,7 @@ impl StreamDecoder {
         Ok(())
     }
 
-    fn on_fragment(
+    fn on_item_fragment(
         &mut self,
         event_object: &LenientObject<'_>,
         piece: FragmentKind,
@@ -137,7 +137,7 @@ impl StreamDecoder {
         match whole {
             true => {
                 if let Some(text) = event_object.try_string_field(piece.full_text_field())? {
-                    self.find_or_add_fragment_item(event_object, piece)?.replace_part_fragments(
+                    self.find_or_add_item_of_fragment(event_object, piece)?.replace_part_fragments(
                         (piece, index),
                         text,
                         sink,
@@ -147,7 +147,7 @@ impl StreamDecoder {
             false => {
                 _ = required_field(event_object, "delta")?;
                 let more = event_object.try_string_field("delta")?.unwrap_or_default();
-                self.find_or_add_fragment_item(event_object, piece)?.append_fragment(
+                self.find_or_add_item_of_fragment(event_object, piece)?.append_fragment(
                     (piece, index),
                     &more,
                     sink,
@@ -173,7 +173,7 @@ impl StreamDecoder {
 
     /// Returns the output item that the fragment in an event belongs to. If there is no such item,
     /// adds a new item.
-    fn find_or_add_fragment_item(
+    fn find_or_add_item_of_fragment(
         &mut self,
         event_object: &LenientObject<'_>,
         piece: FragmentKind,

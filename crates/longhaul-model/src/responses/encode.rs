@@ -61,7 +61,7 @@ impl MessageEncoder for ResponsesApi {
                     encoder.encode_text_blocks(target, text_block, &more);
                 }
                 Block::Thinking(thought) => encoder.queue_reasoning(thought),
-                Block::Other(raw) => encoder.encode_other_block(target, raw),
+                Block::Other(raw) => encoder.encode_provider_specific_block(target, raw),
                 Block::ToolCall(call) => encoder.encode_tool_call(target, call),
             }
         }
@@ -250,7 +250,11 @@ impl<'a> ReplyEncoder<'a> {
         target.add_piece((), &item);
     }
 
-    fn encode_other_block(&mut self, target: &mut PieceCollector<'_>, block_json: &RawJson) {
+    fn encode_provider_specific_block(
+        &mut self,
+        target: &mut PieceCollector<'_>,
+        block_json: &RawJson,
+    ) {
         if self.is_own {
             self.flush_reasoning(target);
             target.add_raw_piece((), block_json);

@@ -51,7 +51,7 @@ impl ItemBuilder {
     }
 
     /// Whether the complete item was already received and is identical to the given item.
-    pub(super) fn is_same_item(&self, item: &RawJson) -> bool {
+    pub(super) fn already_has_complete_item(&self, item: &RawJson) -> bool {
         self.is_complete && self.item.as_ref() == Some(item)
     }
 

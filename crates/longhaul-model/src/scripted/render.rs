@@ -139,7 +139,7 @@ impl TemplateVariables<'_> {
             Message::User(parts) => Some(joined_part_texts(parts)),
             Message::Assistant(_) | Message::Results(_) => None,
         };
-        let first = messages[first_run_message_index(self.0)..].iter().find_map(user_text);
+        let first = messages[index_of_first_message_of_run(self.0)..].iter().find_map(user_text);
         let first = first.or_else(|| messages.iter().find_map(user_text));
         first.map(parse_json_or_string)
     }
@@ -185,7 +185,7 @@ impl TemplateVariables<'_> {
 /// Returns the index of the run's first message, after any earlier conversation of the thread: each
 /// completed turn of the run is one assistant message. Returns 0 if there are fewer assistant
 /// messages than turns.
-fn first_run_message_index(request: &ModelRequest) -> usize {
+fn index_of_first_message_of_run(request: &ModelRequest) -> usize {
     let replies = request.messages.iter().enumerate();
     let replies = replies.filter(|(_, message)| matches!(&***message, Message::Assistant(_)));
     let made = usize::try_from(request.turn.saturating_sub(1)).unwrap_or(usize::MAX);

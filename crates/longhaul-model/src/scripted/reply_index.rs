@@ -20,13 +20,13 @@ pub fn reply_index(turn: u32, reply_count: usize, script_loop: Option<ScriptLoop
     let turn_index = u64::from(turn.saturating_sub(1));
     let index = match script_loop {
         None => turn_index,
-        Some(script_loop) => index_in_loop(turn_index, script_loop),
+        Some(script_loop) => reply_index_in_loop(turn_index, script_loop),
     };
     let last = reply_count.saturating_sub(1);
     usize::try_from(index).map_or(last, |index| index.min(last))
 }
 
-fn index_in_loop(turn_index: u64, script_loop: ScriptLoop) -> u64 {
+fn reply_index_in_loop(turn_index: u64, script_loop: ScriptLoop) -> u64 {
     let (from, to) = (script_loop.from as u64, script_loop.to as u64);
     let length = to.saturating_sub(from);
     let Some(inside) = turn_index.checked_sub(from) else {

@@ -36,9 +36,9 @@ pub(super) fn end_timed_out_attempt(
             );
             let hint = "raise `hard_timeout` under `retry` of the agent, or split the task";
             let error = RunError::new("timeout", message, hint);
-            retry_or_fail(decision, FailureClass::Timeout, Millis::ZERO, error).map(Some)
+            retry_or_fail_run(decision, FailureClass::Timeout, Millis::ZERO, error).map(Some)
         }
-        RunStage::ToolsRunning(_) => skip_unfinished_calls(decision),
+        RunStage::ToolsRunning(_) => skip_tool_calls_without_result(decision),
         RunStage::New
         | RunStage::ModelPending(_)
         | RunStage::ModelRunning(_)
@@ -49,7 +49,7 @@ pub(super) fn end_timed_out_attempt(
 
 /// Records that the tool calls without a result were not run. Calls in doubt, questions to people
 /// and waits for child runs stay open. `None` means that no call was skipped.
-fn skip_unfinished_calls(
+fn skip_tool_calls_without_result(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
     let ends = |call: &&TrackedToolCall| {
@@ -78,7 +78,7 @@ fn skip_unfinished_calls(
 
 /// Schedules the next attempt of the run after a transient failure of class `class`. The attempt
 /// starts after `delay_min` or later. Fails the run with `error` if no attempt is left.
-pub(crate) fn retry_or_fail(
+pub(crate) fn retry_or_fail_run(
     decision: &mut DecisionBuilder<'_>,
     class: FailureClass,
     delay_min: Millis,
@@ -92,12 +92,12 @@ pub(crate) fn retry_or_fail(
     let delay = delay.max(delay_min);
     let scheduled = RunRetryScheduled { attempt: attempt + 1, delay, class };
     decision.record_event(Event::RunRetryScheduled(scheduled))?;
-    schedule_retry(decision, delay, class)
+    park_until_retry(decision, delay, class)
 }
 
 /// Parks the run for `delay`. Then the failed model call, or the whole run, is retried. A run that
 /// is about to be paused is not parked.
-pub(crate) fn schedule_retry(
+pub(crate) fn park_until_retry(
     decision: &mut DecisionBuilder<'_>,
     delay: Millis,
     class: FailureClass,

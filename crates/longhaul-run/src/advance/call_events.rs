@@ -11,7 +11,7 @@ use longhaul_core::usage::Usage;
 
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool_names::wait_timer_id;
-use crate::policy::rules::{PolicyDecision, evaluate_approval_rules};
+use crate::policy::rules::{ApprovalRuleDecision, evaluate_approval_rules};
 use crate::rejection::Rejection;
 use crate::state::call::TrackedToolCall;
 
@@ -31,11 +31,11 @@ pub(crate) fn record_call_result(
 }
 
 /// Records which remembered approvals allow a tool call to start without asking a person.
-pub(crate) fn record_used_rules(
+pub(crate) fn record_used_approval_rules(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
 ) -> Result<(), Rejection> {
-    let PolicyDecision::Allow(approvals) =
+    let ApprovalRuleDecision::Allow(approvals) =
         evaluate_approval_rules(&decision.control, &call.classification)
     else {
         return Ok(());
@@ -48,7 +48,7 @@ pub(crate) fn record_used_rules(
 }
 
 /// Records the start of a `wait` call and sets the timer that ends it.
-pub(crate) fn record_wait_call_start(
+pub(crate) fn record_wait_tool_call_start(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
     until: Timestamp,

@@ -10,7 +10,7 @@ use crate::state::call::{ToolCallState, TrackedToolCall};
 /// and all later calls wait for it. Calls with a common subject, such as a path, run in order if
 /// one of them changes it: with two parallel writes either text could win, and both would be
 /// reported as done. Calls with the same effect key run in order, too.
-pub(super) fn may_start_call_after(earlier: &[TrackedToolCall], call: &TrackedToolCall) -> bool {
+pub(super) fn may_start_call_beside(earlier: &[TrackedToolCall], call: &TrackedToolCall) -> bool {
     earlier.iter().all(|before| {
         before.is_done()
             || (!call.is_exclusive()
@@ -29,7 +29,7 @@ fn calls_conflict(first: &TrackedToolCall, second: &TrackedToolCall) -> bool {
     let changes = |call: &TrackedToolCall| call.classification.class != EffectClass::Pure;
     // The second of two calls with one effect key gets the result of the first.
     if let Some(key) = &first.classification.key
-        && second.has_key(key.hash)
+        && second.has_effect_key(key.hash)
     {
         return true;
     }
@@ -38,12 +38,12 @@ fn calls_conflict(first: &TrackedToolCall, second: &TrackedToolCall) -> bool {
     }
     let subjects = &second.classification.subjects;
     let mut touched = first.classification.subjects.iter();
-    touched.any(|first| subjects.iter().any(|second| subjects_overlap(first, second)))
+    touched.any(|first| subjects.iter().any(|second| call_subjects_overlap(first, second)))
 }
 
 /// Returns whether two subjects (texts that approval rules match, such as paths) are equal or one
 /// path contains the other. A subject that is the whole input as JSON never overlaps another.
-fn subjects_overlap(first: &str, second: &str) -> bool {
+fn call_subjects_overlap(first: &str, second: &str) -> bool {
     if [first, second].iter().any(|value| value.is_empty() || value.starts_with('{')) {
         return false;
     }
@@ -73,8 +73,8 @@ mod tests {
             (".", "{}", false),
             ("{}", "{}", false),
         ] {
-            assert_eq!(subjects_overlap(one, other), expect, "{one} {other}");
-            assert_eq!(subjects_overlap(other, one), expect, "{other} {one}");
+            assert_eq!(call_subjects_overlap(one, other), expect, "{one} {other}");
+            assert_eq!(call_subjects_overlap(other, one), expect, "{other} {one}");
         }
     }
 }

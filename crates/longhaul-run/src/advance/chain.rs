@@ -16,7 +16,7 @@ use crate::submit::new_run_from_task;
 
 /// Creates the run of the next step of the chain that the current run belongs to. The current run
 /// is about to complete with `output`. Does nothing if the run is in no chain or is the last step.
-pub(super) fn open_next_step(
+pub(super) fn create_next_chain_step(
     decision: &mut DecisionBuilder<'_>,
     output: &RunOutput,
 ) -> Result<(), Rejection> {
@@ -49,6 +49,6 @@ pub(super) fn open_next_step(
 }
 
 /// Returns whether the decision creates the run of the next step of the run's chain.
-pub(super) fn opens_next_step(decision: &DecisionBuilder<'_>) -> bool {
+pub(super) fn creates_next_chain_step(decision: &DecisionBuilder<'_>) -> bool {
     decision.batch.changes.iter().any(|change| matches!(change, Change::CreateStep(_)))
 }

@@ -14,8 +14,8 @@ use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::status::Status;
 use longhaul_core::task::OPEN_DESCENDANTS_MAX;
 
-use crate::advance::call_events::{record_call_result, record_used_rules};
-use crate::advance::call_order::may_start_call_after;
+use crate::advance::call_events::{record_call_result, record_used_approval_rules};
+use crate::advance::call_order::may_start_call_beside;
 use crate::decision::DecisionBuilder;
 use crate::input::{NewChild, PreparedChild};
 use crate::policy::control_tool_names::RUN_AGENT;
@@ -31,40 +31,42 @@ pub const CHILDREN_MAX: usize = OPEN_DESCENDANTS_MAX;
 
 /// Returns the `run_agent` calls that may start their child runs now. Empty if the active time of
 /// the run is used up.
-pub(crate) fn startable_child_calls(
+pub(crate) fn startable_run_agent_calls(
     control: &ControlState,
 ) -> impl Iterator<Item = &TrackedToolCall> {
-    ready_child_calls(control).filter(|_| control.has_active_time())
+    ready_run_agent_calls(control).filter(|_| control.has_active_time_left())
 }
 
 /// Returns the `run_agent` calls that may start their child runs now if the run has active time
 /// left.
-pub(super) fn ready_child_calls(control: &ControlState) -> impl Iterator<Item = &TrackedToolCall> {
+pub(super) fn ready_run_agent_calls(
+    control: &ControlState,
+) -> impl Iterator<Item = &TrackedToolCall> {
     let calls = control.calls();
     calls.iter().enumerate().filter_map(move |(index, call)| {
         let is_new = matches!(call.state, ToolCallState::Unevaluated | ToolCallState::Ready);
-        let starts = is_new && is_child_call(call) && call.classification.problem.is_none();
-        (starts && may_start_call_after(&calls[..index], call)).then_some(call)
+        let starts = is_new && is_run_agent_call(call) && call.classification.problem.is_none();
+        (starts && may_start_call_beside(&calls[..index], call)).then_some(call)
     })
 }
 
 /// Returns whether the call starts a child run.
-pub(super) fn is_child_call(call: &TrackedToolCall) -> bool {
+pub(super) fn is_run_agent_call(call: &TrackedToolCall) -> bool {
     call.classification.tool.as_str() == RUN_AGENT
 }
 
 /// Returns whether the run has child runs that have not started or not ended, and at least one turn
 /// left in which its model can read their results.
-pub(super) fn has_awaitable_children(control: &ControlState) -> bool {
+pub(super) fn has_children_to_wait_for(control: &ControlState) -> bool {
     let mut calls = control.calls().iter();
-    let is_open =
-        !control.children.is_empty() || calls.any(|call| is_child_call(call) && !call.is_done());
+    let is_open = !control.children.is_empty()
+        || calls.any(|call| is_run_agent_call(call) && !call.is_done());
     is_open && !control.has_used_all_turns()
 }
 
 /// Records the starts of prepared child runs, and the errors of those that can't start. Nothing is
 /// recorded if the run has to stop or a queued message must be delivered before the next tool call.
-pub(crate) fn record_prepared_children(
+pub(crate) fn record_starts_of_prepared_children(
     decision: &mut DecisionBuilder<'_>,
     prepared: Vec<PreparedChild>,
 ) -> Result<(), Rejection> {
@@ -73,7 +75,7 @@ pub(crate) fn record_prepared_children(
     let is_stopping = control.must_stop()
         || control.steers.iter().any(|steer| comes_first.contains(&steer.delivery));
     for child in prepared.into_iter().filter(|_| !is_stopping) {
-        if startable_child_calls(&decision.control).any(|call| call.id == child.call) {
+        if startable_run_agent_calls(&decision.control).any(|call| call.id == child.call) {
             record_prepared_child(decision, child)?;
         }
     }
@@ -85,7 +87,7 @@ fn record_prepared_child(
     prepared: PreparedChild,
 ) -> Result<(), Rejection> {
     let call = prepared.call;
-    let checked = prepared.child.and_then(|child| match start_problem(decision) {
+    let checked = prepared.child.and_then(|child| match child_start_problem(decision) {
         Some(problem) => Err(problem),
         None => Ok(child),
     });
@@ -100,7 +102,7 @@ fn record_prepared_child(
     if let Some(tracked) = decision.control.calls().iter().find(is_own).cloned()
         && tracked.state == ToolCallState::Unevaluated
     {
-        record_used_rules(decision, &tracked)?;
+        record_used_approval_rules(decision, &tracked)?;
     }
     let (child, agent) = (run.id, run.task.agent.clone());
     let started = ChildStarted { child, agent, call: Some(call), background };
@@ -111,7 +113,7 @@ fn record_prepared_child(
 }
 
 /// Returns the reason why the run may not start another child run. `None` means that it may.
-fn start_problem(decision: &DecisionBuilder<'_>) -> Option<String> {
+fn child_start_problem(decision: &DecisionBuilder<'_>) -> Option<String> {
     if decision.run.task.depth >= CHILD_DEPTH_MAX {
         return Some(format!(
             "this run is {CHILD_DEPTH_MAX} levels below the first run, which is the maximum; do the \
@@ -164,7 +166,7 @@ pub(super) fn record_wait_for_child(
 
 /// Sets timers that notify other runs of this run's end: its parent, and the child runs that are
 /// cancelled with it.
-pub(super) fn notify_relatives(decision: &mut DecisionBuilder<'_>, status: Status) {
+pub(super) fn notify_parent_and_children(decision: &mut DecisionBuilder<'_>, status: Status) {
     let id = decision.run.id;
     // A step of a chain is no child: the run before it has ended.
     let task = &decision.run.task;

@@ -13,11 +13,11 @@ use longhaul_core::event::run::RunCompleted;
 use longhaul_core::message::Message;
 use longhaul_core::status::{RunOutput, Status, WaitReason};
 
-use crate::advance::chain::open_next_step;
+use crate::advance::chain::create_next_chain_step;
 use crate::advance::children::arm_timer;
 use crate::advance::finish;
 use crate::advance::gates::raise_result_approval_gate;
-use crate::advance::outcome::check_outcome;
+use crate::advance::outcome::check_grading_of_result;
 use crate::advance::park::{park_run, park_run_with_timer};
 use crate::advance::steer::deliver_steers;
 use crate::decision::DecisionBuilder;
@@ -25,7 +25,7 @@ use crate::rejection::Rejection;
 use crate::state::outcome::Grading;
 use crate::state::stage::{ConcludingState, RunStage};
 
-pub(super) fn conclude_run(
+pub(super) fn advance_concluding_run(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<ControlFlow<()>, Rejection> {
     let RunStage::Concluding(concluding) = &decision.control.stage else {
@@ -37,7 +37,7 @@ pub(super) fn conclude_run(
             decision.withdraw_gate(gate, "a person sent a message")?;
             return Ok(ControlFlow::Continue(()));
         }
-        if decision.control.must_read_reports() {
+        if decision.control.must_model_read_reports() {
             decision.withdraw_gate(gate, "an awaited event was reported")?;
             return Ok(ControlFlow::Continue(()));
         }
@@ -59,7 +59,7 @@ pub(super) fn conclude_run(
     if let Some(child) = decision.control.children.first().map(|child| child.id) {
         return park_run(decision, WaitReason::Child(child));
     }
-    if let Some(flow) = check_outcome(decision, concluding.grading.clone())? {
+    if let Some(flow) = check_grading_of_result(decision, concluding.grading.clone())? {
         return Ok(flow);
     }
     if !concluding.approved
@@ -105,7 +105,7 @@ fn complete_run(
         let messages = tasks.chain([Message::assistant(output.text.as_str())]).collect();
         decision.add_row_change(Change::AppendThread(NewThreadMessages { thread, messages }));
     }
-    open_next_step(decision, &output)?;
+    create_next_chain_step(decision, &output)?;
     decision.record_event(Event::RunCompleted(Box::new(RunCompleted { output })))?;
     finish::mark_run_ended(decision, Status::Completed, None);
     Ok(ControlFlow::Break(()))

@@ -14,7 +14,7 @@ use longhaul_core::policy::effect_key::{
 use crate::advance::call_events::record_call_result;
 use crate::context::TakenKeyInfo;
 use crate::decision::DecisionBuilder;
-use crate::policy::effect_keys::{has_claimed, key_claim, key_holder};
+use crate::policy::effect_keys::{effect_key_claim, effect_key_holder, has_claimed};
 use crate::policy::rules::in_doubt_policy;
 use crate::rejection::Rejection;
 use crate::state::call::{ToolCallState, TrackedToolCall};
@@ -29,7 +29,7 @@ const LOST_RESULT: &str = "(the result is no longer stored)";
 /// Returns whether the tool call may try to claim its effect key now. A call that waits for another
 /// call with this key may try again if that call no longer holds the key, or if a new driver has
 /// claimed the run.
-pub(super) fn may_claim_again(decision: &DecisionBuilder<'_>, call: &TrackedToolCall) -> bool {
+pub(super) fn may_claim_effect_key(decision: &DecisionBuilder<'_>, call: &TrackedToolCall) -> bool {
     let ToolCallState::AwaitingKey { holder, epoch } = call.state else {
         return true;
     };
@@ -44,19 +44,24 @@ pub(super) fn may_claim_again(decision: &DecisionBuilder<'_>, call: &TrackedTool
 /// Handles a tool call whose effect key another call may have claimed. If one has, the call waits,
 /// gets the result of that call, or becomes in doubt, and `true` is returned. `false` means that
 /// the call may claim its key.
-pub(super) fn handle_taken_key(
+pub(super) fn handle_claimed_effect_key(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
 ) -> Result<bool, Rejection> {
     let Some(key) = &call.classification.key else {
         return Ok(false);
     };
-    if let Some((holder, output)) = completed_in_same_reply(decision, call, key) {
-        record_key_held_by_other_call(decision, call, (holder, EffectKeyState::Done))?;
-        record_call_result(decision, call.id, duplicate_output(key, holder, &output), false)?;
+    if let Some((holder, output)) = find_completed_call_with_key(decision, call, key) {
+        record_effect_key_held_by_other_call(decision, call, (holder, EffectKeyState::Done))?;
+        record_call_result(
+            decision,
+            call.id,
+            output_of_duplicate_call(key, holder, &output),
+            false,
+        )?;
         return Ok(true);
     }
-    let own = key_holder(decision.run.id, call);
+    let own = effect_key_holder(decision.run.id, call);
     let taken = decision.ctx.taken_keys.iter().find(|taken| {
         let ClaimedEffectKey { key: hash, holder, .. } = taken.key;
         hash == key.hash && holder != own
@@ -69,11 +74,11 @@ pub(super) fn handle_taken_key(
     if state == EffectKeyState::Unknown && is_replaced {
         return Ok(false);
     }
-    record_key_held_by_other_call(decision, call, (holder, state))?;
+    record_effect_key_held_by_other_call(decision, call, (holder, state))?;
     if state == EffectKeyState::Done {
         let (output, blob) = match result {
             Some((output, blob)) => (output, blob),
-            None => (duplicate_output(key, holder, &missing_result_output()), None),
+            None => (output_of_duplicate_call(key, holder, &placeholder_for_lost_result()), None),
         };
         record_call_result(decision, call.id, output, false)?;
         decision.add_blob_changes(blob.into_iter().collect());
@@ -81,7 +86,7 @@ pub(super) fn handle_taken_key(
     Ok(true)
 }
 
-fn record_key_held_by_other_call(
+fn record_effect_key_held_by_other_call(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
     (holder, state): (EffectKeyHolder, EffectKeyState),
@@ -99,16 +104,17 @@ fn record_key_held_by_other_call(
 /// Returns the completed call of the same reply that has claimed the effect key `key`, with its
 /// output. `None` if there is none. Its result may be part of the current decision, which is not in
 /// the journal yet.
-fn completed_in_same_reply(
+fn find_completed_call_with_key(
     decision: &DecisionBuilder<'_>,
     call: &TrackedToolCall,
     key: &EffectKey,
 ) -> Option<(EffectKeyHolder, ToolOutput)> {
     let mut calls = decision.control.calls().iter();
     calls.find_map(|other| {
-        let has_key = other.id != call.id && has_claimed(other) && other.has_key(key.hash);
+        let has_effect_key =
+            other.id != call.id && has_claimed(other) && other.has_effect_key(key.hash);
         if let ToolCallState::Done { output, is_error: false } = &other.state
-            && has_key
+            && has_effect_key
         {
             return Some((
                 EffectKeyHolder { run: decision.run.id, call: other.id },
@@ -121,7 +127,7 @@ fn completed_in_same_reply(
 
 /// Returns the output for a tool call that was not made, because the call `holder` with the same
 /// effect key has completed with `output`. The texts of `output` are kept, its images are not.
-pub fn duplicate_output(
+pub fn output_of_duplicate_call(
     key: &EffectKey,
     holder: EffectKeyHolder,
     output: &ToolOutput,
@@ -139,7 +145,7 @@ pub fn duplicate_output(
 
 /// Extracts the result of the completed call from the output text of a call that was not made,
 /// because both have the same effect key. `None` means that the result is no longer stored.
-pub fn result_of_duplicate(text: String) -> Option<String> {
+pub fn original_result_of_duplicate_call(text: String) -> Option<String> {
     // A long result that a call of the same reply has stored has no note.
     let result = match text.strip_prefix(DUPLICATE_NOTE) {
         Some(rest) => rest.split_once("\n\n")?.1.to_owned(),
@@ -149,15 +155,15 @@ pub fn result_of_duplicate(text: String) -> Option<String> {
 }
 
 /// Returns the output to show in place of the result of a completed call that is no longer stored.
-fn missing_result_output() -> ToolOutput {
+fn placeholder_for_lost_result() -> ToolOutput {
     ToolOutput::text(LOST_RESULT)
 }
 
 /// Adds the claim of a tool call's effect key to the batch that starts or continues the call. A
 /// continued call usually holds its key already, but in the retry of a failed run it claims it
 /// again.
-pub(super) fn claim_key(decision: &mut DecisionBuilder<'_>, call: &TrackedToolCall) {
-    if let Some(claim) = key_claim(decision.run.id, call) {
+pub(super) fn claim_effect_key(decision: &mut DecisionBuilder<'_>, call: &TrackedToolCall) {
+    if let Some(claim) = effect_key_claim(decision.run.id, call) {
         decision.add_row_change(Change::UpdateKey(EffectKeyChange::Claim(claim)));
     }
 }
@@ -165,7 +171,7 @@ pub(super) fn claim_key(decision: &mut DecisionBuilder<'_>, call: &TrackedToolCa
 /// Registers the run to be woken when a call ends that holds an effect key for which calls of this
 /// run wait. Returns the call that holds the first of these keys. `None` means that no call waits
 /// for a key.
-pub(super) fn wait_for_keys(decision: &mut DecisionBuilder<'_>) -> Option<EffectKeyHolder> {
+pub(super) fn wait_for_effect_keys(decision: &mut DecisionBuilder<'_>) -> Option<EffectKeyHolder> {
     let waits = decision.control.calls().iter().filter_map(|call| {
         let ToolCallState::AwaitingKey { holder, .. } = call.state else {
             return None;

@@ -20,8 +20,8 @@ use longhaul_core::task::{BatchPosition, TaskSource};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::BudgetAmount;
 
-use crate::advance::chain::opens_next_step;
-use crate::advance::children::notify_relatives;
+use crate::advance::chain::creates_next_chain_step;
+use crate::advance::children::notify_parent_and_children;
 use crate::decision::DecisionBuilder;
 use crate::policy::in_doubt;
 use crate::policy::rules::in_doubt_policy;
@@ -36,7 +36,7 @@ pub(crate) fn fail_run(
     decision: &mut DecisionBuilder<'_>,
     error: RunError,
 ) -> Result<ControlFlow<()>, Rejection> {
-    close_gates_and_steers(decision)?;
+    withdraw_gates_and_drop_steers(decision)?;
     let code = Some(error.code.clone());
     decision.record_event(Event::RunFailed(RunFailed { error }))?;
     mark_run_ended(decision, Status::Failed, code);
@@ -45,7 +45,7 @@ pub(crate) fn fail_run(
 
 /// Ends the run as cancelled.
 pub(super) fn cancel_run(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
-    close_gates_and_steers(decision)?;
+    withdraw_gates_and_drop_steers(decision)?;
     let reason = decision.control.cancel.clone().unwrap_or_default();
     decision.record_event(Event::RunCancelled(RunCancelled { reason }))?;
     mark_run_ended(decision, Status::Cancelled, None);
@@ -61,7 +61,7 @@ pub(super) fn mark_run_ended(
     status: Status,
     code: Option<String>,
 ) {
-    let is_last = !opens_next_step(decision);
+    let is_last = !creates_next_chain_step(decision);
     let task = &decision.run.task;
     if let Some(source) = task.source.as_ref().filter(|_| is_last) {
         decision.add_row_change(Change::AddOutbox(OutboxRow {
@@ -75,14 +75,14 @@ pub(super) fn mark_run_ended(
         releases_lane: is_last,
     });
     if is_last {
-        notify_next_in_batch(decision, status);
+        start_or_cancel_next_batch_run(decision, status);
     }
-    notify_relatives(decision, status);
+    notify_parent_and_children(decision, status);
 }
 
 /// Sets the timer that starts the next run of a sequential batch. If this run did not complete, the
 /// timer cancels the next run instead.
-fn notify_next_in_batch(decision: &mut DecisionBuilder<'_>, status: Status) {
+fn start_or_cancel_next_batch_run(decision: &mut DecisionBuilder<'_>, status: Status) {
     let Some(BatchPosition { id, next: Some(next), .. }) = decision.run.task.batch else {
         return;
     };
@@ -102,7 +102,7 @@ fn notify_next_in_batch(decision: &mut DecisionBuilder<'_>, status: Status) {
     decision.add_row_change(Change::SetTimer(arm));
 }
 
-fn close_gates_and_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+fn withdraw_gates_and_drop_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     let gates: Vec<GateId> = decision.control.gates.iter().map(|gate| gate.id).collect();
     for gate in gates {
         decision.withdraw_gate(gate, RUN_ENDED)?;
@@ -121,7 +121,7 @@ fn close_gates_and_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Reje
 /// before `current_epoch`, or every driver if `current_epoch` is `None`. A model call without a
 /// result is recorded as lost, and its held budget is charged. A tool call that must not be
 /// repeated becomes in doubt.
-pub(crate) fn settle_work_of_dead_drivers(
+pub(crate) fn record_unfinished_work_of_dead_drivers(
     decision: &mut DecisionBuilder<'_>,
     current_epoch: Option<Epoch>,
 ) -> Result<(), Rejection> {
@@ -144,7 +144,7 @@ pub(crate) fn settle_work_of_dead_drivers(
         }))?;
         let settlement =
             BudgetHoldSettlement { held: hold, spent: BudgetAmount::default(), lost: hold };
-        decision.settle_hold(settlement, &held_caps);
+        decision.settle_holds_of_model_call(settlement, &held_caps);
     }
     let doubtful: Vec<ToolInDoubt> =
         decision.control.running_tools().map_or_else(Vec::new, |tools| {
@@ -158,7 +158,7 @@ pub(crate) fn settle_work_of_dead_drivers(
                     call: call.id,
                     epoch: from,
                     policy: in_doubt_policy(&decision.control, &call.classification),
-                    reason: Some(in_doubt::worker_lost_reason(&call.classification)),
+                    reason: Some(in_doubt::in_doubt_reason_of_lost_worker(&call.classification)),
                     active: Millis::ZERO,
                 })
             });

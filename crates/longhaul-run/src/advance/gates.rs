@@ -8,19 +8,19 @@ use longhaul_core::policy::gate::{GATE_TIMEOUT, GateKind, GateRule, GateSpec};
 use longhaul_core::policy::gate::{GateRuleAction, ResultApprovalGate};
 use longhaul_core::raw::RawJson;
 
-use crate::advance::call_events::{record_call_result, record_wait_call_start};
-use crate::advance::children::{has_awaitable_children, record_wait_for_child};
+use crate::advance::call_events::{record_call_result, record_wait_tool_call_start};
+use crate::advance::children::{has_children_to_wait_for, record_wait_for_child};
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool::{ControlToolCall, parse_control_call};
 use crate::policy::digest::{GateContent, gate_content_digest};
 use crate::policy::in_doubt::in_doubt_question;
-use crate::policy::rules::{PolicyDecision, evaluate_approval_rules, rule_pattern};
+use crate::policy::rules::{ApprovalRuleDecision, evaluate_approval_rules, rule_pattern};
 use crate::rejection::Rejection;
 use crate::state::call::TrackedToolCall;
 
 /// Evaluates the approval rules for a tool call: the call is denied, waits at a gate, or is allowed
 /// to start. A call of a control tool is handled here.
-pub(super) fn evaluate_call_rules(
+pub(super) fn apply_approval_rules_to_call(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
 ) -> Result<(), Rejection> {
@@ -28,36 +28,36 @@ pub(super) fn evaluate_call_rules(
         return record_call_result(decision, call.id, ToolOutput::text(problem.as_str()), true);
     }
     if let Some(control_call) = parse_control_call(call, decision.ctx.now) {
-        return carry_out_control_call(decision, call, control_call);
+        return execute_control_tool_call(decision, call, control_call);
     }
     match evaluate_approval_rules(&decision.control, &call.classification) {
-        PolicyDecision::Allow(_) => Ok(()),
-        PolicyDecision::Deny(why) => record_call_result(
+        ApprovalRuleDecision::Allow(_) => Ok(()),
+        ApprovalRuleDecision::Deny(why) => record_call_result(
             decision,
             call.id,
             ToolOutput::text(format!("the call was denied: {why}")),
             true,
         ),
-        PolicyDecision::Ask(rule) => raise_approval_gate(decision, call, &rule),
+        ApprovalRuleDecision::Ask(rule) => raise_approval_gate(decision, call, &rule),
     }
 }
 
-fn carry_out_control_call(
+fn execute_control_tool_call(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
     control_call: ControlToolCall,
 ) -> Result<(), Rejection> {
     match control_call {
         ControlToolCall::Question { ask, options, schema } => {
-            let gate = new_call_gate(decision, call, GateKind::Question, ask);
+            let gate = new_tool_call_gate(decision, call, GateKind::Question, ask);
             decision.raise_gate(GateSpec { options, schema, ..gate })
         }
         ControlToolCall::Blocked(reason) => {
-            let gate = new_call_gate(decision, call, GateKind::Blocked, reason);
+            let gate = new_tool_call_gate(decision, call, GateKind::Blocked, reason);
             decision.raise_gate(gate)
         }
         ControlToolCall::WaitForSignal(name) => {
-            let mut gate = new_call_gate(
+            let mut gate = new_tool_call_gate(
                 decision,
                 call,
                 GateKind::Signal,
@@ -71,9 +71,9 @@ fn carry_out_control_call(
                 .record_event(Event::ProgressReported(ProgressReported { percent, message }))?;
             record_call_result(decision, call.id, ToolOutput::text("noted"), false)
         }
-        ControlToolCall::WaitUntil(until) => record_wait_call_start(decision, call, until),
+        ControlToolCall::WaitUntil(until) => record_wait_tool_call_start(decision, call, until),
         ControlToolCall::WaitForChild(child) => record_wait_for_child(decision, call, child),
-        ControlToolCall::Finish(_) if has_awaitable_children(&decision.control) => {
+        ControlToolCall::Finish(_) if has_children_to_wait_for(&decision.control) => {
             let text = "child runs of this run are open, and their results would be lost: `wait` for \
                         each of them or cancel it, then finish";
             record_call_result(decision, call.id, ToolOutput::text(text), true)
@@ -94,7 +94,7 @@ fn carry_out_control_call(
 
 /// Returns a gate for a tool call, with the default deadline. It has no digest, so an answer need
 /// not prove which content was shown.
-pub(super) fn new_call_gate(
+pub(super) fn new_tool_call_gate(
     decision: &DecisionBuilder<'_>,
     call: &TrackedToolCall,
     kind: GateKind,
@@ -112,13 +112,13 @@ pub(super) fn new_call_gate(
 
 /// Returns a gate for a tool call, with the digest of the call's arguments. An approval must
 /// include this digest, which proves that the person saw these arguments.
-fn new_call_gate_with_digest(
+fn new_tool_call_gate_with_digest(
     decision: &DecisionBuilder<'_>,
     call: &TrackedToolCall,
     kind: GateKind,
     question: String,
 ) -> GateSpec {
-    let mut gate = new_call_gate(decision, call, kind, question);
+    let mut gate = new_tool_call_gate(decision, call, kind, question);
     // A call in doubt may have changed the world, so its facts don't hold any more.
     let facts = call.classification.facts.as_ref();
     gate.facts = facts.filter(|_| gate.kind == GateKind::Approval).cloned();
@@ -150,7 +150,7 @@ fn raise_approval_gate(
         GateRuleAction::Ask(text) => text.clone(),
         GateRuleAction::Allow | GateRuleAction::Deny(_) => String::new(),
     };
-    let mut gate = new_call_gate_with_digest(decision, call, GateKind::Approval, question);
+    let mut gate = new_tool_call_gate_with_digest(decision, call, GateKind::Approval, question);
     gate.pattern = (!rule.always).then(|| rule_pattern(rule));
     gate.approvers = rule.approvers;
     if rule.approvers.not_submitter {
@@ -165,13 +165,13 @@ fn raise_approval_gate(
 }
 
 /// Raises a gate that asks a person about the outcome of a call in doubt.
-pub(super) fn raise_in_doubt_gate(
+pub(super) fn raise_gate_for_call_in_doubt(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
     reason: Option<&str>,
 ) -> Result<(), Rejection> {
     let question = in_doubt_question(call, reason);
-    let mut gate = new_call_gate_with_digest(decision, call, GateKind::InDoubt, question);
+    let mut gate = new_tool_call_gate_with_digest(decision, call, GateKind::InDoubt, question);
     // No timeout: nobody may decide by silence whether money was sent or not.
     gate.timeout = None;
     decision.raise_gate(gate)
@@ -213,7 +213,7 @@ pub(super) fn raise_result_approval_gate(
 
 /// Raises a gate that asks a person for a missing dependency, and blocks the run until the gate is
 /// answered.
-pub(crate) fn raise_blocked_gate(
+pub(crate) fn raise_gate_for_missing_dependency(
     decision: &mut DecisionBuilder<'_>,
     message: &str,
     tags: &[&str],

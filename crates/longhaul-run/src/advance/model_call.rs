@@ -48,7 +48,7 @@ pub(super) fn advance_model_call(
     }
     let spoken_to =
         decision.control.steers.iter().any(|steer| steer.delivery != SteerDelivery::FollowUp);
-    if !spoken_to && let Some(wait) = pending_retry_wait(&pending) {
+    if !spoken_to && let Some(wait) = wait_before_next_model_call(&pending) {
         return park_run_with_timer(decision, wait.0, wait.1);
     }
     if let Some(attempt) = pending.retry_attempt {
@@ -80,7 +80,7 @@ pub(super) fn advance_model_call(
         return finish::fail_run(decision, RunError::new("context_overflow", message, hint));
     }
     let must_compact = pending.must_compact || !pending.compacted && needs_compaction(decision);
-    if must_compact && let Some(error) = runtime_message::compaction_error(control) {
+    if must_compact && let Some(error) = runtime_message::repeated_compaction_error(control) {
         return finish::fail_run(decision, error);
     }
     let purpose = if must_compact { ModelCallPurpose::Compact } else { ModelCallPurpose::Turn };
@@ -105,7 +105,7 @@ fn needs_compaction(decision: &DecisionBuilder<'_>) -> bool {
 
 /// Returns why the next model call is delayed, and the timer that ends the delay. `None` means that
 /// the model can be called now.
-fn pending_retry_wait(
+fn wait_before_next_model_call(
     pending: &PendingModelCall,
 ) -> Option<(WaitReason, longhaul_core::id::TimerId)> {
     let sleep = pending.pending_timer.filter(|sleep| !sleep.fired)?;

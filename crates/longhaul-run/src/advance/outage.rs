@@ -9,7 +9,7 @@ use longhaul_core::policy::retry::{outage_delay, with_jitter};
 use longhaul_core::status::{RunError, WaitReason};
 
 use crate::advance::finish::fail_run;
-use crate::advance::gates::raise_blocked_gate;
+use crate::advance::gates::raise_gate_for_missing_dependency;
 use crate::advance::park::park_run_with_timer;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
@@ -17,7 +17,7 @@ use crate::state::stage::{PendingModelCall, ProviderOutage};
 
 /// Parks the run until the next request to a provider that is unavailable. Fails the run if it has
 /// waited as long as its retry policy allows. A run that is about to be paused is not parked.
-pub(crate) fn wait_for_provider(
+pub(crate) fn park_or_fail_on_provider_outage(
     decision: &mut DecisionBuilder<'_>,
     failure: &Failure,
 ) -> Result<ControlFlow<()>, Rejection> {
@@ -35,7 +35,7 @@ pub(crate) fn wait_for_provider(
             format_duration(total),
             failure.message
         );
-        let hint = retry_hint(decision);
+        let hint = provider_outage_retry_hint(decision);
         return fail_run(decision, RunError::new(failure.class.as_str(), message, hint));
     }
     let delay = outage_delay(decision.run.id, waits, failure).min(remaining);
@@ -82,13 +82,13 @@ pub(super) fn park_while_provider_is_blocked(
 
 /// Returns the hint in the error of a run that failed because its provider was unavailable: the
 /// command that retries the run.
-pub(crate) fn retry_hint(decision: &DecisionBuilder<'_>) -> String {
+pub(crate) fn provider_outage_retry_hint(decision: &DecisionBuilder<'_>) -> String {
     format!("when the provider is available again: `longhaul retry {}`", decision.run.id)
 }
 
 /// Blocks a run if the provider refuses its API key or account and the run has completed a turn.
 /// Returns `false` otherwise: a run without a completed turn loses nothing by failing at once.
-pub(crate) fn block_run_without_access(
+pub(crate) fn block_run_on_refused_access(
     decision: &mut DecisionBuilder<'_>,
     failure: &Failure,
 ) -> Result<bool, Rejection> {
@@ -114,6 +114,6 @@ pub(crate) fn block_run_without_access(
     let reason = failure.message.trim_end().trim_end_matches('.');
     let message =
         format!("{reason}. {remedy}, then continue: `longhaul resume {}`", decision.run.id);
-    raise_blocked_gate(decision, &message, &[])?;
+    raise_gate_for_missing_dependency(decision, &message, &[])?;
     Ok(true)
 }

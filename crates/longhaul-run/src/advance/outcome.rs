@@ -16,7 +16,7 @@ use crate::state::stage::RunStage;
 
 /// Records the verdict about the result if the grading run has ended. `None` means that the result
 /// is accepted or needs no grading, so that the run can end.
-pub(super) fn check_outcome(
+pub(super) fn check_grading_of_result(
     decision: &mut DecisionBuilder<'_>,
     grading: Grading,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
@@ -51,7 +51,7 @@ pub(crate) fn has_ungraded_result(control: &ControlState) -> bool {
 /// Records the start of the prepared grading run, or that it can't start. Nothing is recorded if
 /// the run is stopping or parked, or if queued messages or open child runs must be handled before.
 /// The grading run is then prepared again later.
-pub(crate) fn record_prepared_grading(
+pub(crate) fn record_start_of_grading_run(
     decision: &mut DecisionBuilder<'_>,
     prepared: Result<Box<NewChild>, String>,
 ) -> Result<(), Rejection> {
@@ -67,7 +67,7 @@ pub(crate) fn record_prepared_grading(
     }
     match prepared {
         Ok(_) if decision.ctx.free_children == Some(0) => {
-            record_failed_grading(decision, "too many runs below the root are open".to_owned())
+            record_grader_failure(decision, "too many runs below the root are open".to_owned())
         }
         Ok(new) => {
             let NewChild { run, definition, .. } = *new;
@@ -78,12 +78,12 @@ pub(crate) fn record_prepared_grading(
             decision.add_row_change(Change::CreateRun(Box::new(run)));
             Ok(())
         }
-        Err(note) => record_failed_grading(decision, note),
+        Err(note) => record_grader_failure(decision, note),
     }
 }
 
 /// Records that no run could grade the result.
-fn record_failed_grading(
+fn record_grader_failure(
     decision: &mut DecisionBuilder<'_>,
     note: String,
 ) -> Result<(), Rejection> {

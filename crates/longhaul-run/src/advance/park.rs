@@ -51,7 +51,7 @@ fn record_run_waiting(
 }
 
 /// Returns what a new run waits for before it may start. `None` means that it may start.
-pub(crate) fn missing_start_condition(
+pub(crate) fn wait_reason_before_start(
     run: &Run,
     control: &ControlState,
     now: Timestamp,
@@ -68,10 +68,10 @@ pub(crate) fn missing_start_condition(
 
 /// Parks a new run again that was woken too early, such as by a message. The timer that starts it
 /// is still set. A run that has not started never holds its lane.
-pub(super) fn park_until_start(
+pub(super) fn park_again_until_start(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<ControlFlow<()>, Rejection> {
-    let Some(wait) = missing_start_condition(decision.run, &decision.control, decision.ctx.now)
+    let Some(wait) = wait_reason_before_start(decision.run, &decision.control, decision.ctx.now)
     else {
         return Ok(ControlFlow::Break(()));
     };

@@ -51,7 +51,7 @@ pub(super) fn runtime_messages(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMes
         .unread_reports
         .iter()
         .map(|text| RuntimeMessage { topic: RuntimeMessageTopic::Signal, text: Arc::clone(text) });
-    let guards = guard_warnings(control);
+    let guards = no_progress_warnings(control);
     let look = decision.perception_refresh.as_ref();
     let world = look
         .and_then(|look| look.message.as_ref())
@@ -67,7 +67,7 @@ pub(super) fn runtime_messages(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMes
 }
 
 /// Returns the warnings to a model that makes no progress.
-fn guard_warnings(control: &ControlState) -> impl Iterator<Item = RuntimeMessage> {
+fn no_progress_warnings(control: &ControlState) -> impl Iterator<Item = RuntimeMessage> {
     let (known_calls, same_text) =
         (control.progress_guard.known_calls, control.progress_guard.same_text);
     let no_progress = known_calls.should_warn().then(|| RuntimeMessage {
@@ -103,7 +103,7 @@ fn guard_warnings(control: &ControlState) -> impl Iterator<Item = RuntimeMessage
 
 /// Returns the error that ends a run whose conversation has to be compacted again soon after too
 /// many compactions in a row. `None` means that the limit is not reached.
-pub(super) fn compaction_error(control: &ControlState) -> Option<RunError> {
+pub(super) fn repeated_compaction_error(control: &ControlState) -> Option<RunError> {
     let compactions = control.progress_guard.compactions;
     (compactions.is_limit_reached() && control.is_soon_after_compaction()).then(|| {
         let message = "the conversation fills the model's context window again soon after it is \
@@ -134,7 +134,10 @@ pub(super) fn no_progress_error(control: &ControlState) -> Option<RunError> {
 
 /// Adds a hint that names the model to the error of a reply that was cut off at the model's own
 /// limit. Other errors are not changed.
-pub(super) fn with_cut_off_hint(decision: &DecisionBuilder<'_>, error: RunError) -> RunError {
+pub(super) fn add_hint_to_cut_off_error(
+    decision: &DecisionBuilder<'_>,
+    error: RunError,
+) -> RunError {
     if error.code != "reply_cut_off" || !error.hint.is_empty() {
         return error;
     }

@@ -18,7 +18,7 @@ use crate::rejection::Rejection;
 const WAKE_SPREAD: Millis = Millis::from_secs(60);
 
 /// Returns the name of the run's model, which may have changed in this decision.
-pub(super) fn own_model<'a>(decision: &'a DecisionBuilder<'_>) -> &'a str {
+pub(super) fn model_name_of_run<'a>(decision: &'a DecisionBuilder<'_>) -> &'a str {
     let mut events = decision.batch.events.iter().rev();
     #[expect(clippy::wildcard_enum_match_arm, reason = "other events do not change the model")]
     let changed = events.find_map(|event| match event {
@@ -31,7 +31,7 @@ pub(super) fn own_model<'a>(decision: &'a DecisionBuilder<'_>) -> &'a str {
 
 /// Returns the amounts that are left of the spend caps whose whole limit is too low for this call.
 /// Waiting for the next window would not help, so the reply is limited to these amounts instead.
-pub(super) fn caps_below_one_call(
+pub(super) fn remaining_of_too_low_caps(
     decision: &DecisionBuilder<'_>,
     reservations: &[CapReservation],
 ) -> RemainingBudget {
@@ -60,7 +60,7 @@ pub(super) fn caps_below_one_call(
 
 /// Returns the first reservation that is larger than what is left of its spend cap, as far as is
 /// known. `None` means that no spend cap is known to be too low.
-pub(super) fn first_refused_reservation<'a>(
+pub(super) fn first_reservation_over_cap<'a>(
     decision: &DecisionBuilder<'_>,
     reservations: &'a [CapReservation],
 ) -> Option<&'a CapReservation> {
@@ -71,7 +71,7 @@ pub(super) fn first_refused_reservation<'a>(
 }
 
 /// Parks the run until the spend cap covers the refused amount or the window of the cap ends.
-pub(super) fn park_at_cap(
+pub(super) fn park_until_spend_cap_allows(
     decision: &mut DecisionBuilder<'_>,
     refused: &CapReservation,
 ) -> Result<ControlFlow<()>, Rejection> {

@@ -39,7 +39,7 @@ pub(super) fn answer_question_with_steer(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<bool, Rejection> {
     let control = &decision.control;
-    let Some((_, question)) = control.first_question() else {
+    let Some((_, question)) = control.first_open_question() else {
         return Ok(false);
     };
     let gate = question.id;

@@ -14,7 +14,7 @@ use longhaul_core::port::tool::{SuspendedCallWait, SuspendedToolCall};
 use longhaul_core::status::WaitReason;
 use longhaul_core::time::Millis;
 
-use crate::advance::gates::new_call_gate;
+use crate::advance::gates::new_tool_call_gate;
 use crate::advance::park::park_run_with_timer;
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool_names::poll_timer_id;
@@ -55,7 +55,7 @@ const PENDING_MAX: Millis = Millis::from_secs(366 * 24 * 60 * 60);
 
 /// Records that a tool has suspended a call. A call that exceeds the limit of questions or of
 /// pending time is stopped instead.
-pub(crate) fn record_suspension(
+pub(crate) fn record_suspended_call(
     decision: &mut DecisionBuilder<'_>,
     suspended: SuspendedToolCall,
     (call, active): (CallId, Millis),
@@ -71,7 +71,7 @@ pub(crate) fn record_suspension(
                 let text = format!(
                     "stopped: the tool asked more than {QUESTIONS_MAX} questions without a result"
                 );
-                return give_up_call(decision, suspension, text, (call, active));
+                return give_up_suspended_call(decision, suspension, text, (call, active));
             }
             let required = ToolInputRequired { call, suspension, question, active };
             return decision.record_event(Event::ToolInputRequired(Box::new(required)));
@@ -87,10 +87,10 @@ pub(crate) fn record_suspension(
             "stopped: the tool has no result after {}, which is the time that it allows",
             format_duration(limit)
         );
-        return give_up_call(decision, suspension, text, (call, active));
+        return give_up_suspended_call(decision, suspension, text, (call, active));
     }
     let since = since.unwrap_or(now);
-    let delay = poll_delay(after, now.duration_since(since));
+    let delay = next_tool_poll_delay(after, now.duration_since(since));
     // A result may be gone after the tool's own limit.
     let until = now.plus(delay).min(expires).max(now.plus(POLL_DELAY_MIN));
     let given_up = false;
@@ -103,14 +103,14 @@ pub(crate) fn record_suspension(
 
 /// Gives up a suspended tool call. If another system still works on the call, the tool is first
 /// asked to cancel that work, and the call ends afterwards.
-fn give_up_call(
+fn give_up_suspended_call(
     decision: &mut DecisionBuilder<'_>,
     suspension: ToolSuspension,
     reason: String,
     (call, active): (CallId, Millis),
 ) -> Result<(), Rejection> {
     if !suspension.must_cancel {
-        return record_stopped_call(decision, reason, (call, active));
+        return record_given_up_call(decision, reason, (call, active));
     }
     let (now, message) = (decision.ctx.now, Some(reason));
     let (since, until, given_up) = (now, now, true);
@@ -121,7 +121,7 @@ fn give_up_call(
 /// Records the end of a suspended tool call that the runtime has given up: as interrupted if the
 /// call has an effect key, because a failure would free the key although the call may still take
 /// effect, and as failed otherwise.
-pub(crate) fn record_stopped_call(
+pub(crate) fn record_given_up_call(
     decision: &mut DecisionBuilder<'_>,
     text: String,
     (call, active): (CallId, Millis),
@@ -146,18 +146,19 @@ pub(crate) fn record_interrupted_poll(
     let suspended = suspended.and_then(|tracked| tracked.suspended.as_ref());
     let suspension = suspended.ok_or(Rejection::CallNotRunning(call))?.suspension.clone();
     let wait = SuspendedCallWait::Poll { after: POLL_DELAY_MIN, ttl: None, message: None };
-    record_suspension(decision, SuspendedToolCall { suspension, wait }, (call, active))
+    record_suspended_call(decision, SuspendedToolCall { suspension, wait }, (call, active))
 }
 
 /// Postpones the due polls of a run whose tools are not available, and parks the run. Returns
 /// `false` if nothing was postponed, because no poll is due, the run has other work, or a poll was
 /// already postponed `POSTPONED_MAX` times in a row.
-pub(crate) fn postpone_polls(
+pub(crate) fn postpone_tool_polls(
     decision: &mut DecisionBuilder<'_>,
     reason: &str,
 ) -> Result<bool, Rejection> {
     let calls = decision.control.calls().iter().filter(|call| !call.is_done());
-    let (due, other): (Vec<_>, Vec<_>) = calls.cloned().partition(TrackedToolCall::is_poll_due);
+    let (due, other): (Vec<_>, Vec<_>) =
+        calls.cloned().partition(TrackedToolCall::is_tool_poll_due);
     let may_wait = |call: &TrackedToolCall| matches!(call.state, ToolCallState::Pending(_));
     let postponed =
         due.iter().filter_map(|call| call.suspended.as_ref()).map(|call| call.postponed);
@@ -173,13 +174,13 @@ pub(crate) fn postpone_polls(
         let message = Some(reason.to_owned());
         let wait = SuspendedCallWait::Poll { after, ttl: None, message };
         let suspension = suspended.suspension.clone();
-        record_suspension(
+        record_suspended_call(
             decision,
             SuspendedToolCall { suspension, wait },
             (call.id, Millis::ZERO),
         )?;
     }
-    if decision.control.abandoned_calls().next().is_some() {
+    if decision.control.calls_to_give_up().next().is_some() {
         return Ok(false);
     }
     let mut pending = decision.control.calls().iter().filter_map(|call| {
@@ -197,13 +198,15 @@ pub(crate) fn postpone_polls(
 
 /// Returns the delay before the next poll of a call whose tool asked for the delay `asked`, and
 /// which has been pending for the time `pending`.
-fn poll_delay(asked: Millis, pending: Millis) -> Millis {
+fn next_tool_poll_delay(asked: Millis, pending: Millis) -> Millis {
     let backoff = Millis(pending.0 / POLL_BACKOFF_DIVISOR).min(POLL_BACKOFF_MAX);
     asked.max(backoff).clamp(POLL_DELAY_MIN, POLL_DELAY_MAX)
 }
 
 /// Raises a gate for each question of a tool that no gate asks yet.
-pub(super) fn raise_tool_questions(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+pub(super) fn raise_gates_for_tool_questions(
+    decision: &mut DecisionBuilder<'_>,
+) -> Result<(), Rejection> {
     let is_open = |call: &&TrackedToolCall| call.state == ToolCallState::InputRequired;
     let open: Vec<TrackedToolCall> =
         decision.control.calls().iter().filter(is_open).cloned().collect();
@@ -216,7 +219,7 @@ pub(super) fn raise_tool_questions(decision: &mut DecisionBuilder<'_>) -> Result
             text.chars().filter(|c| !c.is_control()).take(QUESTION_CHARS_MAX).collect();
         let ask = format!("{} asks, in its own words: {text}", question.asker);
         let schema = Some(question.schema.clone());
-        let gate = new_call_gate(decision, call, GateKind::Question, ask);
+        let gate = new_tool_call_gate(decision, call, GateKind::Question, ask);
         decision.raise_gate(GateSpec { schema, timeout: Some(QUESTION_TIMEOUT), ..gate })?;
     }
     Ok(())
@@ -224,7 +227,7 @@ pub(super) fn raise_tool_questions(decision: &mut DecisionBuilder<'_>) -> Result
 
 /// Records that a suspended call is continued. Returns `false` if the tool has not suspended the
 /// call, which is then started from the beginning.
-pub(super) fn record_resumption(
+pub(super) fn record_call_resumption(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
 ) -> Result<bool, Rejection> {
@@ -237,7 +240,7 @@ pub(super) fn record_resumption(
 }
 
 /// Withdraws the gate that asks the question of a tool whose call has ended.
-pub(crate) fn withdraw_tool_question(
+pub(crate) fn withdraw_gate_of_tool_question(
     decision: &mut DecisionBuilder<'_>,
     call: CallId,
 ) -> Result<(), Rejection> {
@@ -264,7 +267,7 @@ mod tests {
             (Millis(5_000), Millis(day.0 * 30), hour),
             (Millis(hour.0 * 6), Millis(day.0 * 30), Millis(hour.0 * 6)),
         ] {
-            assert_eq!(poll_delay(asked, pending), delay, "{asked:?} {pending:?}");
+            assert_eq!(next_tool_poll_delay(asked, pending), delay, "{asked:?} {pending:?}");
         }
     }
 }

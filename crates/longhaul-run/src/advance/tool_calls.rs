@@ -16,15 +16,19 @@ use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{GateKind, GateSpec};
 use longhaul_core::status::WaitReason;
 
-use crate::advance::call_events::{record_call_result, record_used_rules};
-use crate::advance::call_order::may_start_call_after;
-use crate::advance::children::{is_child_call, ready_child_calls, startable_child_calls};
-use crate::advance::effect_keys::{claim_key, handle_taken_key, may_claim_again, wait_for_keys};
+use crate::advance::call_events::{record_call_result, record_used_approval_rules};
+use crate::advance::call_order::may_start_call_beside;
+use crate::advance::children::{
+    is_run_agent_call, ready_run_agent_calls, startable_run_agent_calls,
+};
+use crate::advance::effect_keys::{
+    claim_effect_key, handle_claimed_effect_key, may_claim_effect_key, wait_for_effect_keys,
+};
 use crate::advance::finish;
-use crate::advance::gates::{evaluate_call_rules, raise_in_doubt_gate};
+use crate::advance::gates::{apply_approval_rules_to_call, raise_gate_for_call_in_doubt};
 use crate::advance::park::{block_run_at_gate, park_run, park_run_with_timer};
 use crate::advance::steer::answer_question_with_steer;
-use crate::advance::suspension::{raise_tool_questions, record_resumption};
+use crate::advance::suspension::{raise_gates_for_tool_questions, record_call_resumption};
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool_names::FINISH;
 use crate::policy::in_doubt;
@@ -53,14 +57,14 @@ pub(super) fn advance_tool_calls(
     apply_steers_to_calls(decision)?;
     skip_calls_of_last_turn(decision)?;
     for call in clone_matching_calls(decision, |call| call.state == ToolCallState::Unevaluated) {
-        evaluate_call_rules(decision, &call)?;
+        apply_approval_rules_to_call(decision, &call)?;
     }
-    record_known_call_results(decision)?;
-    raise_tool_questions(decision)?;
+    record_ready_call_results(decision)?;
+    raise_gates_for_tool_questions(decision)?;
     if let Some(flow) = apply_in_doubt_policies(decision)? {
         return Ok(flow);
     }
-    start_ready_calls(decision)?;
+    start_ready_tool_calls(decision)?;
     if decision.control.running_tools().is_none() {
         return Ok(ControlFlow::Continue(()));
     }
@@ -74,18 +78,18 @@ pub(super) fn advance_tool_calls(
         in_doubt || matches!(state, ToolCallState::ResultReady { .. })
     });
     let verifying = has(|state| matches!(state, ToolCallState::InDoubt { can_verify: true, .. }));
-    let starting = startable_child_calls(&decision.control).next().is_some()
-        || decision.control.abandoned_calls().next().is_some();
+    let starting = startable_run_agent_calls(&decision.control).next().is_some()
+        || decision.control.calls_to_give_up().next().is_some();
     match (settling, decision.control.has_running_call() || verifying || starting) {
         (true, _) => Ok(ControlFlow::Continue(())),
         (false, true) => Ok(ControlFlow::Break(())),
         (false, false)
-            if next_ready_call(decision).is_some()
-                || ready_child_calls(&decision.control).next().is_some() =>
+            if next_startable_tool_call(decision).is_some()
+                || ready_run_agent_calls(&decision.control).next().is_some() =>
         {
             park_until_budget_is_raised(decision)
         }
-        (false, false) => park_for_waiting_calls(decision),
+        (false, false) => park_run_with_waiting_calls(decision),
     }
 }
 
@@ -142,7 +146,7 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
                 record_call_result(decision, call.id, ToolOutput::text(WITHDRAWN), true)?;
             }
             ToolCallState::AwaitingAnswer(gate)
-                if interrupt && is_withdrawable_gate(decision, gate) =>
+                if interrupt && is_gate_withdrawn_by_message(decision, gate) =>
             {
                 decision.withdraw_gate(gate, "a person sent a message")?;
                 record_call_result(decision, call.id, ToolOutput::text(WITHDRAWN), true)?;
@@ -184,7 +188,7 @@ fn answer_questions_with_steers(decision: &mut DecisionBuilder<'_>) -> Result<()
 
 /// Returns whether an interrupting message withdraws the gate: a wait for a signal, or a question
 /// that the message does not answer.
-fn is_withdrawable_gate(decision: &DecisionBuilder<'_>, gate: GateId) -> bool {
+fn is_gate_withdrawn_by_message(decision: &DecisionBuilder<'_>, gate: GateId) -> bool {
     let open = decision.control.find_open_gate(gate);
     open.is_some_and(|open| matches!(open.kind, GateKind::Signal | GateKind::Question))
 }
@@ -192,7 +196,7 @@ fn is_withdrawable_gate(decision: &DecisionBuilder<'_>, gate: GateId) -> bool {
 /// Records the results of tool calls that are known but not in the journal yet: results that have
 /// arrived, elapsed waits, and errors of calls that were started too often. Withdraws the gates of
 /// calls whose result has arrived.
-fn record_known_call_results(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+fn record_ready_call_results(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     let settled = clone_matching_calls(decision, |call| {
         matches!(call.state, ToolCallState::ResultReady { .. })
     });
@@ -237,13 +241,13 @@ fn apply_in_doubt_policies(
         match then {
             InDoubtPolicy::Tell => {
                 let text = match call.starts {
-                    0 => in_doubt::not_started_result(why),
-                    _ => in_doubt::in_doubt_result(why),
+                    0 => in_doubt::not_started_result_text(why),
+                    _ => in_doubt::in_doubt_result_text(why),
                 };
                 let output = ToolOutput::text(text);
                 record_call_result(decision, call.id, output, true)?;
             }
-            InDoubtPolicy::Ask => raise_in_doubt_gate(decision, &call, why)?,
+            InDoubtPolicy::Ask => raise_gate_for_call_in_doubt(decision, &call, why)?,
             InDoubtPolicy::Fail if decision.control.has_running_call() => {
                 return Ok(Some(ControlFlow::Break(())));
             }
@@ -269,21 +273,21 @@ fn park_until_budget_is_raised(
 }
 
 /// Starts every tool call that may start now. No call starts once the active time is used up.
-fn start_ready_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    while decision.control.has_active_time()
-        && let Some(call) = next_ready_call(decision)
+fn start_ready_tool_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+    while decision.control.has_active_time_left()
+        && let Some(call) = next_startable_tool_call(decision)
     {
-        if handle_taken_key(decision, &call)? {
+        if handle_claimed_effect_key(decision, &call)? {
             continue;
         }
-        claim_key(decision, &call);
-        if record_resumption(decision, &call)? {
+        claim_effect_key(decision, &call);
+        if record_call_resumption(decision, &call)? {
             continue;
         }
         let has_approvals = !decision.control.approvals.is_empty();
         let is_covered = has_approvals || !call.classification.approvals.is_empty();
         if is_covered && call.state == ToolCallState::Unevaluated {
-            record_used_rules(decision, &call)?;
+            record_used_approval_rules(decision, &call)?;
         }
         let (id, attempt) = (call.id, call.starts + 1);
         let started = ToolStarted { call: id, attempt, until: None, child: None };
@@ -292,7 +296,7 @@ fn start_ready_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection
     Ok(())
 }
 
-fn next_ready_call(decision: &DecisionBuilder<'_>) -> Option<TrackedToolCall> {
+fn next_startable_tool_call(decision: &DecisionBuilder<'_>) -> Option<TrackedToolCall> {
     let control = &decision.control;
     let calls = control.calls();
     let running = calls.iter().filter(|call| call.is_running_in_epoch(control.epoch));
@@ -303,20 +307,20 @@ fn next_ready_call(decision: &DecisionBuilder<'_>) -> Option<TrackedToolCall> {
     let mut indexed = calls.iter().enumerate();
     let (_, ready) = indexed.find(|(index, call)| {
         call.may_start_in_epoch(control.epoch)
-            && !is_child_call(call)
-            && may_claim_again(decision, call)
-            && !control.abandoned_calls().any(|abandoned| abandoned.id == call.id)
-            && may_start_call_after(&calls[..*index], call)
+            && !is_run_agent_call(call)
+            && may_claim_effect_key(decision, call)
+            && !control.calls_to_give_up().any(|abandoned| abandoned.id == call.id)
+            && may_start_call_beside(&calls[..*index], call)
     })?;
     Some(ready.clone())
 }
 
 /// Parks the run while no tool call is running. The run waits for all open approvals, or else for
 /// the first other gate, child run, timer or effect key.
-fn park_for_waiting_calls(
+fn park_run_with_waiting_calls(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<ControlFlow<()>, Rejection> {
-    let holder = wait_for_keys(decision);
+    let holder = wait_for_effect_keys(decision);
     let open: Vec<GateSpec> = clone_matching_calls(decision, |call| call.gate().is_some())
         .iter()
         .filter_map(|call| decision.control.find_open_gate(call.gate()?).cloned())

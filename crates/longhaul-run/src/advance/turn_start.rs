@@ -22,7 +22,7 @@ use crate::advance::runtime_message::{needs_perception_refresh, runtime_messages
 use crate::advance::{finish, spend_caps};
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
-use crate::spend_caps::{CappedCall, reservations_for_call};
+use crate::spend_caps::{CappedModelCall, reservations_for_call};
 use crate::state::control::ControlState;
 use crate::state::stage::{PendingModelCall, RunStage};
 
@@ -51,7 +51,7 @@ pub(super) fn start_turn(
     }
     let cap = cap_to_warn_about(&decision.control).or_else(|| tree_cap_to_warn_about(decision));
     if let Some(cap) = cap {
-        return warn_about_cap(decision, cap);
+        return warn_model_about_cap(decision, cap);
     }
     let RunStage::ModelPending(pending) = &decision.control.stage else {
         return Ok(ControlFlow::Continue(()));
@@ -65,25 +65,25 @@ pub(super) fn start_turn(
         return Ok(ControlFlow::Break(()));
     }
     let attempt = pending.attempts + 1;
-    let (pricing, model) = pricing_and_called_model(&decision.control, pending, purpose);
+    let (pricing, model) = pricing_and_name_of_called_model(&decision.control, pending, purpose);
     let messages = if thinks { runtime_messages(decision) } else { Vec::new() };
     let message_bytes = messages.iter().map(|runtime_message| runtime_message.text.len() as u64);
     let bytes = decision.control.transcript_bytes + message_bytes.sum::<u64>();
-    let size = match size_within_budget(decision, &pricing, bytes) {
-        CallSizeOutcome::Fits(size) => size,
-        CallSizeOutcome::Warn(cap) => return warn_about_cap(decision, cap),
-        CallSizeOutcome::Held(needed) => return park_until_released(decision, needed),
-        CallSizeOutcome::Exhausted(reached) => {
+    let size = match limit_call_to_budget(decision, &pricing, bytes) {
+        BudgetCoverage::Fits(size) => size,
+        BudgetCoverage::Warn(cap) => return warn_model_about_cap(decision, cap),
+        BudgetCoverage::Held(needed) => return park_until_budget_is_released(decision, needed),
+        BudgetCoverage::Exhausted(reached) => {
             decision.record_event(Event::BudgetReached(reached))?;
             return Ok(ControlFlow::Continue(()));
         }
     };
-    let call = PlannedCall { pricing: &pricing, bytes, model: model.as_deref() };
-    let (size, caps) = match size_within_spend_caps(decision, call, size) {
+    let call = PlannedModelCall { pricing: &pricing, bytes, model: model.as_deref() };
+    let (size, caps) = match limit_call_to_spend_caps(decision, call, size) {
         Ok(fitting) => fitting,
-        Err(refused) => return spend_caps::park_at_cap(decision, &refused),
+        Err(refused) => return spend_caps::park_until_spend_cap_allows(decision, &refused),
     };
-    let CallSize { max_tokens, hold, reserve } = size;
+    let ModelCallSize { max_tokens, hold, reserve } = size;
     let turn = decision.control.turn + 1;
     let look = decision.perception_refresh.take().filter(|_| thinks);
     let update = look.and_then(|look| look.update);
@@ -100,7 +100,7 @@ pub(super) fn start_turn(
         perception_active,
     }))?;
     add_active_time_to_usage(decision, perception_active);
-    decision.add_row_change(Change::Hold(budget_hold(&decision.control, (hold, reserve))));
+    decision.add_row_change(Change::Hold(new_budget_hold(&decision.control, (hold, reserve))));
     if !caps.is_empty() {
         decision.add_row_change(Change::HoldCaps(caps));
     }
@@ -109,7 +109,7 @@ pub(super) fn start_turn(
 
 /// Parks the run until other runs of its tree have released so much of their held budget that the
 /// amount `needed` is free.
-fn park_until_released(
+fn park_until_budget_is_released(
     decision: &mut DecisionBuilder<'_>,
     needed: BudgetAmount,
 ) -> Result<ControlFlow<()>, Rejection> {
@@ -120,7 +120,7 @@ fn park_until_released(
 
 /// Returns a hold (reservation) of this amount of the budget. The hold also says at which usage the
 /// store refuses it, so that the model is first warned about a nearly exhausted cap.
-fn budget_hold(
+fn new_budget_hold(
     control: &ControlState,
     (amount, reserve): (BudgetAmount, BudgetAmount),
 ) -> BudgetHold {
@@ -132,13 +132,13 @@ fn budget_hold(
 /// Size of a model call: the maximum reply length, the worst-case cost of the call, and the
 /// worst-case cost of one more call with a short reply, in which the model can finish its work.
 #[derive(Debug, Clone, Copy)]
-struct CallSize {
+struct ModelCallSize {
     max_tokens: u64,
     hold: BudgetAmount,
     reserve: BudgetAmount,
 }
 
-impl CallSize {
+impl ModelCallSize {
     const fn new(pricing: &ModelPricing, bytes: u64, max_tokens: u64) -> Self {
         let hold = pricing.worst_case_hold(bytes, max_tokens);
         let reserve = pricing.worst_case_hold(bytes, REPLY_TOKENS_MIN);
@@ -147,9 +147,9 @@ impl CallSize {
 }
 
 /// Whether the remaining budget covers a model call.
-enum CallSizeOutcome {
+enum BudgetCoverage {
     /// The budget covers a call of this size.
-    Fits(CallSize),
+    Fits(ModelCallSize),
     /// The budget covers this amount only after other runs have released what they hold.
     Held(BudgetAmount),
     /// The budget covers only a shorter reply or no call after this one, and the model was not warned
@@ -161,26 +161,26 @@ enum CallSizeOutcome {
 
 /// Returns the size of a call with this many bytes of conversation that the remaining budget
 /// covers. If other runs hold what is missing, the run waits for it instead of limiting the reply.
-fn size_within_budget(
+fn limit_call_to_budget(
     decision: &DecisionBuilder<'_>,
     pricing: &ModelPricing,
     bytes: u64,
-) -> CallSizeOutcome {
+) -> BudgetCoverage {
     // Providers reject a request whose maximum reply does not fit into the context window.
     let available = pricing.window_tokens.saturating_sub(pricing.estimate_input_tokens(bytes));
     let max_tokens = pricing.max_output_tokens.min(available.max(REPLY_TOKENS_MIN));
-    let size = CallSize::new(pricing, bytes, max_tokens);
+    let size = ModelCallSize::new(pricing, bytes, max_tokens);
     let account = decision.ctx.budget_account.unwrap_or_default();
-    let own_account = own_account(decision);
-    let own = own_account.free();
+    let own_budget_account = own_budget_account(decision);
+    let own = own_budget_account.free();
     let unspent_budget = account.unspent_budget().min(own);
-    let outcome_of_size = |size: CallSize| {
-        let hold = budget_hold(&decision.control, (size.hold, size.reserve));
-        let mut accounts = [account, own_account].into_iter();
+    let outcome_of_size = |size: ModelCallSize| {
+        let hold = new_budget_hold(&decision.control, (size.hold, size.reserve));
+        let mut accounts = [account, own_budget_account].into_iter();
         match accounts.find_map(|account| hold.cap_to_warn_about(&account)) {
-            Some(cap) => CallSizeOutcome::Warn(cap),
-            None if account.free().covers(size.hold) => CallSizeOutcome::Fits(size),
-            None => CallSizeOutcome::Held(size.hold),
+            Some(cap) => BudgetCoverage::Warn(cap),
+            None if account.free().covers(size.hold) => BudgetCoverage::Fits(size),
+            None => BudgetCoverage::Held(size.hold),
         }
     };
     if unspent_budget.covers(size.hold) {
@@ -192,11 +192,11 @@ fn size_within_budget(
         BudgetCap::Tokens
     };
     match affordable_reply_tokens(pricing, bytes, unspent_budget) {
-        Some(_) if !decision.control.warned.contains(&short) => CallSizeOutcome::Warn(short),
+        Some(_) if !decision.control.warned.contains(&short) => BudgetCoverage::Warn(short),
         Some(tokens) => {
             let free = affordable_reply_tokens(pricing, bytes, account.free().min(own));
             let needed = tokens.min(AWAITED_REPLY_TOKENS).max(free.unwrap_or_default());
-            outcome_of_size(CallSize::new(pricing, bytes, needed))
+            outcome_of_size(ModelCallSize::new(pricing, bytes, needed))
         }
         None => {
             let is_own = affordable_reply_tokens(pricing, bytes, own).is_none();
@@ -206,14 +206,14 @@ fn size_within_budget(
             };
             let is_child = decision.run.task.is_child();
             let tree_cap = tree_cap.filter(|_| is_child && !is_own);
-            CallSizeOutcome::Exhausted(BudgetReached { cap: short, tree_cap })
+            BudgetCoverage::Exhausted(BudgetReached { cap: short, tree_cap })
         }
     }
 }
 
 /// Returns the account of a child run for the budget caps in its own agent file. For a root run the
 /// account has no caps, because its caps are those of the whole tree, which the store checks.
-fn own_account(decision: &DecisionBuilder<'_>) -> BudgetAccount {
+fn own_budget_account(decision: &DecisionBuilder<'_>) -> BudgetAccount {
     if !decision.run.task.is_child() {
         return BudgetAccount::default();
     }
@@ -230,7 +230,7 @@ fn own_account(decision: &DecisionBuilder<'_>) -> BudgetAccount {
 
 /// A model call that is about to start.
 #[derive(Debug, Clone, Copy)]
-struct PlannedCall<'a> {
+struct PlannedModelCall<'a> {
     pricing: &'a ModelPricing,
     /// Length of the conversation in bytes.
     bytes: u64,
@@ -240,20 +240,20 @@ struct PlannedCall<'a> {
 
 /// Returns the size of a call, with a shorter reply if necessary, and the amounts that it holds
 /// within spend caps. The error is the first amount that its cap does not cover.
-fn size_within_spend_caps(
+fn limit_call_to_spend_caps(
     decision: &DecisionBuilder<'_>,
-    call: PlannedCall<'_>,
-    size: CallSize,
-) -> Result<(CallSize, Vec<CapReservation>), CapReservation> {
-    let PlannedCall { pricing, bytes, model } = call;
+    call: PlannedModelCall<'_>,
+    size: ModelCallSize,
+) -> Result<(ModelCallSize, Vec<CapReservation>), CapReservation> {
+    let PlannedModelCall { pricing, bytes, model } = call;
     let is_root = decision.run.task.root == decision.run.id;
     let has_called = matches!(
         &decision.control.stage,
         RunStage::ModelPending(pending) if pending.attempts > 0
     );
-    let reserve = |size: CallSize| {
-        let call = CappedCall {
-            model: model.unwrap_or_else(|| spend_caps::own_model(decision)),
+    let reserve = |size: ModelCallSize| {
+        let call = CappedModelCall {
+            model: model.unwrap_or_else(|| spend_caps::model_name_of_run(decision)),
             hold: size.hold,
             starts_run: !has_called && decision.control.turn == 0,
             is_root,
@@ -262,14 +262,14 @@ fn size_within_spend_caps(
     };
     let mut size = size;
     let mut caps = reserve(size);
-    let covered = spend_caps::caps_below_one_call(decision, &caps);
+    let covered = spend_caps::remaining_of_too_low_caps(decision, &caps);
     if !covered.covers(size.hold)
         && let Some(tokens) = affordable_reply_tokens(pricing, bytes, covered)
     {
-        size = CallSize::new(pricing, bytes, tokens.min(size.max_tokens));
+        size = ModelCallSize::new(pricing, bytes, tokens.min(size.max_tokens));
         caps = reserve(size);
     }
-    match spend_caps::first_refused_reservation(decision, &caps).cloned() {
+    match spend_caps::first_reservation_over_cap(decision, &caps).cloned() {
         Some(refused) => Err(refused),
         None => Ok((size, caps)),
     }
@@ -289,7 +289,7 @@ fn turn_limit_error(control: &ControlState) -> Option<RunError> {
 
 /// Returns the pricing of the model to call and the name of the model. `None` instead of the name
 /// means the run's own model.
-fn pricing_and_called_model(
+fn pricing_and_name_of_called_model(
     control: &ControlState,
     pending: &PendingModelCall,
     purpose: ModelCallPurpose,
@@ -365,7 +365,7 @@ fn cap_to_warn_about(control: &ControlState) -> Option<BudgetCap> {
     })
 }
 
-fn warn_about_cap(
+fn warn_model_about_cap(
     decision: &mut DecisionBuilder<'_>,
     cap: BudgetCap,
 ) -> Result<ControlFlow<()>, Rejection> {

@@ -96,7 +96,7 @@ impl ControlState {
             return NO_MESSAGES;
         }
         let (text, is_error) = match &data.outcome {
-            RunOutcome::Completed(output) => (completed_child_text(output), false),
+            RunOutcome::Completed(output) => (result_text_of_child(output), false),
             RunOutcome::Failed(RunError { code, message, .. }) => {
                 (format!("the child run {id} failed ({code}): {message}"), true)
             }
@@ -110,7 +110,7 @@ impl ControlState {
                 let output = ToolOutput { full: data.full, ..ToolOutput::text(text) };
                 call.state = ToolCallState::ResultReady { output, is_error };
             }
-            None => self.add_report(match is_error {
+            None => self.add_report_for_model(match is_error {
                 true => format!("[longhaul] A child run of agent `{agent}` ended: {text}"),
                 false => format!("[longhaul] The child run {id} of agent `{agent}` ended: {text}"),
             }),
@@ -178,14 +178,14 @@ impl ControlState {
 
     /// Returns the first call that asks a person a question, which a message to the run can answer.
     /// `None` if no question is open.
-    pub(crate) fn first_question_call(&self) -> Option<CallId> {
-        self.first_question().map(|(call, _)| call)
+    pub(crate) fn first_call_with_open_question(&self) -> Option<CallId> {
+        self.first_open_question().map(|(call, _)| call)
     }
 
     /// Returns the first call that asks a person a question, with the gate of the question. `None`
     /// if no question is open. Questions of tools are left out, because messages to the run do not
     /// answer them.
-    pub(crate) fn first_question(&self) -> Option<(CallId, &GateSpec)> {
+    pub(crate) fn first_open_question(&self) -> Option<(CallId, &GateSpec)> {
         self.calls().iter().filter(|call| call.question().is_none()).find_map(|call| {
             let open = self.find_open_gate(call.gate()?)?;
             let is_question = matches!(open.kind, GateKind::Question | GateKind::Blocked);
@@ -194,14 +194,14 @@ impl ControlState {
     }
 
     /// Returns whether this text is a valid answer to the first open question.
-    pub(crate) fn is_valid_answer(&self, text: &str) -> bool {
-        let question = self.first_question();
+    pub(crate) fn is_valid_answer_to_first_question(&self, text: &str) -> bool {
+        let question = self.first_open_question();
         question.is_some_and(|(_, question)| check_question_answer(question, text).is_ok())
     }
 }
 
 /// Returns the result of a completed child run for the model of its parent.
-fn completed_child_text(output: &RunOutput) -> String {
+fn result_text_of_child(output: &RunOutput) -> String {
     match output.text.is_empty() {
         true => output.data.as_ref().map_or_else(String::new, |data| data.as_str().to_owned()),
         false => output.text.clone(),

@@ -38,13 +38,13 @@ impl ControlState {
     /// waits, gates, messages and counters.
     pub(super) fn apply_run_forked(&mut self, data: &RunForked) -> ApplyResult {
         let has_unusable_reply = self.has_unusable_reply();
-        let unread_note = self.unread_note();
-        self.report_left_children();
+        let unread_grader_note = self.unread_grader_note();
+        self.report_children_of_failed_run();
         let earlier = ToolCallOrigin { run: data.from, epochs: self.epoch };
         self.stage = match std::mem::replace(&mut self.stage, RunStage::New) {
             RunStage::Ended(_) => return Err("a copy never contains the end of a run"),
             RunStage::New => RunStage::New,
-            _ if has_unusable_reply || unread_note.is_some() => {
+            _ if has_unusable_reply || unread_grader_note.is_some() => {
                 RunStage::ModelPending(PendingModelCall::default())
             }
             RunStage::ModelPending(_) | RunStage::ModelRunning(_) => {
@@ -52,7 +52,7 @@ impl ControlState {
             }
             RunStage::Concluding(concluding) => RunStage::Concluding(ConcludingState {
                 gate: None,
-                grading: grading_of_retry(concluding.grading),
+                grading: grading_state_in_retry(concluding.grading),
                 pending_timer: None,
                 ..concluding
             }),
@@ -84,13 +84,13 @@ impl ControlState {
         self.output_retries.reset_count();
         self.empty_replies = EmptyReplies::default();
         self.outcome.reset_count();
-        Ok(unread_note.into_iter().collect())
+        Ok(unread_grader_note.into_iter().collect())
     }
 }
 
 /// Returns the grading state of the result in a retry: an accepted result stays accepted, any other
 /// result is graded by a new run.
-fn grading_of_retry(grading: Grading) -> Grading {
+fn grading_state_in_retry(grading: Grading) -> Grading {
     match grading {
         accepted @ Grading::Graded(OutcomeVerdict::Satisfied) => accepted,
         Grading::Pending | Grading::Running(_) | Grading::Ended { .. } | Grading::Graded(_) => {
@@ -102,7 +102,7 @@ fn grading_of_retry(grading: Grading) -> Grading {
 impl ControlState {
     /// Adds reports for the model about the child runs that the failed run had started in the
     /// background: the retry is not notified when they end.
-    fn report_left_children(&mut self) {
+    fn report_children_of_failed_run(&mut self) {
         for OpenChild { id, agent, call } in std::mem::take(&mut self.children) {
             // The call itself gets a result that says so, and a grading run is not the model's own.
             if call.is_none()
@@ -110,7 +110,7 @@ impl ControlState {
             {
                 continue;
             }
-            self.add_report(format!(
+            self.add_report_for_model(format!(
                 "[longhaul] The child run {id} of agent `{agent}` belongs to the failed run before \
                  this retry: you are not told when it ends. Start another one if you need its result."
             ));

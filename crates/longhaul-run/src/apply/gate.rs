@@ -43,7 +43,7 @@ impl ControlState {
 
     /// Adds a report that the model reads in its next turn: how a gate that a program raised was
     /// closed, or how a child run ended. A long text is cut.
-    pub(super) fn add_report(&mut self, mut text: String) {
+    pub(super) fn add_report_for_model(&mut self, mut text: String) {
         let pending: usize = self.unread_reports.iter().map(|text| text.len()).sum();
         let max = SIGNAL_BYTES_MAX.min(SIGNALS_BYTES_MAX.saturating_sub(pending)).max(256);
         if text.len() > max {
@@ -55,7 +55,7 @@ impl ControlState {
 
     /// Returns whether the model must read the unread reports before the run ends. False if no turn
     /// is left, or if the output is from a handler (a function that replaces the model).
-    pub(crate) fn must_read_reports(&self) -> bool {
+    pub(crate) fn must_model_read_reports(&self) -> bool {
         let by_handler = matches!(&self.stage, RunStage::Concluding(state) if state.by_handler);
         let has_turn = self.caps.turns.is_none_or(|max| self.turns < max);
         !self.unread_reports.is_empty() && has_turn && !self.has_used_all_turns() && !by_handler
@@ -74,7 +74,7 @@ impl ControlState {
 
     /// Remembers the note and the payload of a vote until its gate is closed.
     pub(super) fn apply_gate_voted(&mut self, data: &GateAnswer) -> ApplyResult {
-        if answer_note(&data.answer).is_some() {
+        if answer_note_text(&data.answer).is_some() {
             self.votes.push(data.clone());
         }
         NO_MESSAGES
@@ -86,7 +86,7 @@ impl ControlState {
             std::mem::take(&mut self.votes).into_iter().partition(|vote| vote.gate == gate);
         self.votes = open;
         let closed: Vec<GateAnswer> = closed;
-        closed.iter().filter_map(|vote| answer_note(&vote.answer)).collect()
+        closed.iter().filter_map(|vote| answer_note_text(&vote.answer)).collect()
     }
 
     fn close_gate(&mut self, gate: GateId) -> Option<GateSpec> {
@@ -111,13 +111,13 @@ impl ControlState {
         }
         let answer = &with_vote_notes(data.answer.clone(), vote_notes);
         if gate.is_signal_gate_without_tool_call() {
-            self.add_report(signal_answer_text(&gate, answer));
+            self.add_report_for_model(signal_gate_answer_text(&gate, answer));
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
             match gate.kind {
                 GateKind::Approval => apply_approval_answer(call, answer),
                 GateKind::InDoubt => apply_in_doubt_answer(call, answer),
-                GateKind::Question if call.answer_question(tool_answer(answer)) => {}
+                GateKind::Question if call.answer_question(to_tool_answer(answer)) => {}
                 GateKind::Question | GateKind::Blocked | GateKind::Signal | GateKind::Result => {
                     call.state = ToolCallState::from_result_text(answer_text(answer), false);
                 }
@@ -143,7 +143,7 @@ impl ControlState {
         if answer.decision == GateDecision::Reject {
             return self.apply_result_rejection(answer, vote_notes);
         }
-        concluding.answer = answer_note(answer).map(|_| answer.into());
+        concluding.answer = answer_note_text(answer).map(|_| answer.into());
         let edited = match &answer.decision {
             GateDecision::Edit(edited) => Some(edited),
             GateDecision::Approve
@@ -152,7 +152,7 @@ impl ControlState {
             | GateDecision::Complete => None,
         };
         let combined = with_vote_notes(answer.clone(), vote_notes);
-        Ok(self.approve_result(edited, answer_note(&combined)))
+        Ok(self.approve_result(edited, answer_note_text(&combined)))
     }
 
     /// Approves the output, as edited by a person. A run that stays open may continue, so the
@@ -178,11 +178,11 @@ impl ControlState {
     /// run if the rejection has neither.
     fn apply_result_rejection(&mut self, answer: &Answer, vote_notes: Vec<String>) -> ApplyResult {
         self.result_rejected = true;
-        match answer_note(answer) {
+        match answer_note_text(answer) {
             Some(_) => {
                 self.stage = RunStage::ModelPending(PendingModelCall::default());
                 let combined = with_vote_notes(answer.clone(), vote_notes);
-                Ok(answer_note(&combined).map(Message::user).into_iter().collect())
+                Ok(answer_note_text(&combined).map(Message::user).into_iter().collect())
             }
             None => {
                 let message = format!("{} rejected the result", answer.by);
@@ -204,7 +204,7 @@ impl ControlState {
             }
             GateTimeoutAction::Pause => {
                 self.pause.get_or_insert_with(|| "an unanswered gate".into());
-                self.reset_expired_question(&gate);
+                self.reset_work_at_expired_gate(&gate);
             }
             GateTimeoutAction::Approve => {
                 let note = (!vote_notes.is_empty()).then(|| vote_notes.join("\n\n"));
@@ -215,16 +215,16 @@ impl ControlState {
         if gate.is_signal_gate_without_tool_call() {
             let text =
                 format!("[longhaul] This has not happened before the deadline: {}", gate.ask);
-            self.add_report(text);
+            self.add_report_for_model(text);
         }
         NO_MESSAGES
     }
 
     /// Lets a run that is about to end call its model again, if the model must read reports first.
-    pub(super) fn continue_for_reports(&mut self) {
+    pub(super) fn call_model_again_for_reports(&mut self) {
         if let RunStage::Concluding(concluding) = &self.stage
             && concluding.gate.is_none()
-            && self.must_read_reports()
+            && self.must_model_read_reports()
         {
             self.stage = RunStage::ModelPending(PendingModelCall::default());
         }
@@ -232,7 +232,7 @@ impl ControlState {
 
     /// Resets the tool call or the output that waits at an expired gate, so that a new gate asks
     /// again when a person resumes the run, which the timeout of the gate has paused.
-    fn reset_expired_question(&mut self, gate: &GateSpec) {
+    fn reset_work_at_expired_gate(&mut self, gate: &GateSpec) {
         if let RunStage::Concluding(concluding) = &mut self.stage {
             concluding.gate = None;
         }
@@ -269,7 +269,7 @@ impl ControlState {
                     approve_call(call, edited);
                     call.approval_note = note;
                 }
-                false => leave_call_unanswered(call),
+                false => continue_unanswered_call(call),
             }
         }
         Vec::new()
@@ -284,14 +284,14 @@ impl ControlState {
             self.pending_failure = Some(RunError::new("rejected", message, ""));
         }
         if let Some(call) = self.call_waiting_at_gate(gate.id) {
-            leave_call_unanswered(call);
+            continue_unanswered_call(call);
         }
     }
 }
 
 /// Continues a call whose gate nobody has answered in time. A tool that has asked a question learns
 /// that nobody answered; any other call gets this as an error result.
-fn leave_call_unanswered(call: &mut TrackedToolCall) {
+fn continue_unanswered_call(call: &mut TrackedToolCall) {
     if !call.answer_question(ToolQuestionAnswer::Unanswered) {
         let text = "nobody answered before the deadline";
         call.state = ToolCallState::from_result_text(text, true);
@@ -300,7 +300,7 @@ fn leave_call_unanswered(call: &mut TrackedToolCall) {
 
 /// Converts a person's answer to the form that the tool that asked the question receives. Notes are
 /// left out.
-fn tool_answer(answer: &Answer) -> ToolQuestionAnswer {
+fn to_tool_answer(answer: &Answer) -> ToolQuestionAnswer {
     match &answer.decision {
         GateDecision::Answer(text) => RawJson::parse(text.as_str())
             .map_or(ToolQuestionAnswer::Declined, ToolQuestionAnswer::Answered),
@@ -348,7 +348,7 @@ fn record_approval_note(call: &mut TrackedToolCall, answer: &Answer) {
 
 /// Returns the text, followed by the note of the answer if there is one.
 fn append_answer_note(text: &str, answer: &Answer) -> String {
-    match answer_note(answer) {
+    match answer_note_text(answer) {
         Some(note) => format!("{text}: {note}"),
         None => text.to_owned(),
     }
@@ -364,7 +364,7 @@ fn with_vote_notes(mut answer: Answer, vote_notes: Vec<String>) -> Answer {
 }
 
 /// Returns the note and the payload of an answer as paragraphs. `None` means that it has neither.
-fn answer_note(answer: &Answer) -> Option<String> {
+fn answer_note_text(answer: &Answer) -> Option<String> {
     let payload = answer.payload.as_ref().map(RawJson::as_str);
     let note = answer.note.as_deref().filter(|note| !note.trim().is_empty());
     let parts = [note, payload];
@@ -400,12 +400,12 @@ fn answer_text(answer: &Answer) -> String {
         GateDecision::Approve => Some("yes".into()),
         GateDecision::Edit(edited) => Some(edited.as_str().to_owned()),
     };
-    let parts = [decision, answer_note(answer)];
+    let parts = [decision, answer_note_text(answer)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }
 
 /// Returns the message for the model about the answer to a gate that a program raised.
-fn signal_answer_text(gate: &GateSpec, answer: &Answer) -> String {
+fn signal_gate_answer_text(gate: &GateSpec, answer: &Answer) -> String {
     let ask = &gate.ask;
     let result = match &answer.decision {
         GateDecision::Answer(text) => format!("[longhaul] {ask}: {text}"),
@@ -414,6 +414,6 @@ fn signal_answer_text(gate: &GateSpec, answer: &Answer) -> String {
             format!("[longhaul] This has happened: {ask}")
         }
     };
-    let parts = [Some(result), answer_note(answer)];
+    let parts = [Some(result), answer_note_text(answer)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }

@@ -53,7 +53,7 @@ impl ControlState {
         if let RunStage::Concluding(concluding) = &mut self.stage
             && concluding.grading == Grading::Running(child)
         {
-            let (verdict, note) = verdict_of(child, outcome);
+            let (verdict, note) = verdict_of_grading_run(child, outcome);
             concluding.grading = Grading::Ended { child, verdict, note };
         }
     }
@@ -68,11 +68,11 @@ impl ControlState {
         }
         concluding.grading = Grading::Graded(data.verdict);
         let partial_text = Some(result_text(&concluding.output)).filter(|text| !text.is_empty());
-        self.outcome.record(data);
+        self.outcome.record_verdict(data);
         match data.verdict {
             OutcomeVerdict::Satisfied => return NO_MESSAGES,
             OutcomeVerdict::NotSatisfied if data.round < rounds => {
-                return self.add_message_between_turns(note_message(data));
+                return self.add_message_between_turns(grader_note_message(data));
             }
             OutcomeVerdict::NotSatisfied => {
                 let message = format!(
@@ -97,26 +97,26 @@ impl ControlState {
 
     /// Returns the grader's note about the last result as a message, if the run fails because of
     /// the grader's verdict. `None` in all other cases: the model has then read the note.
-    pub(super) fn unread_note(&self) -> Option<Message> {
+    pub(super) fn unread_grader_note(&self) -> Option<Message> {
         let code = self.pending_failure.as_ref().map(|error| error.code.as_str());
         let last = self.outcome.verdicts().last().filter(|_| code == Some(NOT_MET));
-        last.map(note_message)
+        last.map(grader_note_message)
     }
 }
 
 /// Returns the verdict and the note of the grading run `child`, given the outcome with which it
 /// ended.
-fn verdict_of(child: RunId, outcome: &RunOutcome) -> (OutcomeVerdict, String) {
-    let failed = |why: String| (OutcomeVerdict::GraderFailed, truncated_note(&why));
+fn verdict_of_grading_run(child: RunId, outcome: &RunOutcome) -> (OutcomeVerdict, String) {
+    let failed = |why: String| (OutcomeVerdict::GraderFailed, truncated_grader_note(&why));
     match outcome {
         RunOutcome::Completed(RunOutput { data, .. }) => {
             let output = data.as_ref().map_or("", |data| data.as_str());
             match serde_json::from_str::<GraderOutput>(output) {
                 Ok(GraderOutput { satisfied: true, note }) => {
-                    (OutcomeVerdict::Satisfied, truncated_note(&note))
+                    (OutcomeVerdict::Satisfied, truncated_grader_note(&note))
                 }
                 Ok(GraderOutput { satisfied: false, note }) => {
-                    (OutcomeVerdict::NotSatisfied, truncated_note(&note))
+                    (OutcomeVerdict::NotSatisfied, truncated_grader_note(&note))
                 }
                 Err(_) => failed(format!("the grading run {child} gave no verdict")),
             }
@@ -130,12 +130,12 @@ fn verdict_of(child: RunId, outcome: &RunOutcome) -> (OutcomeVerdict, String) {
     }
 }
 
-fn truncated_note(text: &str) -> String {
+fn truncated_grader_note(text: &str) -> String {
     text[..text.floor_char_boundary(NOTE_BYTES_MAX)].to_owned()
 }
 
 /// Returns the message that gives the note of a verdict to the model.
-fn note_message(graded: &OutcomeGraded) -> Message {
+fn grader_note_message(graded: &OutcomeGraded) -> Message {
     Message::user(format!(
         "[longhaul] Your result was graded against the rubric of this task and is not accepted yet. \
          Note of the grader:\n\n{}\n\nImprove your work, then give the whole result again.",

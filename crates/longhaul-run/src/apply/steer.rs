@@ -14,7 +14,8 @@ use crate::state::control::{ControlState, QueuedSteer};
 
 impl ControlState {
     pub(super) fn apply_steer_queued(&mut self, data: &SteerMessage) -> ApplyResult {
-        let answers = data.delivery != SteerDelivery::FollowUp && self.is_valid_answer(&data.text);
+        let answers = data.delivery != SteerDelivery::FollowUp
+            && self.is_valid_answer_to_first_question(&data.text);
         self.steers.push(QueuedSteer {
             id: data.steer,
             text: data.text.as_str().into(),
@@ -27,13 +28,15 @@ impl ControlState {
     }
 
     /// Returns the text of a queued message that is a task. `None` if it is an ordinary message.
-    pub(crate) fn queued_task_text(&self, id: SteerId) -> Option<Arc<str>> {
+    pub(crate) fn text_of_queued_task(&self, id: SteerId) -> Option<Arc<str>> {
         let steer = self.steers.iter().find(|steer| steer.id == id && steer.is_task)?;
         Some(Arc::clone(&steer.text))
     }
 
     pub(super) fn apply_steer_changed(&mut self, data: &SteerMessage) -> ApplyResult {
-        let is_answer = self.first_question_call().map(|_| self.is_valid_answer(&data.text));
+        let is_answer = self
+            .first_call_with_open_question()
+            .map(|_| self.is_valid_answer_to_first_question(&data.text));
         if let Some(steer) = self.steers.iter_mut().find(|steer| steer.id == data.steer) {
             steer.text = data.text.as_str().into();
             steer.delivery = data.delivery;
@@ -60,7 +63,7 @@ impl ControlState {
         if !data.as_answer {
             return self.add_message_between_turns(Message::user(steer.text));
         }
-        if let Some(call) = self.first_question_call() {
+        if let Some(call) = self.first_call_with_open_question() {
             let text = data.answer.clone().unwrap_or_else(|| steer.text.to_string());
             self.call_mut(call)?.state = ToolCallState::from_result_text(text, false);
         }

@@ -26,7 +26,7 @@ impl ControlState {
     pub(super) fn apply_tool_pending(&mut self, data: &ToolPending) -> ApplyResult {
         let (run, epoch) = (self.id, self.epoch);
         let call = self.call_mut(data.call)?;
-        let is_postponed = call.is_poll_due() && call.state == ToolCallState::Ready;
+        let is_postponed = call.is_tool_poll_due() && call.state == ToolCallState::Ready;
         if is_postponed {
             call.state = ToolCallState::Started(epoch);
         }

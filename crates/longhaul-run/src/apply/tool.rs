@@ -13,7 +13,7 @@ use longhaul_core::policy::effect_key::EffectKeyState;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::control_tool_names::{FINISH, wait_timer_id};
-use crate::policy::in_doubt::taken_key_reason;
+use crate::policy::in_doubt::in_doubt_reason_of_claimed_key;
 use crate::policy::legacy_output::legacy_output_from_finish_call;
 use crate::state::call::{ToolCallState, TrackedToolCall};
 use crate::state::control::{ARTIFACTS_MAX, ControlState};
@@ -70,7 +70,7 @@ impl ControlState {
                 call.state = ToolCallState::InDoubt {
                     policy: data.in_doubt.unwrap_or_default(),
                     can_verify: false,
-                    reason: Some(taken_key_reason(&call.classification, data.holder)),
+                    reason: Some(in_doubt_reason_of_claimed_key(&call.classification, data.holder)),
                 };
             }
             // The result follows.

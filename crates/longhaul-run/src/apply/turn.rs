@@ -126,9 +126,9 @@ impl ControlState {
         self.turn = data.turn;
         self.stage = stage_after_reply(data);
         self.output_retries.count_invalid_answer(data);
-        self.empty_replies = self.empty_replies.count_reply(data);
-        self.progress_guard.record_text(&data.reply.text());
-        if let Some(error) = self.failure_after_reply(data, max_tokens) {
+        self.empty_replies = self.empty_replies.count_empty_reply(data);
+        self.progress_guard.record_reply_text(&data.reply.text());
+        if let Some(error) = self.error_of_unusable_reply(data, max_tokens) {
             self.pending_failure = Some(error);
         }
         // Providers reject an empty message of the model.
@@ -183,7 +183,7 @@ impl ControlState {
             outage: running.outage,
             outage_attempts: running.outage_attempts
                 + u32::from(running.outage.is_some() && class.counts_as_attempt()),
-            unavailable_model: self.unavailable_model_after(data),
+            unavailable_model: self.model_unavailability_after(data),
             resumed: false,
             retry_attempt: None,
             must_compact: overflow,
@@ -200,7 +200,8 @@ impl ControlState {
             self.totals.usage = self.totals.usage.plus(data.failure.usage.unwrap_or_default());
             self.totals.cost = self.totals.cost.plus(data.charged.micro_usd);
             let used = data.failure.usage.unwrap_or_default().total_tokens() > 0;
-            let is_priced = data.cost.is_some() || self.pricing_for(&running).price.is_some();
+            let is_priced =
+                data.cost.is_some() || self.pricing_of_running_call(&running).price.is_some();
             self.totals.unpriced |= used && !is_priced;
         }
         NO_MESSAGES
@@ -245,12 +246,12 @@ impl ControlState {
 
     /// Returns the error that ends the run because of the reply's content. `None` means that the
     /// reply is usable, or that the model is asked again.
-    fn failure_after_reply(&self, data: &TurnCompleted, max_tokens: u64) -> Option<RunError> {
+    fn error_of_unusable_reply(&self, data: &TurnCompleted, max_tokens: u64) -> Option<RunError> {
         match data.stop {
             StopReason::MaxTokens if !data.calls.is_empty() => None,
             StopReason::MaxTokens => Some(RunError {
                 partial_text: Some(data.reply.text()).filter(|text| !text.is_empty()),
-                ..cut_off_error(max_tokens, self.pricing.max_output_tokens)
+                ..reply_cut_off_error(max_tokens, self.pricing.max_output_tokens)
             }),
             StopReason::Refusal => Some(RunError::new(
                 "refused",
@@ -273,7 +274,7 @@ impl ControlState {
 
 /// Returns the error for a final reply that was cut off after `max_tokens`. The hint about the
 /// model's own limit names the model, so it is added when the run ends.
-fn cut_off_error(max_tokens: u64, model_max: u64) -> RunError {
+fn reply_cut_off_error(max_tokens: u64, model_max: u64) -> RunError {
     match max_tokens < model_max {
         true => RunError::new(
             "reply_cut_off",

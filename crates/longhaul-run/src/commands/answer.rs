@@ -39,7 +39,7 @@ pub(super) fn decide_gate_answer(
         |event: fn(GateAnswer) -> Event, end: fn(Answer) -> GateTransition, answer: Answer| {
             let (transition, seen_answers) = (end(answer.clone()), Some(gate.answers.len()));
             let update = GateUpdate { gate: id, seen_answers, transition };
-            let edit = gate_edit(&gate.spec, &answer);
+            let edit = edit_made_by_answer(&gate.spec, &answer);
             JournalBatch {
                 events: vec![event(GateAnswer { gate: id, answer, edit })],
                 changes: vec![Change::UpdateGate(update)],
@@ -71,7 +71,7 @@ pub(super) fn decide_gate_answer(
 
 /// Returns what an answer changes in the content that the gate was raised with. `None` means that
 /// the answer is no edit.
-fn gate_edit(gate: &GateSpec, answer: &Answer) -> Option<GateEdit> {
+fn edit_made_by_answer(gate: &GateSpec, answer: &Answer) -> Option<GateEdit> {
     let (GateDecision::Edit(edited), Some(original)) = (&answer.decision, &gate.input) else {
         return None;
     };
@@ -180,7 +180,7 @@ fn check_answer_permission(gate: &GateRow, answer: &Answer) -> Result<(), Reject
     if agrees && own && gate.spec.approvers.not_submitter {
         return Err(Rejection::SelfApproval);
     }
-    check_scope_offered(&gate.spec, answer)?;
+    check_answer_scope_offered(&gate.spec, answer)?;
     let edits = matches!(answer.decision, GateDecision::Edit(_));
     if agrees && !edits && current_approvers(gate).contains(answer.by.as_str()) {
         return Err(Rejection::AlreadyVoted(answer.by.clone()));
@@ -190,7 +190,7 @@ fn check_answer_permission(gate: &GateRow, answer: &Answer) -> Result<(), Reject
 
 /// Returns an error if the gate does not offer the scope of an answer, such as all later calls of
 /// the run. Only an approval without changes can apply to later calls.
-fn check_scope_offered(gate: &GateSpec, answer: &Answer) -> Result<(), Rejection> {
+fn check_answer_scope_offered(gate: &GateSpec, answer: &Answer) -> Result<(), Rejection> {
     let reason = if answer.scope == AnswerScope::Once {
         return Ok(());
     } else if answer.decision != GateDecision::Approve {
@@ -221,7 +221,7 @@ fn current_approvers(gate: &GateRow) -> BTreeSet<&str> {
 
 /// Returns the scope of the rule that an answer adds if it closes its gate: the narrowest scope of all
 /// votes. `None` means that the answer adds no rule.
-pub fn rule_scope(gate: &GateRow, answer: &Answer, agent: AgentName) -> Option<RuleScope> {
+pub fn scope_of_added_rule(gate: &GateRow, answer: &Answer, agent: AgentName) -> Option<RuleScope> {
     let votes = gate.answers.iter().map(|given| given.answer.scope);
     let narrowest = votes.fold(answer.scope, AnswerScope::min);
     match narrowest {

@@ -16,7 +16,7 @@ use longhaul_core::port::records::DueTimer;
 
 use crate::commands::answer::{current_gate_digest, decide_gate_answer, newest_edited_input};
 use crate::context::DecideContext;
-use crate::policy::gate_timers::next_reminder;
+use crate::policy::gate_timers::next_gate_reminder;
 
 /// Returns the events and row changes for a timer that is due.
 pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> JournalBatch {
@@ -46,20 +46,20 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Jour
         }
         TimerKind::GateRemind(gate) => {
             if let Some(row) = &due_timer.open_gate {
-                batch.events.push(gate_reminded(*gate, None));
+                batch.events.push(gate_reminded_event(*gate, None));
                 let times = (row.deadline, ctx.now);
-                batch.changes.extend(next_reminder(due_timer.run, &row.spec, times));
+                batch.changes.extend(next_gate_reminder(due_timer.run, &row.spec, times));
             }
         }
         TimerKind::GateAutoApprove(_) => {
-            let approved = due_timer.open_gate.as_ref().and_then(|row| auto_approve(row, ctx));
+            let approved = due_timer.open_gate.as_ref().and_then(|row| auto_approve_gate(row, ctx));
             let JournalBatch { events, changes } = approved.unwrap_or_default();
             batch.events.extend(events);
             batch.changes.extend(changes);
         }
         TimerKind::GateEscalate { gate, step } => {
             let step = due_timer.open_gate.as_ref().and_then(|row| row.spec.escalation.get(*step));
-            batch.events.extend(step.map(|step| gate_reminded(*gate, Some(step.to.clone()))));
+            batch.events.extend(step.map(|step| gate_reminded_event(*gate, Some(step.to.clone()))));
         }
         // Timers that end a run are handled as cancels.
         TimerKind::BatchStopped(_)
@@ -74,7 +74,7 @@ pub(super) fn decide_due_timer(due_timer: &DueTimer, ctx: DecideContext) -> Jour
 
 /// Approves a gate without a person, and makes its parked run ready. `None` means that a person has
 /// voted.
-fn auto_approve(row: &GateRow, ctx: DecideContext) -> Option<JournalBatch> {
+fn auto_approve_gate(row: &GateRow, ctx: DecideContext) -> Option<JournalBatch> {
     let auto = row.spec.auto_approve.as_ref().filter(|_| row.answers.is_empty())?;
     let answer = Answer {
         decision: GateDecision::Approve,
@@ -89,7 +89,7 @@ fn auto_approve(row: &GateRow, ctx: DecideContext) -> Option<JournalBatch> {
     Some(batch)
 }
 
-fn gate_reminded(gate: GateId, to: Option<String>) -> Event {
+fn gate_reminded_event(gate: GateId, to: Option<String>) -> Event {
     Event::GateReminded(GateNotice { gate, reason: "no answer yet".to_owned(), to })
 }
 
@@ -100,7 +100,7 @@ pub(super) const fn consume_timer(timer: TimerId) -> Change {
 
 /// Returns the request with which this due timer cancels its run. `None` means that the timer does
 /// not cancel the run.
-pub fn timer_cancel_request(due_timer: &DueTimer) -> Option<RunControlRequest> {
+pub fn cancel_request_of_timer(due_timer: &DueTimer) -> Option<RunControlRequest> {
     let (cause, reason) = match &due_timer.kind {
         _ if due_timer.run_ended => return None,
         TimerKind::BatchStopped(batch) => {

@@ -12,8 +12,10 @@ use longhaul_core::status::RunError;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, MicroUsd};
 
-use crate::advance::{advance_run, fail_run, retry_or_fail, schedule_retry};
-use crate::advance::{block_run_without_access, retry_hint, wait_for_provider};
+use crate::advance::{advance_run, fail_run, park_until_retry, retry_or_fail_run};
+use crate::advance::{
+    block_run_on_refused_access, park_or_fail_on_provider_outage, provider_outage_retry_hint,
+};
 use crate::decide::model_replied::running_model_call;
 use crate::decide::release::release_run;
 use crate::decision::DecisionBuilder;
@@ -59,17 +61,17 @@ pub(super) fn handle_model_failure(
     // A failed optional call does not count as a failure of the run, but its retry is delayed too.
     let failures = pending.failures.max(1);
     let flow = if let Some(delay) = quick_retry_delay(decision, failures, &failure) {
-        schedule_retry(decision, delay, class)?
-    } else if decision.control.waits_out_failure(&failure) {
-        wait_for_provider(decision, &failure)?
-    } else if block_run_without_access(decision, &failure)? {
+        park_until_retry(decision, delay, class)?
+    } else if decision.control.must_wait_for_provider_after(&failure) {
+        park_or_fail_on_provider_outage(decision, &failure)?
+    } else if block_run_on_refused_access(decision, &failure)? {
         ControlFlow::Break(())
     } else {
         let error = run_error_from_failure(decision, &failure);
         match class.is_transient() {
             true => {
                 let delay_min = failure.retry_after.unwrap_or_default();
-                retry_or_fail(decision, class, delay_min, error)?
+                retry_or_fail_run(decision, class, delay_min, error)?
             }
             false => fail_run(decision, error)?,
         }
@@ -154,7 +156,7 @@ fn record_failed_model_call(
     let (turn, attempt, held) = (running.turn, running.attempt, running.hold);
     let held_caps = running.caps.clone();
     let usage = failure.usage.unwrap_or_default();
-    let price = decision.control.pricing_for(running).price;
+    let price = decision.control.pricing_of_running_call(running).price;
     let micros = cost.or(price.map(|price| price.cost(usage)));
     let called_model = running.called_model(decision.run.transcript.current_model()).to_owned();
     let charged =
@@ -174,7 +176,7 @@ fn record_failed_model_call(
         fallback_model: instead,
     }))?;
     let settlement = BudgetHoldSettlement { held, spent: charged, lost: BudgetAmount::default() };
-    decision.settle_hold(settlement, &held_caps);
+    decision.settle_holds_of_model_call(settlement, &held_caps);
     let used = usage.total_tokens() > 0;
     let model = if used { called_model } else { String::new() };
     decision.add_row_change(Change::AddUsage(UsageRow {
@@ -188,7 +190,7 @@ fn record_failed_model_call(
 }
 
 fn run_error_from_failure(decision: &DecisionBuilder<'_>, failure: &Failure) -> RunError {
-    let retry = retry_hint(decision);
+    let retry = provider_outage_retry_hint(decision);
     let hint = match failure.class {
         FailureClass::Auth => "check the provider's key",
         FailureClass::Quota => "check the provider's account",

@@ -37,7 +37,7 @@ impl ModelCallCharge {
     ) -> Result<Self, Rejection> {
         let running = running_model_call(decision)?;
         let free = (usage.total_tokens() == 0).then_some(MicroUsd::ZERO);
-        let pricing = decision.control.pricing_for(running);
+        let pricing = decision.control.pricing_of_running_call(running);
         let listed = pricing.price.map(|price| price.cost(usage));
         let held_caps = running.caps.clone();
         let cost = cost.or(listed).or(free);
@@ -46,7 +46,7 @@ impl ModelCallCharge {
 
     /// Releases the budget held for the model call, charges the actual cost, and records the call's
     /// usage.
-    pub(super) fn settle_budget(
+    pub(super) fn settle_held_budget(
         self,
         decision: &mut DecisionBuilder<'_>,
         model: String,
@@ -58,7 +58,7 @@ impl ModelCallCharge {
         };
         let settlement =
             BudgetHoldSettlement { held: self.held, spent, lost: BudgetAmount::default() };
-        decision.settle_hold(settlement, &self.held_caps);
+        decision.settle_holds_of_model_call(settlement, &self.held_caps);
         decision.add_row_change(Change::AddUsage(UsageRow {
             model,
             usage: self.usage,
@@ -106,7 +106,7 @@ pub(super) fn record_reply(
     done.output = response.output.or_else(|| final_output(&done));
     decision.record_event(Event::TurnCompleted(done))?;
     charge.turns = 1;
-    charge.settle_budget(decision, response.model, replied.active);
+    charge.settle_held_budget(decision, response.model, replied.active);
     advance_run(decision)
 }
 
@@ -128,7 +128,7 @@ pub(super) fn record_interrupted_reply(
         active: interrupted.active,
     }))?;
     let model = decision.run.transcript.current_model().to_owned();
-    charge.settle_budget(decision, model, interrupted.active);
+    charge.settle_held_budget(decision, model, interrupted.active);
     advance_run(decision)
 }
 
@@ -161,6 +161,6 @@ pub(super) fn record_discarded_reply(
         cost: charge.cost,
         fallback_model: None,
     }))?;
-    charge.settle_budget(decision, model, active);
+    charge.settle_held_budget(decision, model, active);
     advance_run(decision)
 }

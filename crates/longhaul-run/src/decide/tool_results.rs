@@ -12,7 +12,8 @@ use longhaul_core::time::Millis;
 use crate::advance::advance_run;
 use crate::advance::call_events::add_active_time_to_usage;
 use crate::advance::suspension::{
-    record_interrupted_poll, record_stopped_call, record_suspension, withdraw_tool_question,
+    record_given_up_call, record_interrupted_poll, record_suspended_call,
+    withdraw_gate_of_tool_question,
 };
 use crate::decision::DecisionBuilder;
 use crate::input::{ToolCallResult, ToolCallStatus};
@@ -48,14 +49,16 @@ pub(super) fn record_tool_results(
         }
         active = active.plus(tool.active);
         if let Some(text) = stopped {
-            withdraw_tool_question(decision, tool.call)?;
-            record_stopped_call(decision, text, (tool.call, tool.active))?;
+            withdraw_gate_of_tool_question(decision, tool.call)?;
+            record_given_up_call(decision, text, (tool.call, tool.active))?;
             continue;
         }
         let ended = ToolEnded { call: tool.call, output: tool.output, active: tool.active };
         let event = match tool.status {
             // Dropping the request to the tool has not stopped the work of the other system.
-            ToolCallStatus::Interrupted if !is_cancelled && works_remotely(decision, tool.call) => {
+            ToolCallStatus::Interrupted
+                if !is_cancelled && has_remote_work_for_call(decision, tool.call) =>
+            {
                 record_interrupted_poll(decision, (tool.call, tool.active))?;
                 continue;
             }
@@ -67,11 +70,11 @@ pub(super) fn record_tool_results(
                 continue;
             }
             ToolCallStatus::Suspended(suspended) => {
-                record_suspension(decision, *suspended, (tool.call, tool.active))?;
+                record_suspended_call(decision, *suspended, (tool.call, tool.active))?;
                 continue;
             }
         };
-        withdraw_tool_question(decision, tool.call)?;
+        withdraw_gate_of_tool_question(decision, tool.call)?;
         decision.record_event(event)?;
         decision.add_blob_changes(tool.blobs);
     }
@@ -80,7 +83,7 @@ pub(super) fn record_tool_results(
 }
 
 /// Returns whether another system, such as an MCP server, goes on working for this suspended call.
-fn works_remotely(decision: &DecisionBuilder<'_>, id: CallId) -> bool {
+fn has_remote_work_for_call(decision: &DecisionBuilder<'_>, id: CallId) -> bool {
     let mut calls = decision.control.calls().iter();
     calls.any(|call| call.id == id && call.must_cancel())
 }
@@ -114,7 +117,7 @@ fn record_call_in_doubt(
         call: id,
         epoch: decision.control.epoch,
         policy: then,
-        reason: in_doubt::in_doubt_reason(&tool.output),
+        reason: in_doubt::in_doubt_reason_from_output(&tool.output),
         active: tool.active,
     }))
 }

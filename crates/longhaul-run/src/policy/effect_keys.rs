@@ -16,23 +16,25 @@ use crate::state::control::ControlState;
 /// Returns the row changes that set the final state of the effect keys of the calls that an event
 /// ends. `control` is the state before the event.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events end no call")]
-pub(crate) fn key_settlements(control: &ControlState, event: &Event) -> Vec<Change> {
+pub(crate) fn effect_key_settlements(control: &ControlState, event: &Event) -> Vec<Change> {
     let settled = match event {
         Event::ToolCompleted(ended) => {
-            settle_key_of(control, ended.call, |_| Some(EffectKeyState::Done))
+            settle_effect_key_of_call(control, ended.call, |_| Some(EffectKeyState::Done))
         }
-        Event::ToolFailed(ended) => {
-            settle_key_of(control, ended.call, |call| state_after_failure(control, call))
-        }
+        Event::ToolFailed(ended) => settle_effect_key_of_call(control, ended.call, |call| {
+            effect_key_state_after_failure(control, call)
+        }),
         // The call is known to have stopped, but it may have had an effect before.
         Event::ToolInterrupted(ended) => {
-            settle_key_of(control, ended.call, |_| Some(EffectKeyState::Unknown))
+            settle_effect_key_of_call(control, ended.call, |_| Some(EffectKeyState::Unknown))
         }
         event if event.is_terminal() => {
             let open = control.calls().iter().filter(|call| !call.is_done());
             let settled = open.filter(|call| call.starts > 0);
             return settled
-                .filter_map(|call| key_settlement(control.id, call, Some(EffectKeyState::Unknown)))
+                .filter_map(|call| {
+                    effect_key_settlement(control.id, call, Some(EffectKeyState::Unknown))
+                })
                 .collect();
         }
         _ => None,
@@ -43,7 +45,7 @@ pub(crate) fn key_settlements(control: &ControlState, event: &Event) -> Vec<Chan
 /// Returns the row change that sets the final state of the effect key of the call `id`. `state`
 /// computes that state, or returns `None` to free the key. Returns `None` if the call has not
 /// claimed its key, or was neither started nor answered.
-fn settle_key_of(
+fn settle_effect_key_of_call(
     control: &ControlState,
     id: CallId,
     state: impl FnOnce(&TrackedToolCall) -> Option<EffectKeyState>,
@@ -54,12 +56,15 @@ fn settle_key_of(
         call.starts > 0 || matches!(call.state, ToolCallState::ResultReady { .. })
     };
     let call = calls.find(|call| call.id == id && has_claimed(call) && is_decided(call))?;
-    key_settlement(control.id, call, state(call))
+    effect_key_settlement(control.id, call, state(call))
 }
 
 /// Returns the new state of the effect key of a call that failed. `None` means that the key is
 /// freed, because the call certainly had no effect.
-fn state_after_failure(control: &ControlState, call: &TrackedToolCall) -> Option<EffectKeyState> {
+fn effect_key_state_after_failure(
+    control: &ControlState,
+    call: &TrackedToolCall,
+) -> Option<EffectKeyState> {
     match call.state {
         // An earlier start of the call may have had an effect.
         ToolCallState::Started(epoch) if epoch == control.epoch && call.starts == 1 => None,
@@ -81,12 +86,12 @@ fn state_after_failure(control: &ControlState, call: &TrackedToolCall) -> Option
 
 /// Returns the row change that sets the final state of a call's effect key. If `state` is `None`,
 /// the key is freed. Returns `None` if the call has no effect key.
-fn key_settlement(
+fn effect_key_settlement(
     run: RunId,
     call: &TrackedToolCall,
     state: Option<EffectKeyState>,
 ) -> Option<Change> {
-    let claim = key_claim(run, call)?;
+    let claim = effect_key_claim(run, call)?;
     Some(Change::UpdateKey(EffectKeyChange::Settle { claim, state }))
 }
 
@@ -97,14 +102,14 @@ pub(crate) const fn has_claimed(call: &TrackedToolCall) -> bool {
 }
 
 /// Returns the claim of the call on its effect key. `None` means that the call has no effect key.
-pub(crate) fn key_claim(run: RunId, call: &TrackedToolCall) -> Option<EffectKeyClaim> {
+pub(crate) fn effect_key_claim(run: RunId, call: &TrackedToolCall) -> Option<EffectKeyClaim> {
     let key = call.classification.key.as_ref()?.hash;
-    Some(EffectKeyClaim { key, holder: key_holder(run, call), replaces: call.replaces })
+    Some(EffectKeyClaim { key, holder: effect_key_holder(run, call), replaces: call.replaces })
 }
 
 /// Returns the identity of the call as the holder of an effect key. In a retry, a copied call keeps
 /// the id of the failed run.
-pub(crate) fn key_holder(run: RunId, call: &TrackedToolCall) -> EffectKeyHolder {
+pub(crate) fn effect_key_holder(run: RunId, call: &TrackedToolCall) -> EffectKeyHolder {
     let run = call.origin.map_or(run, |origin| origin.run);
     EffectKeyHolder { run, call: call.id }
 }

@@ -24,7 +24,7 @@ pub(crate) fn gate_timers(run: RunId, gate: &GateSpec, now: Timestamp) -> Vec<Ch
 
 /// Returns the row change that sets the next reminder of a gate. `None` means that the gate has no
 /// reminders or expires before the next one.
-pub(crate) fn next_reminder(
+pub(crate) fn next_gate_reminder(
     run: RunId,
     gate: &GateSpec,
     (deadline, now): (Option<Timestamp>, Timestamp),

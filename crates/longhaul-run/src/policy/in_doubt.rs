@@ -17,7 +17,7 @@ const MAY_STILL_RUN: &str = "what it started may still be running on that worker
 
 /// Returns the reason why a call is in doubt, taken from the text of the call's output. `None`
 /// means that the output has no text. Used if the driver of the call is alive.
-pub(crate) fn in_doubt_reason(output: &ToolOutput) -> Option<String> {
+pub(crate) fn in_doubt_reason_from_output(output: &ToolOutput) -> Option<String> {
     let texts = output.content.iter().filter_map(Part::text).map(str::trim);
     let mut why = texts.collect::<Vec<_>>().join("\n");
     if why.len() > REASON_BYTES_MAX {
@@ -28,7 +28,7 @@ pub(crate) fn in_doubt_reason(output: &ToolOutput) -> Option<String> {
 }
 
 /// Returns the reason why a call is in doubt if its driver has died.
-pub(crate) fn worker_lost_reason(call: &ToolCallClassification) -> String {
+pub(crate) fn in_doubt_reason_of_lost_worker(call: &ToolCallClassification) -> String {
     match call.may_outlive_worker {
         true => format!("{WORKER_LOST}, and {MAY_STILL_RUN}"),
         false => WORKER_LOST.to_owned(),
@@ -37,7 +37,10 @@ pub(crate) fn worker_lost_reason(call: &ToolCallClassification) -> String {
 
 /// Returns the reason why a call is in doubt that was not started, because the outcome of another
 /// call with the same effect key is unknown.
-pub(crate) fn taken_key_reason(call: &ToolCallClassification, holder: EffectKeyHolder) -> String {
+pub(crate) fn in_doubt_reason_of_claimed_key(
+    call: &ToolCallClassification,
+    holder: EffectKeyHolder,
+) -> String {
     let key = call.key.as_ref().map_or("", |key| key.text.as_str());
     let EffectKeyHolder { run, call } = holder;
     format!("the call {call} of {run} with the same key `{key}` has an unknown outcome")
@@ -62,14 +65,14 @@ pub(crate) fn in_doubt_question(call: &TrackedToolCall, reason: Option<&str>) ->
 
 /// Returns the text that the model reads as the result of a call that was not started, because the
 /// outcome of another call with the same effect key is unknown.
-pub(crate) fn not_started_result(reason: Option<&str>) -> String {
+pub(crate) fn not_started_result_text(reason: Option<&str>) -> String {
     let reason = reason.map(to_sentence).unwrap_or_default();
     format!("the call was not made. {reason} The other call with this key may have happened")
 }
 
 /// Returns the text that the model reads as the result of a call in doubt. `reason` says why the
 /// outcome is unknown.
-pub(crate) fn in_doubt_result(reason: Option<&str>) -> String {
+pub(crate) fn in_doubt_result_text(reason: Option<&str>) -> String {
     let reason = reason.map(|reason| format!("{} ", to_sentence(reason)));
     let reason = reason.unwrap_or_default();
     format!(
@@ -124,8 +127,8 @@ mod tests {
     use super::*;
 
     fn check_in_doubt_reason_texts(reason: &str, expect: [&str; 2]) {
-        let reason = in_doubt_reason(&ToolOutput::text(reason));
-        let text = in_doubt_result(reason.as_deref());
+        let reason = in_doubt_reason_from_output(&ToolOutput::text(reason));
+        let text = in_doubt_result_text(reason.as_deref());
         let text =
             text.strip_prefix("the call was started and interrupted, and its outcome is unknown. ");
         let text = text.and_then(|text| text.strip_suffix("It may have happened"));
@@ -147,7 +150,8 @@ mod tests {
 
     #[test]
     fn a_long_reason_is_truncated_at_a_char_boundary() {
-        let why = in_doubt_reason(&ToolOutput::text("é".repeat(REASON_BYTES_MAX))).unwrap();
+        let why =
+            in_doubt_reason_from_output(&ToolOutput::text("é".repeat(REASON_BYTES_MAX))).unwrap();
         assert!(why.len() <= REASON_BYTES_MAX && why.ends_with("é…"), "{why}");
     }
 }

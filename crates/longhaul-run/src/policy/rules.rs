@@ -18,7 +18,7 @@ use crate::state::control::ControlState;
 
 /// Result of evaluating the approval rules for a tool call.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum PolicyDecision {
+pub(crate) enum ApprovalRuleDecision {
     /// The tool call may start. The list has the remembered approvals that satisfy its rules; it
     /// is empty if no rule requires an approval.
     Allow(Vec<RememberedApproval>),
@@ -34,12 +34,12 @@ pub(crate) enum PolicyDecision {
 pub(crate) fn evaluate_approval_rules(
     control: &ControlState,
     call: &ToolCallClassification,
-) -> PolicyDecision {
+) -> ApprovalRuleDecision {
     let rules = &control.policy.rules;
     if call.opaque
         && let Some(why) = opaque_call_denial_reason(rules, call)
     {
-        return PolicyDecision::Deny(why);
+        return ApprovalRuleDecision::Deny(why);
     }
     let subjects = call.subjects.iter().map(String::as_str);
     let whole = call.subjects.is_empty().then_some("");
@@ -47,16 +47,16 @@ pub(crate) fn evaluate_approval_rules(
     let mut approvals: Vec<RememberedApproval> = Vec::new();
     let matching =
         subjects.chain(whole).filter_map(|subject| first_matching_rule(rules, call, subject));
-    let all = rules.iter().filter(|rule| call.opaque && asks_about_tool(rule, call));
+    let all = rules.iter().filter(|rule| call.opaque && requires_approval_of_tool(rule, call));
     for (rule, is_visible) in matching.zip(repeat(true)).chain(all.zip(repeat(false))) {
         match &rule.action {
             GateRuleAction::Allow => {}
-            GateRuleAction::Deny(why) => return PolicyDecision::Deny(why.clone()),
+            GateRuleAction::Deny(why) => return ApprovalRuleDecision::Deny(why.clone()),
             // Every asking rule may apply to the hidden part of an opaque call. An approval covers
             // that part only if its rule applies to every call of the tool.
-            GateRuleAction::Ask(_) => match find_approval(control, rule, call) {
+            GateRuleAction::Ask(_) => match find_remembered_approval(control, rule, call) {
                 Some(approval) if is_visible || rule.subject.is_none() => {
-                    add_missing(&mut approvals, std::slice::from_ref(approval));
+                    push_missing_elements(&mut approvals, std::slice::from_ref(approval));
                 }
                 Some(_) | None => ask_rules.push(rule),
             },
@@ -64,15 +64,17 @@ pub(crate) fn evaluate_approval_rules(
     }
     let mut ask_rules = ask_rules.into_iter();
     match ask_rules.next().cloned() {
-        None => PolicyDecision::Allow(approvals),
-        Some(first) => PolicyDecision::Ask(Box::new(ask_rules.fold(first, merge_strictest_rules))),
+        None => ApprovalRuleDecision::Allow(approvals),
+        Some(first) => {
+            ApprovalRuleDecision::Ask(Box::new(ask_rules.fold(first, merge_strictest_rules)))
+        }
     }
 }
 
 /// Returns whether a person has to approve the tool call before it starts.
 pub fn needs_approval(control: &ControlState, call: &ToolCallClassification) -> bool {
     let decision = evaluate_approval_rules(control, call);
-    call.problem.is_none() && matches!(decision, PolicyDecision::Ask(_))
+    call.problem.is_none() && matches!(decision, ApprovalRuleDecision::Ask(_))
 }
 
 /// Returns why a person may not edit a waiting call so that it becomes the call `edited`: a rule
@@ -84,9 +86,9 @@ pub fn edit_refusal_reason(
     gate: ApprovalRequirement,
 ) -> Option<String> {
     let rule = match evaluate_approval_rules(control, edited) {
-        PolicyDecision::Allow(_) => return None,
-        PolicyDecision::Deny(why) => return Some(format!("a rule forbids this call: {why}")),
-        PolicyDecision::Ask(rule) => rule,
+        ApprovalRuleDecision::Allow(_) => return None,
+        ApprovalRuleDecision::Deny(why) => return Some(format!("a rule forbids this call: {why}")),
+        ApprovalRuleDecision::Ask(rule) => rule,
     };
     let needed = rule.approvers;
     let who = if needed.count > gate.count {
@@ -124,7 +126,7 @@ fn opaque_call_denial_reason(rules: &[GateRule], call: &ToolCallClassification) 
 }
 
 /// Returns whether this rule requires an approval and applies to the tool of this call.
-fn asks_about_tool(rule: &GateRule, call: &ToolCallClassification) -> bool {
+fn requires_approval_of_tool(rule: &GateRule, call: &ToolCallClassification) -> bool {
     matches!(rule.action, GateRuleAction::Ask(_)) && rule_matches_tool(rule, call)
 }
 
@@ -142,13 +144,13 @@ fn merge_strictest_rules(mut rule: GateRule, other: &GateRule) -> GateRule {
         .into_iter()
         .min_by_key(|timeout| timeout.duration().map_or((1, Millis::ZERO), |after| (0, after)));
     rule.remind = rule.remind.into_iter().chain(other.remind).min();
-    add_missing(&mut rule.escalation, &other.escalation);
-    add_missing(&mut rule.tags, &other.tags);
+    push_missing_elements(&mut rule.escalation, &other.escalation);
+    push_missing_elements(&mut rule.tags, &other.tags);
     rule
 }
 
 /// Adds the elements of the second list that the first one lacks.
-fn add_missing<T: Clone + PartialEq>(list: &mut Vec<T>, other: &[T]) {
+fn push_missing_elements<T: Clone + PartialEq>(list: &mut Vec<T>, other: &[T]) {
     for element in other {
         if !list.contains(element) {
             list.push(element.clone());
@@ -173,7 +175,7 @@ fn first_matching_rule<'a>(
 
 /// Returns the remembered approval that covers all calls that match this rule. `None` if there is
 /// none. Its pattern must equal that of the rule, so a rule that was changed since asks again.
-fn find_approval<'a>(
+fn find_remembered_approval<'a>(
     control: &'a ControlState,
     rule: &GateRule,
     call: &'a ToolCallClassification,
@@ -198,8 +200,9 @@ pub fn shared_approval_patterns(
     call: &ToolCallClassification,
 ) -> Vec<RulePattern> {
     let rules = policy.rules.iter();
-    let shared =
-        rules.filter(|rule| widest_scope(rule) > AnswerScope::Run && asks_about_tool(rule, call));
+    let shared = rules.filter(|rule| {
+        widest_scope(rule) > AnswerScope::Run && requires_approval_of_tool(rule, call)
+    });
     shared.map(rule_pattern).collect()
 }
 

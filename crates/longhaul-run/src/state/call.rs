@@ -187,7 +187,7 @@ impl TrackedToolCall {
     }
 
     /// Returns whether the call has the effect key with this hash.
-    pub(crate) fn has_key(&self, hash: Hash) -> bool {
+    pub(crate) fn has_effect_key(&self, hash: Hash) -> bool {
         self.classification.key.as_ref().is_some_and(|key| key.hash == hash)
     }
 
@@ -214,7 +214,7 @@ impl TrackedToolCall {
     }
 
     /// Returns whether the tool is to be asked now for the result of the pending call.
-    pub(crate) fn is_poll_due(&self) -> bool {
+    pub(crate) fn is_tool_poll_due(&self) -> bool {
         let is_poll = self.suspended.as_ref().is_some_and(|call| {
             call.since.is_some() && call.answer.is_none() && call.suspension.may_repeat
         });

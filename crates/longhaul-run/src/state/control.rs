@@ -24,8 +24,8 @@ use crate::state::attempt_time::AttemptTime;
 use crate::state::call::TrackedToolCall;
 use crate::state::empty_replies::EmptyReplies;
 use crate::state::loop_guard::LoopGuard;
-use crate::state::outcome::OutcomeRounds;
-use crate::state::output_retries::OutputRetries;
+use crate::state::outcome::GradingRounds;
+use crate::state::output_retries::InvalidAnswers;
 use crate::state::progress_guard::ProgressGuard;
 use crate::state::stage::{RunStage, RunningModelCall, RunningToolCalls};
 
@@ -133,13 +133,13 @@ pub struct ControlState {
     pub(crate) progress_guard: ProgressGuard,
     /// Counts the final answers that did not match the output schema.
     #[serde(default)]
-    pub(crate) output_retries: OutputRetries,
+    pub(crate) output_retries: InvalidAnswers,
     /// Counts the empty replies of the model in a row.
     #[serde(default)]
     pub(crate) empty_replies: EmptyReplies,
     /// Rounds in which results of the run were graded.
     #[serde(default)]
-    pub outcome: OutcomeRounds,
+    pub outcome: GradingRounds,
 }
 
 /// Reason why a run has no driver.
@@ -269,10 +269,10 @@ impl ControlState {
             artifacts: Arc::default(),
             loop_guard: LoopGuard::default(),
             progress_guard: ProgressGuard::default(),
-            output_retries: OutputRetries::default(),
+            output_retries: InvalidAnswers::default(),
             unread_reports: Vec::new(),
             empty_replies: EmptyReplies::default(),
-            outcome: OutcomeRounds::default(),
+            outcome: GradingRounds::default(),
         }
     }
 
@@ -322,13 +322,13 @@ impl ControlState {
 
     /// Returns whether the budget of active time is not used up, so that the run may start further
     /// work.
-    pub(crate) fn has_active_time(&self) -> bool {
+    pub(crate) fn has_active_time_left(&self) -> bool {
         let is_below_cap = self.caps.active.is_none_or(|cap| self.totals.active < cap);
         is_below_cap && !self.is_active_time_used_up()
     }
 
     /// Returns the pricing of the model that is being called.
-    pub(crate) fn pricing_for(&self, running: &RunningModelCall) -> ModelPricing {
+    pub(crate) fn pricing_of_running_call(&self, running: &RunningModelCall) -> ModelPricing {
         match (&running.model, &self.compactor) {
             (Some(_), Some(compactor)) => compactor.pricing,
             (None, _) | (_, None) => self.pricing,
@@ -354,7 +354,7 @@ impl ControlState {
     }
 
     /// Sets the size of the conversation in bytes after a compaction.
-    pub(crate) fn set_size_after_compaction(&mut self, bytes: u64) {
+    pub(crate) fn set_conversation_size_after_compaction(&mut self, bytes: u64) {
         self.transcript_bytes = bytes;
         self.compaction.remaining_bytes = bytes;
     }
@@ -417,7 +417,7 @@ impl ControlState {
 
     /// Returns the suspended calls that the run gives up, because it has to stop, a message
     /// interrupts it, or they take too long, and whose tools must be told so.
-    pub(crate) fn abandoned_calls(&self) -> impl Iterator<Item = &TrackedToolCall> {
+    pub(crate) fn calls_to_give_up(&self) -> impl Iterator<Item = &TrackedToolCall> {
         let gives_up = self.cancel.is_some()
             || self.pending_failure.is_some()
             || self.is_timed_out()
@@ -435,7 +435,7 @@ impl ControlState {
 
     /// Returns whether a running call must end before the driver releases the run. A call that may
     /// be repeated does not have to end, because the next driver starts it again.
-    pub(crate) fn has_unrepeatable_work(&self) -> bool {
+    pub(crate) fn has_unrepeatable_running_call(&self) -> bool {
         let repeats = self.running_tools().is_some_and(|tools| {
             let mut started = tools.calls.iter();
             started.all(|call| !call.is_running_in_epoch(self.epoch) || call.may_repeat())

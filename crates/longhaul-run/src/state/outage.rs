@@ -12,7 +12,7 @@ impl ControlState {
     /// Returns whether the run waits for the provider after this failure, instead of counting it as
     /// a failed attempt. During an outage every transient failure belongs to the outage. A fallback
     /// model whose key or account is refused does not end the wait for the preferred model.
-    pub(crate) fn waits_out_failure(&self, failure: &Failure) -> bool {
+    pub(crate) fn must_wait_for_provider_after(&self, failure: &Failure) -> bool {
         let is_refused_access = matches!(failure.class, FailureClass::Auth | FailureClass::Quota);
         let is_part_of_outage = is_provider_unavailable(failure)
             || (self.current_outage().is_some() && failure.class.is_transient())
@@ -49,10 +49,10 @@ impl ControlState {
     /// Returns the value of `unavailable_model` after this failed model call: the class of its
     /// failure if it makes the run switch to the fallback model instead of waiting, or else the
     /// value before.
-    pub(crate) fn unavailable_model_after(&self, failed: &TurnFailed) -> Option<FailureClass> {
+    pub(crate) fn model_unavailability_after(&self, failed: &TurnFailed) -> Option<FailureClass> {
         let class = failed.failure.class;
         let is_switch = failed.fallback_model.is_some() && class.is_transient();
-        let is_new = is_switch && self.waits_out_failure(&failed.failure);
+        let is_new = is_switch && self.must_wait_for_provider_after(&failed.failure);
         self.unavailable_model().or(is_new.then_some(class))
     }
 }

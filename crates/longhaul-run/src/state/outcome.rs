@@ -32,13 +32,13 @@ pub enum Grading {
 
 /// The rounds in which results of the run were graded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutcomeRounds {
+pub struct GradingRounds {
     /// Number of rounds since the last accepted result or message of a person.
     round: u32,
     verdicts: Arc<Vec<OutcomeGraded>>,
 }
 
-impl OutcomeRounds {
+impl GradingRounds {
     /// Returns the number of the next round, from 1.
     pub const fn next_round(&self) -> u32 {
         self.round.saturating_add(1)
@@ -50,7 +50,7 @@ impl OutcomeRounds {
     }
 
     /// Records the verdict of a round. An accepted result resets the count of rounds.
-    pub(crate) fn record(&mut self, graded: &OutcomeGraded) {
+    pub(crate) fn record_verdict(&mut self, graded: &OutcomeGraded) {
         self.round = match graded.verdict {
             OutcomeVerdict::Satisfied => 0,
             OutcomeVerdict::NotSatisfied | OutcomeVerdict::GraderFailed => graded.round,

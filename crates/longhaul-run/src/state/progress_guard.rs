@@ -113,7 +113,7 @@ impl ProgressGuard {
     }
 
     /// Counts a reply if its text is that of the previous reply. White space does not matter.
-    pub(crate) fn record_text(&mut self, text: &str) {
+    pub(crate) fn record_reply_text(&mut self, text: &str) {
         if self.same_text.limit.is_none() {
             return;
         }

@@ -169,7 +169,7 @@ impl Transcript {
     }
 
     /// Switches the run back to its first model.
-    pub(crate) fn reset_model(&mut self) {
+    pub(crate) fn switch_to_first_model(&mut self) {
         if let Some(first) = self.models.first() {
             self.model.clone_from(first);
         }

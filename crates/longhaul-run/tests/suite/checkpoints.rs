@@ -4,7 +4,8 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::id::Seq;
 use longhaul_run::Run;
 use longhaul_run::checkpoint::{
-    CheckpointWriter, TURNS_PER_CHECKPOINT, restore_conversation_start, restore_outline,
+    CheckpointWriter, TURNS_PER_CHECKPOINT, restore_conversation_replay_start,
+    restore_state_without_messages,
 };
 use longhaul_run::explain::explain_run_state;
 use longhaul_run::next::{EngineStep, next_engine_step};
@@ -32,7 +33,7 @@ fn check_checkpoints(entries: &[Entry]) -> (usize, usize) {
         writer.mark_saved();
         assert_eq!(writer.unsaved_checkpoint(&run), None);
         all += 1;
-        let mut outline = restore_outline(run.id(), &checkpoint).unwrap();
+        let mut outline = restore_state_without_messages(run.id(), &checkpoint).unwrap();
         for entry in &entries[checkpoint.seq.0 as usize..] {
             outline.apply_without_transcript(entry).unwrap();
         }
@@ -40,7 +41,7 @@ fn check_checkpoints(entries: &[Entry]) -> (usize, usize) {
         assert_eq!((outline.status(), outline.seq()), (whole.status(), whole.seq()));
         assert_eq!(outline.outcome(), whole.outcome());
         assert_eq!(outline.tools_called(), whole.tools_called());
-        let Some(start) = restore_conversation_start(run.id(), &checkpoint) else {
+        let Some(start) = restore_conversation_replay_start(run.id(), &checkpoint) else {
             continue;
         };
         starts += 1;
@@ -100,8 +101,8 @@ fn a_driver_continues_from_the_start_of_the_compacted_conversation() {
         writer.record_state(&run);
     }
     let checkpoint = writer.unsaved_checkpoint(&run).unwrap();
-    assert_eq!(restore_outline(run.id(), &checkpoint).unwrap().control().turns, 60);
-    let start = restore_conversation_start(run.id(), &checkpoint).unwrap();
+    assert_eq!(restore_state_without_messages(run.id(), &checkpoint).unwrap().control().turns, 60);
+    let start = restore_conversation_replay_start(run.id(), &checkpoint).unwrap();
     assert_eq!(start.control().turns, 60 - TURNS_PER_CHECKPOINT);
     assert!(checkpoint.state.len() < 8_000, "{} bytes", checkpoint.state.len());
 }
@@ -114,7 +115,7 @@ fn an_unusable_checkpoint_is_not_restored() {
     let mut writer = CheckpointWriter::new(None, Seq::START).with_interval(1);
     writer.record_state(&run);
     let usable = writer.unsaved_checkpoint(&run).unwrap();
-    assert!(restore_outline(run.id(), &usable).is_some());
+    assert!(restore_state_without_messages(run.id(), &usable).is_some());
     let text = String::from_utf8(usable.state.clone()).unwrap();
     let mut bad: Vec<_> = [
         "",
@@ -135,8 +136,11 @@ fn an_unusable_checkpoint_is_not_restored() {
     later.seq = later.seq.next();
     bad.push(later);
     for broken in bad {
-        assert_eq!(restore_outline(run.id(), &broken), None, "{broken:?}");
-        assert_eq!(restore_conversation_start(run.id(), &broken), None);
+        assert_eq!(restore_state_without_messages(run.id(), &broken), None, "{broken:?}");
+        assert_eq!(restore_conversation_replay_start(run.id(), &broken), None);
     }
-    assert_eq!(restore_outline(longhaul_core::id::RunId::from_bits(7), &usable), None);
+    assert_eq!(
+        restore_state_without_messages(longhaul_core::id::RunId::from_bits(7), &usable),
+        None
+    );
 }

@@ -192,7 +192,7 @@ pub(crate) async fn cancel_run(
     };
     let run = match request.effect {
         None => request.longhaul.cancel_run(run, caller.name(), &reason).await?,
-        Some(_) => newest_run(&request, run).await?,
+        Some(_) => run_changed_by_request(&request, run).await?,
     };
     tracing::info!(%run, caller = caller.name(), "cancel requested");
     response_with_updated_run(&request, run).await
@@ -214,7 +214,7 @@ pub(crate) async fn pause_run(
 ) -> Result<Response, Problem> {
     let run = match request.effect {
         None => request.longhaul.pause_run(run, caller.name()).await?,
-        Some(_) => newest_run(&request, run).await?,
+        Some(_) => run_changed_by_request(&request, run).await?,
     };
     tracing::info!(%run, caller = caller.name(), "pause requested");
     response_with_updated_run(&request, run).await
@@ -243,7 +243,7 @@ pub(crate) async fn resume_run(
     };
     let run = match request.effect {
         None => request.longhaul.resume_run(run, raise, caller.name()).await?,
-        Some(_) => newest_run(&request, run).await?,
+        Some(_) => run_changed_by_request(&request, run).await?,
     };
     tracing::info!(%run, caller = caller.name(), "run resumed");
     response_with_updated_run(&request, run).await
@@ -281,7 +281,10 @@ pub(crate) async fn retry_run(
 
 /// Returns the run that a request about this run has changed: the newest run of its chain if the run
 /// has ended, and otherwise the run itself.
-async fn newest_run(request: &RequestEngineHandle, run: RunId) -> Result<RunId, Problem> {
+async fn run_changed_by_request(
+    request: &RequestEngineHandle,
+    run: RunId,
+) -> Result<RunId, Problem> {
     let newest = request.longhaul.newest_run_of_chain(run).await;
     Ok(newest.map_err(read_problem_after_commit)?.unwrap_or(run))
 }

@@ -83,7 +83,7 @@ pub(crate) async fn show_link_page(
 ) -> Result<Response, Problem> {
     let secret = Secret::from_text(token.0);
     match app.longhaul().resolve_gate_link(&secret).await? {
-        Some(link) => render_link_page(&app, &secret, &link, PageState::default()).await,
+        Some(link) => render_link_page(&app, &secret, &link, FormSubmissionState::default()).await,
         None => link_not_found_page(&app),
     }
 }
@@ -101,7 +101,7 @@ pub(crate) async fn answer_gate_from_form(
     };
     let form = AnswerForm::from_body(parts, body, &app).await?;
     if link.gate.status != GateStatus::Open {
-        return render_link_page(&app, &secret, &link, PageState::default()).await;
+        return render_link_page(&app, &secret, &link, FormSubmissionState::default()).await;
     }
     // The decision counts only for the input that the page showed.
     if link.has_input_changed() || form.nonce != answer_form_nonce(&secret, &link) {
@@ -114,7 +114,7 @@ pub(crate) async fn answer_gate_from_form(
     let decision = match form.decision(view.form().as_ref())? {
         Ok(decision) => decision,
         Err(problems) => {
-            let state = PageState { problems, typed: form.fields, outcome: None };
+            let state = FormSubmissionState { problems, typed: form.fields, outcome: None };
             return render_link_page(&app, &secret, &link, state).await;
         }
     };
@@ -152,7 +152,7 @@ pub(crate) async fn answer_gate_from_form(
     };
     match app.longhaul().resolve_gate_link(&secret).await? {
         Some(link) => {
-            let state = PageState { outcome, ..PageState::default() };
+            let state = FormSubmissionState { outcome, ..FormSubmissionState::default() };
             render_link_page(&app, &secret, &link, state).await
         }
         None => link_not_found_page(&app),
@@ -166,7 +166,7 @@ fn link_not_found_page(app: &App) -> Result<Response, Problem> {
 
 /// What the page shows after a person has submitted its form.
 #[derive(Debug, Default)]
-struct PageState {
+struct FormSubmissionState {
     /// Sentence about the result of the submitted answer. `None` means that the page shows a
     /// sentence about the gate's current status instead.
     outcome: Option<String>,
@@ -180,7 +180,7 @@ async fn render_link_page(
     app: &App,
     secret: &Secret,
     link: &ResolvedGateLink,
-    state: PageState,
+    state: FormSubmissionState,
 ) -> Result<Response, Problem> {
     let view = gate_view(&link.gate);
     let row = app.longhaul().run_row(view.run).await?;
@@ -424,7 +424,7 @@ impl AnswerForm {
             ("approve", _) => Ok(Ok(GateDecision::Approve)),
             ("reject", _) => Ok(Ok(GateDecision::Reject)),
             ("complete", _) => Ok(Ok(GateDecision::Complete)),
-            ("answer", Some(form)) => Ok(self.form_answer(form).map(GateDecision::Answer)),
+            ("answer", Some(form)) => Ok(self.parse_form_answer(form).map(GateDecision::Answer)),
             ("answer", None) => {
                 let text = match self.note.trim() {
                     "" => self.choice.trim(),
@@ -440,7 +440,7 @@ impl AnswerForm {
     }
 
     /// Returns the answer to a form as JSON, or a problem for each invalid field.
-    fn form_answer(&self, form: &Form) -> Result<String, Vec<String>> {
+    fn parse_form_answer(&self, form: &Form) -> Result<String, Vec<String>> {
         let mut problems = Vec::new();
         let mut answer = serde_json::Map::new();
         for field in &form.fields {

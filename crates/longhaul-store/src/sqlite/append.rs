@@ -98,7 +98,7 @@ fn check_and_append_events(
         JournalAuthor::Driver { worker, epoch, after } => {
             check_driver_append(tx, encoded_append, worker, DriverAppendCondition { epoch, after })?
         }
-        JournalAuthor::Closer { after } => check_append_without_driver(tx, encoded_append, after)?,
+        JournalAuthor::Closer { after } => check_append_to_undriven_run(tx, encoded_append, after)?,
         JournalAuthor::Outsider => check_outsider_append(tx, encoded_append)?,
     };
     let tail = match tail {
@@ -153,7 +153,7 @@ fn check_driver_append(
     if moved == 1 {
         return Ok(Ok(JournalAppendPoint { run, epoch, after }));
     }
-    let Some(head) = RunHeadState::load(tx, run)? else {
+    let Some(head) = RunHeadColumns::load(tx, run)? else {
         return Ok(Err(AppendResult::RunNotFound));
     };
     if let Some(outcome) = repeated_append_outcome(tx, encoded_append, after, Some(epoch))? {
@@ -169,7 +169,7 @@ fn check_driver_append(
 
 /// Checks an append by a closer, a process that ends or pauses a run. It succeeds only if no worker
 /// has claimed the run and `after` is the last event of the journal.
-fn check_append_without_driver(
+fn check_append_to_undriven_run(
     tx: &Tx<'_>,
     encoded_append: &EncodedAppend,
     after: Seq,
@@ -190,7 +190,7 @@ fn check_append_without_driver(
     if let Some(epoch) = epoch {
         return Ok(Ok(JournalAppendPoint { run, epoch, after }));
     }
-    let Some(head) = RunHeadState::load(tx, run)? else {
+    let Some(head) = RunHeadColumns::load(tx, run)? else {
         return Ok(Err(AppendResult::RunNotFound));
     };
     // A closer has no epoch to check: if the run was claimed between two attempts, the first one is
@@ -208,7 +208,7 @@ fn check_append_without_driver(
 /// ended. Wakes the run if the events require it.
 fn check_outsider_append(tx: &Tx<'_>, encoded_append: &EncodedAppend) -> AuthorCheck {
     let run = encoded_append.run;
-    let Some(head) = RunHeadState::load(tx, run)? else {
+    let Some(head) = RunHeadColumns::load(tx, run)? else {
         // A timer can be left behind by a run that was deleted, and must be consumable.
         let tail = JournalAppendPoint { run, epoch: Epoch(0), after: Seq::START };
         return Ok(match encoded_append.only_marks_timers_as_fired {
@@ -250,14 +250,14 @@ fn repeated_append_outcome(
 }
 
 /// The columns of a run's head (its scheduling row) that are checked before an append.
-struct RunHeadState {
+struct RunHeadColumns {
     state: i64,
     epoch: Epoch,
     last_seq: Seq,
     worker: Option<WorkerId>,
 }
 
-impl RunHeadState {
+impl RunHeadColumns {
     fn load(tx: &Tx<'_>, run: RunId) -> rusqlite::Result<Option<Self>> {
         tx.query_one(
             "SELECT state, epoch, last_seq, worker FROM run_head WHERE run = ?1",

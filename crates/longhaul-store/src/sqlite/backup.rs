@@ -41,7 +41,7 @@ pub fn back_up_store(
     progress: &mut dyn FnMut(f64),
 ) -> Result<CheckReport, StoreError> {
     let temp = TempFile::new(to)?;
-    copy_snapshot((from, connect::open_reader_or_immutable), &temp.0, progress)?;
+    copy_snapshot((from, connect::open_reader_with_immutable_fallback), &temp.0, progress)?;
     let report = check_store(&temp.0, journals)?;
     if let Some(problem) = report.find_page_problem() {
         let why = format!("the copy is corrupt: {}", problem.message);
@@ -64,7 +64,7 @@ pub fn restore_store(
     let store = resolve_symlinks(store).map_err(failed)?;
     let lock = DriverLock::acquire(parent_dir(&store), &at, "longhaul db restore")?;
     let temp = TempFile::new(&store)?;
-    copy_snapshot((from, connect::open_inspection_reader), &temp.0, &mut |_| ())?;
+    copy_snapshot((from, connect::open_reader_without_side_files), &temp.0, &mut |_| ())?;
     let report = check_store(&temp.0, journals)?;
     if let Some(problem) = report.find_page_problem() {
         return Err(

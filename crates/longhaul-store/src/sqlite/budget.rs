@@ -96,7 +96,7 @@ pub(crate) fn settle_budget_hold(
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
     match settled {
-        Some((account, true)) => wake_waiting_runs(tx, account),
+        Some((account, true)) => wake_runs_waiting_for_budget(tx, account),
         Some((_, false)) | None => Ok(()),
     }
 }
@@ -139,13 +139,13 @@ pub(crate) fn set_budget_caps(
     for waiting in waiting {
         wake_run(tx, RunId::from_bytes(waiting))?;
     }
-    wake_waiting_runs(tx, account)
+    wake_runs_waiting_for_budget(tx, account)
 }
 
 /// Queues a parked run until the budget covers this amount. A run that is queued already keeps its
 /// place. The run is woken at once if the amount is free by now, because another run has released
 /// its hold since the refusal.
-pub(crate) fn wait_for_holds(
+pub(crate) fn queue_for_budget(
     tx: &Tx<'_>,
     run: RunId,
     needed: BudgetAmount,
@@ -158,18 +158,18 @@ pub(crate) fn wait_for_holds(
         params![run.bytes(), amount_to_column(needed.micro_usd.0), amount_to_column(needed.tokens)],
         |row| row.get(0),
     )?;
-    account.map_or(Ok(()), |account| wake_waiting_runs(tx, account))
+    account.map_or(Ok(()), |account| wake_runs_waiting_for_budget(tx, account))
 }
 
 /// Removes a run from the queue of its budget, and wakes the runs behind it whose turn it is.
 pub(crate) fn leave_queue(tx: &Tx<'_>, run: RunId) -> Result<(), RowChangeError> {
     let sql = "DELETE FROM budget_wait WHERE run = ?1 RETURNING account";
     let account = tx.query_one(sql, params![run.bytes()], |row| row.get(0))?;
-    account.map_or(Ok(()), |account| wake_waiting_runs(tx, account))
+    account.map_or(Ok(()), |account| wake_runs_waiting_for_budget(tx, account))
 }
 
-fn wake_waiting_runs(tx: &Tx<'_>, root: [u8; 16]) -> Result<(), RowChangeError> {
-    while let Some(run) = load_queue(tx, root)?.and_then(|queue| queue.next_run_to_wake()) {
+fn wake_runs_waiting_for_budget(tx: &Tx<'_>, root: [u8; 16]) -> Result<(), RowChangeError> {
+    while let Some(run) = load_budget_queue(tx, root)?.and_then(|queue| queue.next_run_to_wake()) {
         wake_run(tx, run)?;
     }
     Ok(())
@@ -185,7 +185,7 @@ pub(crate) const SELECT_QUEUE: &str = "SELECT w.run, w.micro_usd, w.tokens, h.st
 /// Whether any run waits for the budget `b`. Most budgets have no queue, which then is not read.
 const HAS_QUEUE: &str = "EXISTS (SELECT 1 FROM budget_wait w WHERE w.account = b.root)";
 
-fn load_queue(tx: &Tx<'_>, root: [u8; 16]) -> Result<Option<BudgetQueue>> {
+fn load_budget_queue(tx: &Tx<'_>, root: [u8; 16]) -> Result<Option<BudgetQueue>> {
     let sql = format!("SELECT {COLUMNS} FROM budget WHERE root = ?1");
     let Some(account) = tx.query_one(&sql, params![root], read_budget_account)? else {
         return Ok(None);
@@ -197,14 +197,14 @@ fn load_queue_entries(tx: &Tx<'_>, root: [u8; 16]) -> Result<Vec<BudgetQueueEntr
     tx.query_all(SELECT_QUEUE, params![root, PARKED, READY, LEASED], |row| {
         Ok(BudgetQueueEntry {
             run: RunId::from_bytes(row.get(0)?),
-            needed: read_amount(row, 1)?,
+            needed: read_budget_amount(row, 1)?,
             is_parked: row.get(3)?,
         })
     })
 }
 
 /// Returns the id of the root run whose budget this run uses. `None` means that there is no such run.
-pub(crate) fn account_of_run(tx: &Tx<'_>, run: RunId) -> Result<Option<[u8; 16]>> {
+pub(crate) fn budget_account_id_of_run(tx: &Tx<'_>, run: RunId) -> Result<Option<[u8; 16]>> {
     let sql = "SELECT coalesce(account, root) FROM run WHERE id = ?1";
     tx.query_one(sql, params![run.bytes()], |row| row.get(0))
 }
@@ -230,13 +230,13 @@ fn read_budget_account(row: &Row<'_>) -> Result<BudgetAccount> {
     Ok(BudgetAccount {
         cap_micro_usd: cap(0)?.map(MicroUsd),
         cap_tokens: cap(1)?,
-        spent: read_amount(row, 2)?,
-        lost: read_amount(row, 4)?,
-        held: read_amount(row, 6)?,
+        spent: read_budget_amount(row, 2)?,
+        lost: read_budget_amount(row, 4)?,
+        held: read_budget_amount(row, 6)?,
     })
 }
 
-fn read_amount(row: &Row<'_>, column: usize) -> Result<BudgetAmount> {
+fn read_budget_amount(row: &Row<'_>, column: usize) -> Result<BudgetAmount> {
     Ok(BudgetAmount {
         micro_usd: MicroUsd(get_u64(row, column)?),
         tokens: get_u64(row, column + 1)?,

@@ -9,7 +9,7 @@ use rusqlite::{Result, params};
 
 use crate::sqlite::column::to_json;
 use crate::sqlite::error::RowChangeError;
-use crate::sqlite::new_run::{RunOrigin, create_run, save_key_of_added_task};
+use crate::sqlite::new_run::{RunOrigin, create_run, save_idempotency_key_of_added_task};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{
     blob, budget, effect_key, gate, head, idempotency, records, rule, slot, spend, steer, timer,
@@ -52,11 +52,11 @@ pub(crate) fn apply_row_change(
         Change::QueueForSlot(provider) => Ok(slot::queue_for_sandbox_slot(tx, run, provider)?),
         Change::Hold(hold) => budget::hold_budget(tx, run, *hold),
         Change::Settle(settlement) => budget::settle_budget_hold(tx, run, *settlement),
-        Change::WaitForHolds(needed) => budget::wait_for_holds(tx, run, *needed),
-        Change::HoldCaps(reservations) => spend::hold_caps(tx, run, reservations),
-        Change::SettleCaps(settlements) => Ok(spend::settle_caps(tx, settlements)?),
-        Change::WaitAtCap(row) => Ok(spend::queue_at_cap(tx, run, row)?),
-        Change::UpdateKey(to) => effect_key::update_key(tx, run, to),
+        Change::WaitForHolds(needed) => budget::queue_for_budget(tx, run, *needed),
+        Change::HoldCaps(reservations) => spend::reserve_in_spend_caps(tx, run, reservations),
+        Change::SettleCaps(settlements) => Ok(spend::settle_spend_caps(tx, settlements)?),
+        Change::WaitAtCap(row) => Ok(spend::queue_run_at_spend_cap(tx, run, row)?),
+        Change::UpdateKey(to) => effect_key::update_effect_key(tx, run, to),
         Change::SetCap(raise) => budget::set_budget_caps(tx, run, *raise),
         Change::AddUsage(row) => Ok(usage::add_usage(tx, run, row)?),
         Change::AddOutbox(row) => Ok(add_outbox_row(tx, run, row)?),
@@ -68,7 +68,7 @@ pub(crate) fn apply_row_change(
         Change::SetSandbox(row) => Ok(upsert_sandbox(tx, row)?),
         Change::PutDefinition(content) => Ok(blob::put_agent_definition(tx, content)?),
         Change::AddRule(row) => rule::add_rule(tx, row),
-        Change::UseRule(used) => Ok(rule::use_rule(tx, *used)?),
+        Change::UseRule(used) => Ok(rule::count_rule_use(tx, *used)?),
         Change::RevokeRule { rule, by } => match rule::revoke_rule(tx, *rule, by)? {
             true => Ok(()),
             false => Err(RowChangeError::Refused(AppendRefusalReason::RuleInactive)),
@@ -81,7 +81,7 @@ pub(crate) fn apply_row_change(
                 &IdempotentRequestEffect::Events { run, seq },
             )
         }
-        Change::SaveSubmitKey(key) => save_key_of_added_task(tx, run, key),
+        Change::SaveSubmitKey(key) => save_idempotency_key_of_added_task(tx, run, key),
         Change::SaveCheckpoint(state) => Ok(records::save_checkpoint(tx, run, state)?),
     }
 }

@@ -124,7 +124,7 @@ fn run_store_checks(
     if read_store_file_kind(&file, &at)? == StoreFileKind::Missing {
         return Err(CommitError::Corrupt("no store found".to_owned()).to_store_error(&at));
     }
-    let conn = connect::open_inspection_reader(&file, BUSY_TIMEOUT)
+    let conn = connect::open_reader_without_side_files(&file, BUSY_TIMEOUT)
         .map_err(|error| store_error_from_sql(error, &at))?;
     let migrations = schema::MIGRATIONS;
     if schema::read_schema_version(&conn, &at, migrations)?

@@ -13,7 +13,7 @@ use longhaul_core::port::queue::{ClaimSelection, PeekRequest, QueuePosition};
 use longhaul_core::port::store::{Claim, ClaimRequest, WorkerLiveness};
 use rusqlite::{Row, params};
 
-use crate::sqlite::budget::account_of_run;
+use crate::sqlite::budget::budget_account_id_of_run;
 use crate::sqlite::column::{LEASED, count_to_column, get_u64, limit_to_column, liveness_code};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::CommandError;
@@ -60,8 +60,8 @@ pub(crate) fn claim_runs(
         return Ok(CommandOutcome::Silent(Vec::new()));
     }
     let claimed = match &request.only {
-        Some(ClaimSelection::Runs(runs)) => claim_given_runs(tx, request, runs)?,
-        Some(ClaimSelection::Tree(root)) => claim_tree(tx, request, *root)?,
+        Some(ClaimSelection::Runs(runs)) => claim_runs_by_id(tx, request, runs)?,
+        Some(ClaimSelection::Tree(root)) => claim_runs_of_tree(tx, request, *root)?,
         None => claim_from_inboxes(tx, request)?,
     };
     Ok(if claimed.is_empty() {
@@ -71,7 +71,7 @@ pub(crate) fn claim_runs(
     })
 }
 
-fn claim_given_runs(
+fn claim_runs_by_id(
     tx: &Tx<'_>,
     request: &ClaimRequest,
     runs: &[RunId],
@@ -91,12 +91,12 @@ fn claim_given_runs(
 
 /// Claims ready runs of the tree of runs with this root, and of the trees that share its budget. If
 /// nobody drove the latter, they could keep amounts of the budget for which this tree waits.
-fn claim_tree(
+fn claim_runs_of_tree(
     tx: &Tx<'_>,
     request: &ClaimRequest,
     root: RunId,
 ) -> Result<Vec<Claim>, CommandError> {
-    let Some(account) = account_of_run(tx, root)? else {
+    let Some(account) = budget_account_id_of_run(tx, root)? else {
         return Ok(Vec::new());
     };
     let limit = limit_to_column(request.limit);

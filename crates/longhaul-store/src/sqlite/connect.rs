@@ -49,7 +49,10 @@ pub(crate) fn open_reader_connection(path: &Path, busy_timeout: Duration) -> Res
 
 /// Opens a read-only connection, even on a full or read-only disk. If there is no write-ahead log,
 /// the database file is complete by itself, so it can be opened without creating files beside it.
-pub(crate) fn open_reader_or_immutable(path: &Path, busy_timeout: Duration) -> Result<Connection> {
+pub(crate) fn open_reader_with_immutable_fallback(
+    path: &Path,
+    busy_timeout: Duration,
+) -> Result<Connection> {
     let tried = open_reader_connection(path, busy_timeout).and_then(|conn| {
         conn.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
         Ok(conn)
@@ -63,7 +66,10 @@ pub(crate) fn open_reader_or_immutable(path: &Path, busy_timeout: Duration) -> R
 
 /// Opens a read-only connection that creates no files beside the database. Without a write-ahead
 /// log no process has the database open, so the file is opened as immutable.
-pub(crate) fn open_inspection_reader(path: &Path, busy_timeout: Duration) -> Result<Connection> {
+pub(crate) fn open_reader_without_side_files(
+    path: &Path,
+    busy_timeout: Duration,
+) -> Result<Connection> {
     match wal_path(path).exists() {
         true => open_reader_connection(path, busy_timeout),
         false => open_immutable(path, busy_timeout),

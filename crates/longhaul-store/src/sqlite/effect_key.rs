@@ -23,41 +23,43 @@ pub(crate) const SELECT_WAITING_RUNS: &str = "SELECT w.run FROM effect_key_wait 
       WHERE w.key = ?1 AND h.state = ?2";
 
 /// Applies a change to an effect key. `run` is the run whose append makes the change.
-pub(crate) fn update_key(
+pub(crate) fn update_effect_key(
     tx: &Tx<'_>,
     run: RunId,
     change: &EffectKeyChange,
 ) -> Result<(), RowChangeError> {
     match change {
-        EffectKeyChange::Claim(claim) => claim_key(tx, run, claim),
-        EffectKeyChange::Wait { key, holder } => wait_for_key(tx, run, *key, *holder),
-        EffectKeyChange::Settle { claim, state } => settle_key(tx, run, claim, *state),
+        EffectKeyChange::Claim(claim) => claim_effect_key(tx, run, claim),
+        EffectKeyChange::Wait { key, holder } => wait_for_effect_key(tx, run, *key, *holder),
+        EffectKeyChange::Settle { claim, state } => settle_effect_key(tx, run, claim, *state),
     }
 }
 
 /// Claims an effect key for a call that starts. Refused if another call has claimed the key, unless
 /// this call replaces that claim.
-fn claim_key(tx: &Tx<'_>, run: RunId, claim: &EffectKeyClaim) -> Result<(), RowChangeError> {
-    match load_key(tx, claim.key)? {
+fn claim_effect_key(tx: &Tx<'_>, run: RunId, claim: &EffectKeyClaim) -> Result<(), RowChangeError> {
+    match load_effect_key(tx, claim.key)? {
         Some(taken) if !claim.may_change_key(&taken) => {
             Err(RowChangeError::Refused(AppendRefusalReason::KeyTaken(taken)))
         }
         Some(_) | None => {
             let sql = "DELETE FROM effect_key_wait WHERE key = ?1 AND run = ?2";
             tx.run(sql, params![claim.key.bytes(), run.bytes()])?;
-            Ok(save_key(tx, claim.key, claim.holder, EffectKeyState::Held)?)
+            Ok(save_effect_key(tx, claim.key, claim.holder, EffectKeyState::Held)?)
         }
     }
 }
 
 /// Records that a run waits for the call `holder`. Refused if `holder` no longer holds the key.
-fn wait_for_key(
+fn wait_for_effect_key(
     tx: &Tx<'_>,
     run: RunId,
     key: Hash,
     holder: EffectKeyHolder,
 ) -> Result<(), RowChangeError> {
-    if load_key(tx, key)? != Some(ClaimedEffectKey { key, holder, state: EffectKeyState::Held }) {
+    if load_effect_key(tx, key)?
+        != Some(ClaimedEffectKey { key, holder, state: EffectKeyState::Held })
+    {
         return Err(RowChangeError::Refused(AppendRefusalReason::KeyNotHeld));
     }
     let sql = "INSERT OR IGNORE INTO effect_key_wait (key, run) VALUES (?1, ?2)";
@@ -66,19 +68,19 @@ fn wait_for_key(
 
 /// Sets the state of the effect key of a call that has ended, and wakes the runs that wait for the
 /// key. If `state` is `None`, the key is freed. Does nothing if another call has claimed the key.
-fn settle_key(
+fn settle_effect_key(
     tx: &Tx<'_>,
     run: RunId,
     claim: &EffectKeyClaim,
     state: Option<EffectKeyState>,
 ) -> Result<(), RowChangeError> {
-    if !load_key(tx, claim.key)?.is_some_and(|taken| claim.may_change_key(&taken)) {
+    if !load_effect_key(tx, claim.key)?.is_some_and(|taken| claim.may_change_key(&taken)) {
         return Ok(());
     }
     tx.run("DELETE FROM effect_key WHERE key = ?1", params![claim.key.bytes()])?;
     if let Some(state) = state {
         let run = if state == EffectKeyState::Done { run } else { claim.holder.run };
-        save_key(tx, claim.key, EffectKeyHolder { run, ..claim.holder }, state)?;
+        save_effect_key(tx, claim.key, EffectKeyHolder { run, ..claim.holder }, state)?;
     }
     let waiting: Vec<[u8; 16]> =
         tx.query_all(SELECT_WAITING_RUNS, params![claim.key.bytes(), PARKED], |row| row.get(0))?;
@@ -87,7 +89,7 @@ fn settle_key(
 }
 
 /// Returns the row of an effect key. `None` means that no call has claimed the key.
-fn load_key(tx: &Tx<'_>, key: Hash) -> Result<Option<ClaimedEffectKey>> {
+fn load_effect_key(tx: &Tx<'_>, key: Hash) -> Result<Option<ClaimedEffectKey>> {
     let sql = "SELECT run, call, state FROM effect_key WHERE key = ?1";
     tx.query_one(sql, params![key.bytes()], |row| {
         let call: CallId = get_parsed(row, 1)?;
@@ -101,7 +103,12 @@ fn load_key(tx: &Tx<'_>, key: Hash) -> Result<Option<ClaimedEffectKey>> {
     })
 }
 
-fn save_key(tx: &Tx<'_>, key: Hash, holder: EffectKeyHolder, state: EffectKeyState) -> Result<()> {
+fn save_effect_key(
+    tx: &Tx<'_>,
+    key: Hash,
+    holder: EffectKeyHolder,
+    state: EffectKeyState,
+) -> Result<()> {
     let state = match state {
         EffectKeyState::Held => 0,
         EffectKeyState::Done => 1,

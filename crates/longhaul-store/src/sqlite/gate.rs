@@ -78,7 +78,7 @@ pub(crate) fn answer_or_close_gate(
 
 /// Switches off the automatic approval of the open gates of a run, so that they wait until a person
 /// answers.
-pub(crate) fn stop_auto_approval(tx: &Tx<'_>, run: RunId) -> Result<()> {
+pub(crate) fn remove_auto_approval_of_open_gates(tx: &Tx<'_>, run: RunId) -> Result<()> {
     let (run, status) = (Some(run), Some(GateStatus::Open));
     let filter = GateFilter { run, status, limit: usize::MAX, ..GateFilter::default() };
     for gate in list_gates(tx, &filter)? {

@@ -52,13 +52,13 @@ pub(crate) fn update_run_scheduling(
                   WHERE run = (SELECT root FROM run WHERE id = ?1) AND run <> ?1",
                 params![run.bytes()],
             )?;
-            if *releases_lane { leave_root_lane(tx, run) } else { Ok(()) }
+            if *releases_lane { remove_ended_root_from_lane(tx, run) } else { Ok(()) }
         }
     }
 }
 
 /// Removes the root of a run's tree from its lane, if the root and all its descendants have ended.
-fn leave_root_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
+fn remove_ended_root_from_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
     let root = tx.query_one(
         "SELECT h.run FROM run r JOIN run_head h ON h.run = r.root
           WHERE r.id = ?1 AND h.state = ?2 AND h.open_descendants = 0",

@@ -30,7 +30,7 @@ impl InboxesToCount {
 
 /// Returns the statement that counts the open runs by inbox, state and epoch. An index has these
 /// columns in this order, so SQLite neither reads table rows nor sorts.
-pub(crate) fn count_open_runs(inboxes: InboxesToCount) -> String {
+pub(crate) fn count_open_runs_sql(inboxes: InboxesToCount) -> String {
     format!(
         "SELECT h.inbox, h.state, h.epoch, COUNT(*)
            FROM run_head h INDEXED BY run_head_open_inbox
@@ -40,7 +40,7 @@ pub(crate) fn count_open_runs(inboxes: InboxesToCount) -> String {
 }
 
 /// Returns the statement that counts the failed runs that no later run retries, by inbox.
-pub(crate) fn count_failed_runs(inboxes: InboxesToCount) -> String {
+pub(crate) fn count_failed_runs_sql(inboxes: InboxesToCount) -> String {
     format!(
         "SELECT h.inbox, COUNT(*) FROM run_head h INDEXED BY run_head_failed_inbox
           WHERE h.outcome = 6 {} AND {NOT_RETRIED} GROUP BY h.inbox",
@@ -57,16 +57,16 @@ pub(crate) fn count_by_inbox(
     let inboxes = inbox.map_or(InboxesToCount::All, |_| InboxesToCount::One);
     let name = || params_from_iter(inbox.map(InboxName::as_str));
     let open: Vec<(InboxName, i64, u64, u64)> =
-        tx.query_all(&count_open_runs(inboxes), name(), |row| {
+        tx.query_all(&count_open_runs_sql(inboxes), name(), |row| {
             Ok((get_parsed(row, 0)?, row.get(1)?, get_u64(row, 2)?, get_u64(row, 3)?))
         })?;
     let failed: Vec<(InboxName, u64)> =
-        tx.query_all(&count_failed_runs(inboxes), name(), |row| {
+        tx.query_all(&count_failed_runs_sql(inboxes), name(), |row| {
             Ok((get_parsed(row, 0)?, get_u64(row, 1)?))
         })?;
     let mut rows: BTreeMap<InboxName, InboxRunCounts> = BTreeMap::new();
     for (inbox, state, epoch, count) in open {
-        let row = rows.entry(inbox).or_insert_with_key(zero_counts);
+        let row = rows.entry(inbox).or_insert_with_key(zero_inbox_counts);
         *match (state, epoch) {
             (READY | PARKED | LANE_WAIT, 0) => &mut row.pending,
             (READY | LEASED, _) => &mut row.running,
@@ -74,11 +74,11 @@ pub(crate) fn count_by_inbox(
         } += count;
     }
     for (inbox, count) in failed {
-        rows.entry(inbox).or_insert_with_key(zero_counts).failed = count;
+        rows.entry(inbox).or_insert_with_key(zero_inbox_counts).failed = count;
     }
     Ok(rows.into_values().collect())
 }
 
-fn zero_counts(inbox: &InboxName) -> InboxRunCounts {
+fn zero_inbox_counts(inbox: &InboxName) -> InboxRunCounts {
     InboxRunCounts { inbox: inbox.clone(), pending: 0, running: 0, waiting: 0, failed: 0 }
 }

@@ -212,7 +212,7 @@ pub(crate) fn check_lane_entry_policy(
 /// The runs are visited from the newest to the oldest. The visit stops at a run that was never
 /// claimed and has its timer already: its position never changes, so all runs before it have got
 /// timers, too. So a burst of `n` new runs sets only `n` timers.
-pub(crate) fn interrupt_lane(tx: &Tx<'_>, lane: &LaneKey, newer: RunId) -> Result<()> {
+pub(crate) fn set_cancel_timers_in_lane(tx: &Tx<'_>, lane: &LaneKey, newer: RunId) -> Result<()> {
     let kind = TimerKind::LaneInterrupted(newer);
     let mut before = i64::MAX;
     loop {

@@ -16,7 +16,7 @@ use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{CommandError, RowChangeError};
 use crate::sqlite::journal::{JournalAppendPoint, copy_journal, encode_events, insert_events};
 use crate::sqlite::lane::{
-    LaneDepthLimit, PositionInLane, check_lane_entry_policy, enter_lane, interrupt_lane,
+    LaneDepthLimit, PositionInLane, check_lane_entry_policy, enter_lane, set_cancel_timers_in_lane,
 };
 use crate::sqlite::queue::add_run_to_queue;
 use crate::sqlite::steer::insert_steer;
@@ -41,7 +41,7 @@ pub(crate) fn create_runs(
     // The idempotency key is checked first: a repeated request gets the original result, even if
     // its lane is full by now.
     if let Some(key) = &request.idempotency
-        && let Some(before) = find_existing_runs(tx, key)?
+        && let Some(before) = find_runs_of_idempotency_key(tx, key)?
     {
         return Ok(CommandOutcome::Silent(before));
     }
@@ -79,7 +79,7 @@ pub(crate) fn create_runs(
     Ok(CommandOutcome::Changed(CreateRunsOutcome::Created(runs)))
 }
 
-fn find_existing_runs(
+fn find_runs_of_idempotency_key(
     tx: &Tx<'_>,
     key: &IdempotencyRecord,
 ) -> rusqlite::Result<Option<CreateRunsOutcome>> {
@@ -101,12 +101,12 @@ fn find_existing_runs(
 
 /// Saves the idempotency key of a task that is added to this run as a message. Refused if the key
 /// was already used.
-pub(crate) fn save_key_of_added_task(
+pub(crate) fn save_idempotency_key_of_added_task(
     tx: &Tx<'_>,
     run: RunId,
     key: &IdempotencyRecord,
 ) -> Result<(), RowChangeError> {
-    match find_existing_runs(tx, key)? {
+    match find_runs_of_idempotency_key(tx, key)? {
         Some(_) => Err(RowChangeError::Refused(AppendRefusalReason::SubmitKeyUsed)),
         None => Ok(save_idempotency_key(tx, key, &[run])?),
     }
@@ -144,7 +144,7 @@ pub(crate) fn create_run(
             check_lane_entry_policy(tx, lane, new_run.lane_entry)?;
             let depth_limit = match new_run.lane_entry {
                 LaneEntryPolicy::Interrupt => {
-                    interrupt_lane(tx, lane, new_run.id)?;
+                    set_cancel_timers_in_lane(tx, lane, new_run.id)?;
                     // The runs that fill the lane are about to be cancelled.
                     LaneDepthLimit::Unbounded
                 }
@@ -160,10 +160,10 @@ pub(crate) fn create_run(
     };
     if task.root != new_run.id {
         let is_child = origin == RunOrigin::Run;
-        count_open_descendant(tx, task.root, is_child.then_some(OPEN_DESCENDANTS_MAX))?;
+        increment_open_descendants(tx, task.root, is_child.then_some(OPEN_DESCENDANTS_MAX))?;
     }
     // A task that only adds a message to a busy lane is not counted.
-    spend::count_new_run(tx, &new_run.caps)?;
+    spend::count_new_run_in_caps(tx, &new_run.caps)?;
     insert_run_row(tx, new_run, origin, entered.map(|entered| entered.seq))?;
     set_newest_run_of_chain(tx, new_run)?;
     insert_run_head(tx, new_run, entered)?;
@@ -189,7 +189,7 @@ pub(crate) fn create_run(
 
 /// Adds one to the number of open runs below `root`, for a new run of that tree. Refused if the
 /// number would exceed `max`.
-fn count_open_descendant(
+fn increment_open_descendants(
     tx: &Tx<'_>,
     root: RunId,
     max: Option<usize>,

@@ -128,7 +128,7 @@ fn open_read_only_store(
     write_error: CommitError,
 ) -> Result<SqliteStore, StoreError> {
     let reader = || {
-        connect::open_reader_or_immutable(path, options.busy_timeout)
+        connect::open_reader_with_immutable_fallback(path, options.busy_timeout)
             .map_err(|error| store_error_from_sql(error, location))
     };
     let migrations = schema::migrations_for_options(options);

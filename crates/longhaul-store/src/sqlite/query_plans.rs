@@ -17,14 +17,14 @@ use crate::sqlite::global_log::{
 };
 use crate::sqlite::heartbeat::SELECT_WORKERS;
 use crate::sqlite::idempotency::SELECT_KNOWN;
-use crate::sqlite::inbox::{InboxesToCount, count_failed_runs, count_open_runs};
+use crate::sqlite::inbox::{InboxesToCount, count_failed_runs_sql, count_open_runs_sql};
 use crate::sqlite::lane::{SELECT_LANES, SELECT_NEXT_IN_LANE, SELECT_PREVIOUS_IN_LANE};
 use crate::sqlite::note::{SEARCH_NOTES, SELECT_NOTES};
 use crate::sqlite::prune::SELECT_EXPIRED_RUNS;
 use crate::sqlite::records::SELECT_DUE_OUTBOX;
 use crate::sqlite::rule::{COUNT_SHARED_RULES, SELECT_ACTIVE_RULE, SELECT_RULES};
-use crate::sqlite::run_row::{SELECT_BATCH_RUNS, select_run_rows};
-use crate::sqlite::schedule::select_due_schedules;
+use crate::sqlite::run_row::{SELECT_BATCH_RUNS, select_run_rows_statement};
+use crate::sqlite::schedule::select_due_schedules_sql;
 use crate::sqlite::timer::SELECT_DUE_TIMERS;
 use crate::sqlite::token::{CONSUME_TOKEN, DELETE_EXPIRED_TOKENS, SELECT_TOKEN};
 use crate::sqlite::{connect, schema};
@@ -172,10 +172,10 @@ fn inboxes_are_counted_from_indexes_alone() {
         let condition = if inboxes == InboxesToCount::One { " (inbox=?)" } else { "" };
         let open_runs_plan =
             format!("{access} h USING COVERING INDEX run_head_open_inbox{condition}");
-        check_query_plan(&count_open_runs(inboxes), &[&open_runs_plan]);
+        check_query_plan(&count_open_runs_sql(inboxes), &[&open_runs_plan]);
         let failed_runs_plan =
             format!("{access} h USING COVERING INDEX run_head_failed_inbox{condition}");
-        check_query_plan(&count_failed_runs(inboxes), &[&failed_runs_plan, of_later, later]);
+        check_query_plan(&count_failed_runs_sql(inboxes), &[&failed_runs_plan, of_later, later]);
     }
 }
 
@@ -197,12 +197,12 @@ fn runs_of_an_agent_and_dead_letters_are_listed_by_index() {
     let head = "SEARCH h USING PRIMARY KEY (run=?)";
     let walk = "SEARCH r USING INDEX run_agent (agent=? AND id<?)";
     let [chain, newest] = CHAIN;
-    check_query_plan(&select_run_rows(&of_agent).0, &[walk, head, chain, newest]);
+    check_query_plan(&select_run_rows_statement(&of_agent).0, &[walk, head, chain, newest]);
     let of_parent = RunFilter { parent: after, ..RunFilter::default() };
     let walk = "SEARCH r USING INDEX run_tree (root=?)";
     let parent = "SEARCH p USING INDEX sqlite_autoindex_run_1 (id=?)";
     let plan = [walk, "SCALAR SUBQUERY 1", parent, head, chain, newest];
-    check_query_plan(&select_run_rows(&of_parent).0, &plan);
+    check_query_plan(&select_run_rows_statement(&of_parent).0, &plan);
     let dead_letters = RunFilter {
         statuses: vec![Status::Failed],
         inbox: Some(InboxName::new("mail").unwrap()),
@@ -213,7 +213,7 @@ fn runs_of_an_agent_and_dead_letters_are_listed_by_index() {
     let run = "SEARCH r USING INDEX sqlite_autoindex_run_1 (id=?)";
     let [of_later, later] = RETRIED;
     check_query_plan(
-        &select_run_rows(&dead_letters).0,
+        &select_run_rows_statement(&dead_letters).0,
         &[walk, of_later, later, run, chain, newest],
     );
 }
@@ -239,5 +239,5 @@ fn lanes_are_listed_by_name_from_an_index() {
 #[test]
 fn due_schedules_use_their_index() {
     let walk = "SEARCH schedule USING INDEX schedule_due (due_at<?)";
-    check_query_plan(&select_due_schedules(), &[walk]);
+    check_query_plan(&select_due_schedules_sql(), &[walk]);
 }

@@ -90,14 +90,14 @@ pub(crate) struct RepairPage {
 
 impl RepairPage {
     /// Returns a page that contains all rows.
-    fn all() -> Self {
+    fn with_all_rows() -> Self {
         let [run, gate] = [AFTER_ALL_IDS.to_vec(), AFTER_ALL_IDS.to_vec()];
         let last = RepairCursor { run, gate, lane: AFTER_ALL_LANES.to_owned() };
         Self { after: RepairCursor::default(), last }
     }
 
     /// Returns the page that follows a cursor.
-    fn following(tx: &Tx<'_>, after: RepairCursor) -> Result<Self> {
+    fn after_cursor(tx: &Tx<'_>, after: RepairCursor) -> Result<Self> {
         let last_id = |sql: &str, id: &[u8]| -> Result<Vec<u8>> {
             let found = tx.query_one(sql, params![id, PAGE_SIZE - 1], |row| row.get(0))?;
             Ok(found.unwrap_or_else(|| AFTER_ALL_IDS.to_vec()))
@@ -167,12 +167,15 @@ impl FoundInconsistencies {
 
 /// Returns the number of inconsistent rows of each kind.
 pub(crate) fn count_inconsistent_rows(tx: &Tx<'_>) -> Result<RepairedRowCounts> {
-    Ok(find_inconsistencies(tx, &RepairPage::all())?.to_repair_counts())
+    Ok(find_inconsistencies(tx, &RepairPage::with_all_rows())?.to_repair_counts())
 }
 
 /// Returns the page of rows that follows a cursor, and whether its rows are consistent.
-pub(crate) fn check_next_page(tx: &Tx<'_>, after: RepairCursor) -> Result<(RepairPage, bool)> {
-    let page = RepairPage::following(tx, after)?;
+pub(crate) fn check_consistency_of_next_page(
+    tx: &Tx<'_>,
+    after: RepairCursor,
+) -> Result<(RepairPage, bool)> {
+    let page = RepairPage::after_cursor(tx, after)?;
     let found = find_inconsistencies(tx, &page)?.to_repair_counts();
     Ok((page, found.is_all_zero()))
 }

@@ -44,7 +44,7 @@ pub(crate) fn add_rule(tx: &Tx<'_>, row: &ApprovalRuleRow) -> Result<(), RowChan
         params![
             row.rule.bytes(),
             row.run.bytes(),
-            scope_key(&row.scope),
+            scope_column_text(&row.scope),
             to_json(&row.pattern)?,
             to_json(row)?
         ],
@@ -53,7 +53,7 @@ pub(crate) fn add_rule(tx: &Tx<'_>, row: &ApprovalRuleRow) -> Result<(), RowChan
 
 /// Counts one more use of a rule (remembered approval). A rule that was deleted meanwhile is
 /// ignored.
-pub(crate) fn use_rule(tx: &Tx<'_>, rule: RuleId) -> Result<()> {
+pub(crate) fn count_rule_use(tx: &Tx<'_>, rule: RuleId) -> Result<()> {
     if let Some(mut row) = get_rule(tx, rule)? {
         row.used += 1;
         row.last_used = Some(tx.now);
@@ -105,7 +105,7 @@ fn active_rule(
     scope: &RuleScope,
     pattern: &RulePattern,
 ) -> Result<Option<ApprovalRuleRow>> {
-    let key = params![scope_key(scope), to_json(pattern)?];
+    let key = params![scope_column_text(scope), to_json(pattern)?];
     tx.query_one(SELECT_ACTIVE_RULE, key, |row| get_json(row, 0))
 }
 
@@ -120,7 +120,7 @@ fn update_rule(tx: &Tx<'_>, row: &ApprovalRuleRow) -> Result<()> {
 }
 
 /// Returns the text that the column `scope` stores for the scope of a rule.
-fn scope_key(scope: &RuleScope) -> String {
+fn scope_column_text(scope: &RuleScope) -> String {
     match scope {
         RuleScope::Run(run) => format!("run:{run}"),
         RuleScope::Agent(agent) => format!("agent:{agent}"),

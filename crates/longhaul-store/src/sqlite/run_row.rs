@@ -66,12 +66,12 @@ pub(crate) fn list_batch_runs(tx: &Tx<'_>, batch: BatchId) -> Result<Vec<RunId>>
 
 /// Lists the rows of runs that match a filter, newest first.
 pub(crate) fn list_run_rows(tx: &Tx<'_>, run_filter: &RunFilter) -> Result<Vec<RunRow>> {
-    let (sql, values) = select_run_rows(run_filter);
+    let (sql, values) = select_run_rows_statement(run_filter);
     tx.query_all(&sql, params_from_iter(values), read_run_row)
 }
 
 /// Returns the statement that lists the rows of runs that match a filter, and its parameters.
-pub(crate) fn select_run_rows(run_filter: &RunFilter) -> (String, Vec<Value>) {
+pub(crate) fn select_run_rows_statement(run_filter: &RunFilter) -> (String, Vec<Value>) {
     let all_open = !run_filter.statuses.iter().any(|status| status.is_terminal());
     let by_tree = run_filter.root.is_some() || run_filter.parent.is_some();
     let by_open = all_open && !run_filter.statuses.is_empty() && !by_tree;

@@ -23,7 +23,7 @@ use crate::sqlite::tx::Tx;
 const COLUMNS: &str = "name, data, due_at, last_run, last_fired_at, last_error";
 
 /// Returns the statement that selects schedules that are due, the longest overdue first.
-pub(crate) fn select_due_schedules() -> String {
+pub(crate) fn select_due_schedules_sql() -> String {
     format!("SELECT {COLUMNS} FROM schedule WHERE due_at <= ?1 ORDER BY due_at LIMIT ?2")
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn list_schedules(tx: &Tx<'_>, limit: usize) -> Result<Vec<ScheduleRo
 /// Returns the schedules that are due, the longest overdue first.
 pub(crate) fn due_schedules(tx: &Tx<'_>, limit: usize) -> Result<Vec<ScheduleRow>> {
     tx.query_all(
-        &select_due_schedules(),
+        &select_due_schedules_sql(),
         params![tx.now_micros(), limit_to_column(limit)],
         schedule_from_row,
     )
@@ -84,7 +84,7 @@ pub(crate) fn fire_schedule(
         return Ok(CommandOutcome::Silent(ScheduleFiringOutcome::Outdated));
     }
     match &firing.action {
-        FiringAction::Create(request) => create_run_of_firing(tx, &firing.name, request),
+        FiringAction::Create(request) => create_scheduled_run(tx, &firing.name, request),
         FiringAction::Skip(reason) => {
             tx.run(
                 "UPDATE schedule SET last_error = ?2 WHERE name = ?1",
@@ -95,7 +95,7 @@ pub(crate) fn fire_schedule(
     }
 }
 
-fn create_run_of_firing(
+fn create_scheduled_run(
     tx: &Tx<'_>,
     name: &ScheduleName,
     request: &CreateRunsRequest,

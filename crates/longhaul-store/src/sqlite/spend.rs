@@ -24,7 +24,7 @@ const RUN_WAITS: &str = "EXISTS (SELECT 1 FROM run_head h WHERE h.run = w.run
 
 /// Reserves an amount in each of these spend caps. Refused if an amount does not fit into the rest
 /// of its cap's limit, or if the time window of a reservation is not the current one.
-pub(crate) fn hold_caps(
+pub(crate) fn reserve_in_spend_caps(
     tx: &Tx<'_>,
     run: RunId,
     reservations: &[CapReservation],
@@ -34,7 +34,7 @@ pub(crate) fn hold_caps(
         if tx.now < start || tx.now >= reservation.window_end {
             return Err(RowChangeError::Refused(AppendRefusalReason::CapWindowPassed));
         }
-        let row = load_or_new_row(tx, reservation)?;
+        let row = load_or_new_spend_row(tx, reservation)?;
         if reservation.hold.amount > row.left() {
             return Err(over_cap_refusal(&row));
         }
@@ -47,16 +47,16 @@ pub(crate) fn hold_caps(
 /// Counts a new run in the spend caps that refuse new tasks. Refused if such a cap is reached: its
 /// limit is used up, the run's amount does not fit into the rest of the limit, or another run waits
 /// because of the cap.
-pub(crate) fn count_new_run(
+pub(crate) fn count_new_run_in_caps(
     tx: &Tx<'_>,
     reservations: &[CapReservation],
 ) -> Result<(), RowChangeError> {
     for reservation in reservations {
-        let stored = load_row(tx, &reservation.hold.key)?;
-        let row = load_or_new_row(tx, reservation)?;
+        let stored = load_spend_row(tx, &reservation.hold.key)?;
+        let row = load_or_new_spend_row(tx, reservation)?;
         if reservation.hold.amount > row.left()
             || row.left() == 0
-            || count_waiting_runs(tx, &row.key)? > 0
+            || count_runs_waiting_at_cap(tx, &row.key)? > 0
         {
             return Err(over_cap_refusal(&row));
         }
@@ -75,14 +75,14 @@ fn over_cap_refusal(row: &CapCounterRow) -> RowChangeError {
 
 /// Returns the stored amounts of the spend cap that a reservation belongs to, or zero amounts if
 /// none are stored. The limit of the returned row is the reservation's limit.
-fn load_or_new_row(tx: &Tx<'_>, reservation: &CapReservation) -> Result<CapCounterRow> {
+fn load_or_new_spend_row(tx: &Tx<'_>, reservation: &CapReservation) -> Result<CapCounterRow> {
     let CapReservation { hold, window_end, limit } = reservation;
-    let found = load_row(tx, &hold.key)?;
+    let found = load_spend_row(tx, &hold.key)?;
     let row = found.unwrap_or_else(|| CapCounterRow::new(hold.key.clone(), *window_end, *limit));
     Ok(CapCounterRow { limit: *limit, ..row })
 }
 
-fn load_row(tx: &Tx<'_>, key: &CapCounterKey) -> Result<Option<CapCounterRow>> {
+fn load_spend_row(tx: &Tx<'_>, key: &CapCounterKey) -> Result<Option<CapCounterRow>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM spend s WHERE s.cap = ?1 AND s.subject = ?2 AND s.window_start = ?3"
     );
@@ -112,9 +112,9 @@ fn save_row(tx: &Tx<'_>, row: &CapCounterRow) -> Result<()> {
 /// Releases held amounts, adds the amounts that were spent or lost, and wakes waiting runs whose
 /// amounts now fit into the rest of a cap's limit. A row of amounts that was pruned in the meantime
 /// is not created again.
-pub(crate) fn settle_caps(tx: &Tx<'_>, settlements: &[CapSettlement]) -> Result<()> {
+pub(crate) fn settle_spend_caps(tx: &Tx<'_>, settlements: &[CapSettlement]) -> Result<()> {
     for settlement in settlements {
-        let Some(row) = load_row(tx, &settlement.key)? else {
+        let Some(row) = load_spend_row(tx, &settlement.key)? else {
             continue;
         };
         let row = CapCounterRow {
@@ -124,7 +124,7 @@ pub(crate) fn settle_caps(tx: &Tx<'_>, settlements: &[CapSettlement]) -> Result<
             ..row
         };
         save_row(tx, &row)?;
-        wake_waiting_runs(tx, &row, CAP_WAKES_MAX)?;
+        wake_runs_waiting_at_cap(tx, &row, CAP_WAKES_MAX)?;
     }
     Ok(())
 }
@@ -132,14 +132,14 @@ pub(crate) fn settle_caps(tx: &Tx<'_>, settlements: &[CapSettlement]) -> Result<
 /// Records that a run waits because of a spend cap. A run waits because of one cap at a time. If
 /// its amount already fits into the rest of the limit, because held amounts were released since the
 /// refusal, the run is woken at once.
-pub(crate) fn queue_at_cap(tx: &Tx<'_>, run: RunId, wait: &CapWaitRow) -> Result<()> {
+pub(crate) fn queue_run_at_spend_cap(tx: &Tx<'_>, run: RunId, wait: &CapWaitRow) -> Result<()> {
     let CapHold { key, amount, .. } = &wait.reservation.hold;
-    let row = load_or_new_row(tx, &wait.reservation)?;
+    let row = load_or_new_spend_row(tx, &wait.reservation)?;
     if *amount <= row.left() {
         return make_timer_due(tx, wait.timer);
     }
     // Without a row a change of the configuration would not find the run.
-    if load_row(tx, key)?.is_none() {
+    if load_spend_row(tx, key)?.is_none() {
         save_row(tx, &row)?;
     }
     tx.exec(
@@ -166,14 +166,14 @@ pub(crate) fn wake_runs_at_caps(tx: &Tx<'_>) -> Result<()> {
                  WHERE w.cap = s.cap AND w.subject = s.subject AND w.window_start = s.window_start)"
     );
     for row in tx.query_all(&sql, params![tx.now_micros()], read_spend_row)? {
-        wake_waiting_runs(tx, &row, CAP_SWEEP_WAKES_MAX)?;
+        wake_runs_waiting_at_cap(tx, &row, CAP_SWEEP_WAKES_MAX)?;
     }
     Ok(())
 }
 
 /// Wakes runs that wait because of this spend cap, by making their timers due: the longest waiting
 /// first, at most `max` runs, and only those whose amounts together fit into the rest of the limit.
-fn wake_waiting_runs(tx: &Tx<'_>, row: &CapCounterRow, max: usize) -> Result<()> {
+fn wake_runs_waiting_at_cap(tx: &Tx<'_>, row: &CapCounterRow, max: usize) -> Result<()> {
     let mut left = row.left();
     let sql = format!(
         "SELECT w.run, w.timer, w.amount FROM spend_wait w
@@ -209,7 +209,7 @@ fn make_timer_due(tx: &Tx<'_>, timer: TimerId) -> Result<()> {
     tx.exec(sql, params![timer.bytes(), tx.now_micros()])
 }
 
-fn count_waiting_runs(tx: &Tx<'_>, key: &CapCounterKey) -> Result<u64> {
+fn count_runs_waiting_at_cap(tx: &Tx<'_>, key: &CapCounterKey) -> Result<u64> {
     let sql = format!(
         "SELECT count(*) FROM spend_wait w
           WHERE w.cap = ?2 AND w.subject = ?3 AND w.window_start = ?4 AND {RUN_WAITS}"
@@ -226,7 +226,7 @@ pub(crate) fn set_cap_limit(tx: &Tx<'_>, change: &CapLimitChange) -> Result<()> 
         Some(subject) => {
             let (cap, subject) = (cap.clone(), subject.clone());
             let key = CapCounterKey { cap, subject, window_start: period.start };
-            let row = load_row(tx, &key)?;
+            let row = load_spend_row(tx, &key)?;
             let row = row.unwrap_or_else(|| CapCounterRow::new(key, period.end, 0));
             let limit = row.raised_limit.unwrap_or_default().max(*limit);
             vec![CapCounterRow { raised_limit: Some(limit), ..row }]
@@ -244,7 +244,7 @@ pub(crate) fn set_cap_limit(tx: &Tx<'_>, change: &CapLimitChange) -> Result<()> 
     };
     for row in &rows {
         save_row(tx, row)?;
-        wake_waiting_runs(tx, row, CAP_WAKES_MAX)?;
+        wake_runs_waiting_at_cap(tx, row, CAP_WAKES_MAX)?;
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ pub(crate) fn set_or_consume_timer(
                 "DELETE FROM timer WHERE run = ?1 AND kind LIKE '{\"gate_auto_approve\":%'",
                 params![run.bytes()],
             )?;
-            Ok(gate::stop_auto_approval(tx, *run)?)
+            Ok(gate::remove_auto_approval_of_open_gates(tx, *run)?)
         }
     }
 }

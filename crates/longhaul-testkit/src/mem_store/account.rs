@@ -66,7 +66,7 @@ impl Tx<'_> {
 
     /// Queues a parked run until the budget covers this amount, or wakes it if it is its turn. A run
     /// that is queued already keeps its place.
-    pub(crate) fn wait_for_holds(&mut self, run: RunId, needed: BudgetAmount) {
+    pub(crate) fn queue_for_budget(&mut self, run: RunId, needed: BudgetAmount) {
         let place = self.tables.budget_place(run);
         let place = place.unwrap_or_else(|| self.tables.next_row_id());
         self.tables.budget_waits.insert(place, (run, needed));

@@ -20,8 +20,8 @@ impl Tx<'_> {
             Change::UpdateSteer(steer) => return self.update_steer(run, &steer),
             Change::AcquireSlot(slot) => return self.acquire_slot(run, slot),
             Change::Hold(hold) => return self.hold(run, hold),
-            Change::HoldCaps(reservations) => return self.hold_caps(run, reservations),
-            Change::UpdateKey(to) => return self.update_key(run, to),
+            Change::HoldCaps(reservations) => return self.reserve_in_spend_caps(run, reservations),
+            Change::UpdateKey(to) => return self.update_effect_key(run, to),
             Change::UpdateScheduling(to) => {
                 let is_queued = to.keeps_run_in_budget_queue();
                 self.set_head(run, to);
@@ -33,8 +33,8 @@ impl Tx<'_> {
             Change::ReleaseSlot(sandbox) => self.release_slot(sandbox),
             Change::QueueForSlot(provider) => self.queue_for_slot(run, provider),
             Change::Settle(settlement) => self.settle(run, settlement),
-            Change::WaitForHolds(needed) => self.wait_for_holds(run, needed),
-            Change::SettleCaps(settlements) => self.settle_caps(settlements),
+            Change::WaitForHolds(needed) => self.queue_for_budget(run, needed),
+            Change::SettleCaps(settlements) => self.settle_spend_caps(settlements),
             Change::WaitAtCap(row) => self.wait_at_cap(run, row),
             Change::SetCap(raise) => self.set_cap(run, raise),
             Change::AddUsage(row) => self.add_usage(run, row),
@@ -49,10 +49,10 @@ impl Tx<'_> {
             }
             Change::SetSandbox(row) => self.set_sandbox(row),
             Change::AddRule(row) => return self.add_rule(*row),
-            Change::UseRule(rule) => self.use_rule(rule),
+            Change::UseRule(rule) => self.count_rule_use(rule),
             Change::RevokeRule { rule, by } => return self.revoke_rule(rule, &by),
             Change::SaveCheckpoint(state) => self.tables.checkpoints.insert(run, state),
-            Change::SaveSubmitKey(key) => return self.save_key_of_added_task(run, key),
+            Change::SaveSubmitKey(key) => return self.save_idempotency_key_of_added_task(run, key),
             // Stored by `append`, which knows the sequence number of the last event.
             Change::MarkRequestApplied(request_key) => return self.check_not_applied(&request_key),
         }

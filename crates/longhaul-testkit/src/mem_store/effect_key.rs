@@ -13,9 +13,13 @@ use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
     /// Applies a change of a key that belongs to an append to the journal of this run.
-    pub(crate) fn update_key(&mut self, run: RunId, change: EffectKeyChange) -> ChangeResult {
+    pub(crate) fn update_effect_key(
+        &mut self,
+        run: RunId,
+        change: EffectKeyChange,
+    ) -> ChangeResult {
         match change {
-            EffectKeyChange::Claim(claim) => return self.claim_key(run, claim),
+            EffectKeyChange::Claim(claim) => return self.claim_effect_key(run, claim),
             EffectKeyChange::Wait { key, holder } => {
                 let held = ClaimedEffectKey { key, holder, state: EffectKeyState::Held };
                 if self.tables.effect_keys.get(&key) != Some(&held) {
@@ -23,12 +27,12 @@ impl Tx<'_> {
                 }
                 self.tables.effect_key_waits.insert((key, run), ());
             }
-            EffectKeyChange::Settle { claim, state } => self.settle_key(run, claim, state),
+            EffectKeyChange::Settle { claim, state } => self.settle_effect_key(run, claim, state),
         }
         Ok(())
     }
 
-    fn claim_key(&mut self, run: RunId, claim: EffectKeyClaim) -> ChangeResult {
+    fn claim_effect_key(&mut self, run: RunId, claim: EffectKeyClaim) -> ChangeResult {
         let EffectKeyClaim { key, holder, .. } = claim;
         match self.tables.effect_keys.get(&key) {
             Some(taken) if !claim.may_change_key(taken) => {
@@ -43,7 +47,12 @@ impl Tx<'_> {
         }
     }
 
-    fn settle_key(&mut self, run: RunId, claim: EffectKeyClaim, state: Option<EffectKeyState>) {
+    fn settle_effect_key(
+        &mut self,
+        run: RunId,
+        claim: EffectKeyClaim,
+        state: Option<EffectKeyState>,
+    ) {
         let EffectKeyClaim { key, holder, .. } = claim;
         if !self.tables.effect_keys.get(&key).is_some_and(|taken| claim.may_change_key(taken)) {
             return;

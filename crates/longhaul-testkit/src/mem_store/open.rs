@@ -63,7 +63,7 @@ impl Tx<'_> {
     }
 
     /// Saves the idempotency key of a task that is added to this run as a message.
-    pub(crate) fn save_key_of_added_task(
+    pub(crate) fn save_idempotency_key_of_added_task(
         &mut self,
         run: RunId,
         key: IdempotencyRecord,
@@ -139,7 +139,7 @@ impl Tx<'_> {
             EarliestStart::Now => {
                 self.check_lane_entry(id, lane_entry)?;
                 let limit = if lane_entry == LaneEntryPolicy::Interrupt {
-                    self.interrupt_lane(id);
+                    self.set_cancel_timers_in_lane(id);
                     LaneLimit::None
                 } else {
                     LaneLimit::Depth(lane_depth_max)
@@ -152,7 +152,7 @@ impl Tx<'_> {
             }
             EarliestStart::AfterBatch => {}
         }
-        self.count_new_run(&caps)
+        self.count_new_run_in_caps(&caps)
     }
 
     fn new_head(&self, task: longhaul_core::task::TaskSpec, lane: Option<LaneKey>) -> Head {

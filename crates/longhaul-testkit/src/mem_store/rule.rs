@@ -26,7 +26,7 @@ impl Tx<'_> {
     }
 
     /// Counts one more use of a rule.
-    pub(crate) fn use_rule(&mut self, rule: RuleId) {
+    pub(crate) fn count_rule_use(&mut self, rule: RuleId) {
         let now = self.now;
         self.tables.rules.update(&rule, |row| {
             row.used += 1;

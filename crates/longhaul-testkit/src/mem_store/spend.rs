@@ -16,7 +16,7 @@ use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
     /// Holds amounts within spend caps.
-    pub(crate) fn hold_caps(
+    pub(crate) fn reserve_in_spend_caps(
         &mut self,
         run: RunId,
         reservations: Vec<CapReservation>,
@@ -38,7 +38,10 @@ impl Tx<'_> {
     }
 
     /// Counts a new run in the spend caps that refuse tasks.
-    pub(crate) fn count_new_run(&mut self, reservations: &[CapReservation]) -> ChangeResult {
+    pub(crate) fn count_new_run_in_caps(
+        &mut self,
+        reservations: &[CapReservation],
+    ) -> ChangeResult {
         for reservation in reservations {
             let row = self.spend_row(reservation);
             let amount = reservation.hold.amount;
@@ -54,7 +57,7 @@ impl Tx<'_> {
     }
 
     /// Settles held amounts and wakes runs whose amounts now fit.
-    pub(crate) fn settle_caps(&mut self, settlements: Vec<CapSettlement>) {
+    pub(crate) fn settle_spend_caps(&mut self, settlements: Vec<CapSettlement>) {
         for settlement in settlements {
             let Some(row) = self.tables.spend.get(&settlement.key).cloned() else {
                 continue;

@@ -23,7 +23,7 @@ use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_run::commands::{
-    RunCommand, RunSnapshot, current_gate_digest, decide_command, rule_scope,
+    RunCommand, RunSnapshot, current_gate_digest, decide_command, scope_of_added_rule,
 };
 use longhaul_run::retry::{RetryPoint, retry_failed_run};
 use longhaul_run::{DecideContext, Run, RunInput, decide};
@@ -150,7 +150,7 @@ pub async fn answer(
     };
     let agent = scenario::agent()?;
     let pattern = gate.spec.pattern.clone().into_iter().collect();
-    let added = rule_scope(gate, &answer, agent.clone()).into_iter().collect();
+    let added = scope_of_added_rule(gate, &answer, agent.clone()).into_iter().collect();
     let has_rule = !services.records.active_rules(added, pattern).await?.is_empty();
     let gate = Box::new(gate.clone());
     send_command(services, gate.run, RunCommand::Answer { gate, answer, agent, has_rule }).await

@@ -12,7 +12,9 @@ use longhaul_core::port::context::{ContextError, ContextProvider, ContextRequest
 use longhaul_core::time::{Clock, Millis};
 
 use crate::command::{Command, CommandError};
-use crate::context::response::{RESPONSE_BYTES_MAX, parse_perception, response_too_long_message};
+use crate::context::response::{
+    RESPONSE_BYTES_MAX, parse_context_response, response_too_long_message,
+};
 
 /// Maximum number of stderr bytes in an error message.
 const STDERR_BYTES_MAX: usize = 500;
@@ -85,6 +87,6 @@ impl ContextProvider for CommandContextProvider {
             .stdout
             .complete_output()
             .ok_or_else(|| permanent_error(response_too_long_message()))?;
-        parse_perception(&answer).map_err(permanent_error)
+        parse_context_response(&answer).map_err(permanent_error)
     }
 }

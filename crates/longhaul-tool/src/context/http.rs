@@ -15,7 +15,9 @@ use longhaul_core::port::outbound::{
 };
 use longhaul_core::time::Millis;
 
-use crate::context::response::{RESPONSE_BYTES_MAX, parse_perception, response_too_long_message};
+use crate::context::response::{
+    RESPONSE_BYTES_MAX, parse_context_response, response_too_long_message,
+};
 use crate::outbound::hop::{parse_url, redacted_url};
 
 /// A context provider: an HTTP endpoint that gets the request as a JSON POST and responds with a
@@ -82,6 +84,6 @@ impl ContextProvider for HttpContextProvider {
             let why = format!("the endpoint answered {} instead of 200", response.status);
             return Err(ContextError::transient(describe(why)));
         }
-        parse_perception(&response.body).map_err(lasts)
+        parse_context_response(&response.body).map_err(lasts)
     }
 }

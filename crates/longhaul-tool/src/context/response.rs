@@ -18,7 +18,7 @@ const CONTEXT_NAMES_MAX: usize = 64;
 /// (`context`).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PerceptionResponse {
+struct ContextProviderResponse {
     world: RawJson,
     #[serde(default)]
     context: Option<RawJson>,
@@ -26,7 +26,7 @@ struct PerceptionResponse {
 
 /// Parses a context provider's response: `{"world": ..., "context": {...}}`, or any other JSON as
 /// the world.
-pub(super) fn parse_perception(bytes: &[u8]) -> Result<Perception, String> {
+pub(super) fn parse_context_response(bytes: &[u8]) -> Result<Perception, String> {
     if bytes.len() > RESPONSE_BYTES_MAX {
         return Err(response_too_long_message());
     }
@@ -38,7 +38,8 @@ pub(super) fn parse_perception(bytes: &[u8]) -> Result<Perception, String> {
     let whole =
         RawJson::parse(text).map_err(|why| format!("the response is not valid JSON ({why})"))?;
     // Serde would accept a list as the fields in order, which is never intended.
-    let parted = text.starts_with('{').then(|| serde_json::from_str::<PerceptionResponse>(text));
+    let parted =
+        text.starts_with('{').then(|| serde_json::from_str::<ContextProviderResponse>(text));
     let Some(Ok(parted)) = parted else {
         return Ok(Perception { world: whole, context: BTreeMap::new() });
     };
@@ -65,8 +66,8 @@ pub(super) fn response_too_long_message() -> String {
 mod tests {
     use super::*;
 
-    fn check_parsed_perception(answer: &str, expected: Result<(&str, &str), &str>) {
-        match (parse_perception(answer.as_bytes()), expected) {
+    fn check_parsed_context_response(answer: &str, expected: Result<(&str, &str), &str>) {
+        match (parse_context_response(answer.as_bytes()), expected) {
             (Ok(perception), Ok((world, context))) => {
                 assert_eq!(perception.world.as_str(), world, "{answer}");
                 assert_eq!(
@@ -82,26 +83,38 @@ mod tests {
 
     #[test]
     fn a_context_response_is_split_into_model_and_tool_values() {
-        check_parsed_perception(r#" {"world": {"a" : 1.10}} "#, Ok((r#"{"a" : 1.10}"#, "{}")));
-        check_parsed_perception(
+        check_parsed_context_response(
+            r#" {"world": {"a" : 1.10}} "#,
+            Ok((r#"{"a" : 1.10}"#, "{}")),
+        );
+        check_parsed_context_response(
             r#"{"world":null,"context":{"recipient":"me"}}"#,
             Ok(("null", r#"{"recipient":"me"}"#)),
         );
-        check_parsed_perception(r#"{"context":{"a":1}}"#, Ok((r#"{"context":{"a":1}}"#, "{}")));
-        check_parsed_perception(r#"{"world":1,"town":2}"#, Ok((r#"{"world":1,"town":2}"#, "{}")));
-        check_parsed_perception("[1, 2]", Ok(("[1, 2]", "{}")));
-        check_parsed_perception("\"sunny\"", Ok(("\"sunny\"", "{}")));
-        check_parsed_perception(r#"{"world":1,"context":[2]}"#, Err("`context` is not an object"));
-        check_parsed_perception(r#"{"world":1,"context":null}"#, Ok(("1", "{}")));
-        check_parsed_perception("", Err("is empty"));
-        check_parsed_perception(" \n", Err("is empty"));
-        check_parsed_perception("sunny", Err("not valid JSON"));
-        check_parsed_perception("{} {}", Err("not valid JSON"));
-        check_parsed_perception(&"1".repeat(RESPONSE_BYTES_MAX + 1), Err("longer than"));
-        check_parsed_perception(&"[".repeat(10_000), Err("not valid JSON"));
-        assert!(parse_perception(b"\"\xff\"").is_err());
+        check_parsed_context_response(
+            r#"{"context":{"a":1}}"#,
+            Ok((r#"{"context":{"a":1}}"#, "{}")),
+        );
+        check_parsed_context_response(
+            r#"{"world":1,"town":2}"#,
+            Ok((r#"{"world":1,"town":2}"#, "{}")),
+        );
+        check_parsed_context_response("[1, 2]", Ok(("[1, 2]", "{}")));
+        check_parsed_context_response("\"sunny\"", Ok(("\"sunny\"", "{}")));
+        check_parsed_context_response(
+            r#"{"world":1,"context":[2]}"#,
+            Err("`context` is not an object"),
+        );
+        check_parsed_context_response(r#"{"world":1,"context":null}"#, Ok(("1", "{}")));
+        check_parsed_context_response("", Err("is empty"));
+        check_parsed_context_response(" \n", Err("is empty"));
+        check_parsed_context_response("sunny", Err("not valid JSON"));
+        check_parsed_context_response("{} {}", Err("not valid JSON"));
+        check_parsed_context_response(&"1".repeat(RESPONSE_BYTES_MAX + 1), Err("longer than"));
+        check_parsed_context_response(&"[".repeat(10_000), Err("not valid JSON"));
+        assert!(parse_context_response(b"\"\xff\"").is_err());
         let many: BTreeMap<String, u32> = (0..65).map(|n| (n.to_string(), n)).collect();
         let many = serde_json::json!({ "world": 1, "context": many });
-        check_parsed_perception(&many.to_string(), Err("more than 64 names"));
+        check_parsed_context_response(&many.to_string(), Err("more than 64 names"));
     }
 }

@@ -17,7 +17,8 @@ use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_too_long_error};
 use crate::files::workspace::{CheckedFilePath, Workspace, file_error_hint};
 use crate::safe_dir::FsError;
 use crate::tool_support::{
-    deserialize_tool_input, object_tool_spec, predict_on_blocking_thread, run_on_blocking_thread,
+    deserialize_tool_input, predict_on_blocking_thread, run_on_blocking_thread,
+    tool_spec_with_properties,
 };
 
 /// Maximum number of matches that are checked to find out whether an interrupted call has made its
@@ -63,7 +64,7 @@ impl EditFileTool {
         let description = "Replaces exact text in a file of the workspace. Read the file first, \
             and include enough surrounding lines in `old` so that it occurs only once.";
         let required = ["path", "old", "new"];
-        let mut spec = object_tool_spec("edit_file", description, properties, &required)?;
+        let mut spec = tool_spec_with_properties("edit_file", description, properties, &required)?;
         spec.can_verify = true;
         Ok(Self { spec, workspace })
     }
@@ -89,7 +90,7 @@ impl Tool for EditFileTool {
         };
         let workspace = self.workspace.clone();
         predict_on_blocking_thread(move || {
-            workspace.predict_write(&input.path, |before| predict_edit(before, &input))
+            workspace.predict_write(&input.path, |before| predict_edited_content(before, &input))
         })
         .await
     }
@@ -185,7 +186,7 @@ fn edit_text(
 }
 
 /// Returns the content of a file after an edit. `None` if the edit would fail.
-fn predict_edit(before: &FileContent, input: &EditFileInput) -> Option<FileContent> {
+fn predict_edited_content(before: &FileContent, input: &EditFileInput) -> Option<FileContent> {
     match before {
         FileContent::Text(_) if input.old.is_empty() => None,
         FileContent::Text(content) => {

@@ -46,7 +46,7 @@ impl Glob {
     }
 
     /// Returns whether one of the glob's path components is exactly this folder name.
-    pub(crate) fn mentions_folder(&self, folder: &str) -> bool {
+    pub(crate) fn contains_folder_name(&self, folder: &str) -> bool {
         self.text.split('/').any(|part| part == folder)
     }
 }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::filename_fold::{escape_for_message, is_device_name, is_invisible_char};
+use crate::filename_fold::{escape_for_message, is_invisible_char, is_windows_device_name};
 
 /// Maximum length of a path in bytes.
 const PATH_BYTES_MAX: usize = 1_024;
@@ -83,7 +83,7 @@ pub(crate) fn parse_path_parts_below_roots(
             // not.
             return Err(PathError::new(text, "has `..` in it", from_top));
         }
-        if let Some((wrong, hint)) = path_part_error(part) {
+        if let Some((wrong, hint)) = path_part_problem_and_hint(part) {
             return Err(PathError::new(text, wrong, hint));
         }
         parts.push(part.to_owned());
@@ -102,7 +102,7 @@ pub(crate) fn join_path_parts(parts: &[String]) -> String {
 
 /// Returns what is wrong with a path component, and what to write instead. `None` if the component
 /// is valid.
-pub(crate) fn path_part_error(part: &str) -> Option<(&'static str, &'static str)> {
+pub(crate) fn path_part_problem_and_hint(part: &str) -> Option<(&'static str, &'static str)> {
     if part.len() > PART_BYTES_MAX {
         Some(("has a component longer than 255 bytes", "use a shorter name"))
     } else if part.chars().any(is_invisible_char) {
@@ -121,7 +121,7 @@ pub(crate) fn invalid_new_name_reason(part: &str) -> Option<&'static str> {
         Some("has a component that starts or ends with a space or ends with a dot")
     } else if part.contains(':') {
         Some("contains a `:`, which has a special meaning on some systems")
-    } else if is_device_name(part) {
+    } else if is_windows_device_name(part) {
         Some("has a name that Windows reserves for a device")
     } else {
         None

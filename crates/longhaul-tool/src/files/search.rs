@@ -220,7 +220,7 @@ impl SearchState {
         if entry.kind != FileType::RegularFile {
             return WalkControl::Continue;
         }
-        match entry.folder.open_listed_file(entry.name) {
+        match entry.folder.open_file_without_name_check(entry.name) {
             Ok(file) => self.search_file(walk, &entry.path, file),
             // Removed since, replaced by a symbolic link, or not readable.
             Err(_) => {

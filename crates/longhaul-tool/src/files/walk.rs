@@ -10,7 +10,7 @@ use rustix::fs::FileType;
 use longhaul_core::time::{Clock, Millis};
 
 use crate::files::glob::Glob;
-use crate::files::path::{DEPTH_MAX, path_part_error};
+use crate::files::path::{DEPTH_MAX, path_part_problem_and_hint};
 use crate::files::protected::PathAccess;
 use crate::files::workspace::Workspace;
 use crate::safe_dir::{DirHandle, FsError};
@@ -157,7 +157,7 @@ impl<'a> Walk<'a> {
             }
             let mut parts = parts.to_vec();
             parts.push(name.clone());
-            if path_part_error(name).is_some() {
+            if path_part_problem_and_hint(name).is_some() {
                 self.unreadable_count += 1;
                 continue;
             }
@@ -196,7 +196,7 @@ impl<'a> Walk<'a> {
         parts: &[String],
         visit: &mut dyn FnMut(&Self, &WalkEntry<'_>) -> WalkControl,
     ) -> WalkControl {
-        let is_named = self.glob.is_some_and(|glob| glob.mentions_folder(name));
+        let is_named = self.glob.is_some_and(|glob| glob.contains_folder_name(name));
         if SKIPPED_DIRS.contains(&name) && !is_named {
             self.skipped_dirs.insert(name.to_owned());
             return WalkControl::Continue;
@@ -206,7 +206,7 @@ impl<'a> Walk<'a> {
             return WalkControl::Continue;
         }
         let result = folder
-            .open_listed_child_folder(name)
+            .open_child_folder_without_name_check(name)
             .and_then(|below| self.walk_dir((&below, parts), true, visit));
         match result {
             Ok(control) => control,

@@ -128,9 +128,9 @@ impl Workspace {
                 return PredictedEffects { undo, ..self.predict_access(path, PathAccess::Write) };
             }
         };
-        let predicted = prediction::read_content(self.open_file(&target)).and_then(|before| {
+        let predicted = prediction::read_file_content(self.open_file(&target)).and_then(|before| {
             let after = new_content(&before)?;
-            Some(prediction::one_file_change(target.display, before, after))
+            Some(prediction::effects_of_one_file_change(target.display, before, after))
         });
         predicted.unwrap_or_default()
     }

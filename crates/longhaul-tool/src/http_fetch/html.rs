@@ -166,7 +166,7 @@ impl<'a> HtmlPageReader<'a> {
             b"title" => self.in_title = false,
             b"a" => self.end_link(),
             b"ul" | b"ol" | b"menu" => {
-                self.writer.remove_textless_markdown_mark();
+                self.writer.remove_markdown_mark_without_text();
                 self.lists.pop();
                 self.writer.set_indent(self.lists.len());
                 self.writer.require_line_breaks(if self.lists.is_empty() { 2 } else { 1 });
@@ -209,7 +209,7 @@ impl<'a> HtmlPageReader<'a> {
         let breaks = if self.lists.is_empty() { breaks } else { breaks.min(1) };
         match (in_cell, breaks) {
             (_, 0) => {}
-            (true, 1) => self.writer.request_space(),
+            (true, 1) => self.writer.request_space_before_text(),
             (true, _) => self.writer.require_line_breaks(1),
             (false, _) => self.writer.require_line_breaks(breaks),
         }
@@ -241,7 +241,7 @@ impl<'a> HtmlPageReader<'a> {
 
     fn start_table_cell(&mut self, is_head: bool) {
         let Some(table) = self.tables.last_mut() else {
-            self.writer.request_space();
+            self.writer.request_space_before_text();
             return;
         };
         match table.cells {

@@ -42,14 +42,14 @@ impl TextWriter {
     }
 
     /// Removes marks, such as `# ` or `- `, that have no text after them.
-    pub(super) fn remove_textless_markdown_mark(&mut self) {
+    pub(super) fn remove_markdown_mark_without_text(&mut self) {
         if let Some(at) = self.pending_mark.take() {
             self.out.truncate(at);
             self.pending_breaks = self.pending_breaks.max(1);
         }
     }
 
-    pub(super) fn request_space(&mut self) {
+    pub(super) fn request_space_before_text(&mut self) {
         self.pending_space = true;
     }
 
@@ -85,7 +85,7 @@ impl TextWriter {
 
     /// Adds the mark of a list item, such as `- `.
     pub(super) fn add_list_item_mark(&mut self, mark: &str) {
-        self.remove_textless_markdown_mark();
+        self.remove_markdown_mark_without_text();
         self.require_line_breaks(1);
         self.flush_pending_whitespace(self.indent.saturating_sub(1));
         self.pending_mark.get_or_insert(self.out.len());
@@ -115,7 +115,7 @@ impl TextWriter {
 
     /// Starts a line now, even if it stays empty.
     pub(super) fn begin_line(&mut self) {
-        self.remove_textless_markdown_mark();
+        self.remove_markdown_mark_without_text();
         self.require_line_breaks(1);
         self.flush_pending_whitespace(self.indent);
     }
@@ -134,7 +134,7 @@ impl TextWriter {
     }
 
     pub(super) fn into_written_text(mut self) -> String {
-        self.remove_textless_markdown_mark();
+        self.remove_markdown_mark_without_text();
         self.out.truncate(self.out.trim_end().len());
         self.out
     }

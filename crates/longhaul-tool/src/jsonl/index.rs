@@ -130,7 +130,7 @@ impl<'a> KeyIndex<'a> {
         let is_same = (header.device, header.inode) == (found.dev(), found.ino())
             && header.covered <= found.len()
             && length >= segment_end(header.segment)
-            && header.check_hash == self.covered_tail_checksum(header.covered)?;
+            && header.check_hash == self.checksum_before_offset(header.covered)?;
         Ok(is_same.then_some(header))
     }
 
@@ -145,7 +145,7 @@ impl<'a> KeyIndex<'a> {
         let key_hash = hash_bytes(key.as_bytes());
         let mut offsets = Vec::new();
         for segment in 0..=self.header.segment {
-            self.probe_slots(segment, key_hash, |_, slot| {
+            self.visit_slots_of_hash(segment, key_hash, |_, slot| {
                 if let Some((found, offset)) = slot
                     && found == key_hash
                 {
@@ -172,7 +172,7 @@ impl<'a> KeyIndex<'a> {
         }
         let hash = hash_bytes(key.as_bytes());
         let mut found = None;
-        self.probe_slots(self.header.segment, hash, |at, slot| {
+        self.visit_slots_of_hash(self.header.segment, hash, |at, slot| {
             // A slot that a crash left here before it was covered is counted, but not added twice.
             let is_there = slot == Some((hash, offset));
             if is_there || slot.is_none() {
@@ -197,14 +197,14 @@ impl<'a> KeyIndex<'a> {
     pub(super) fn set_indexed_bytes(&mut self, byte_count: u64) -> io::Result<()> {
         self.slots.sync_data()?;
         self.header.covered = byte_count;
-        self.header.check_hash = self.covered_tail_checksum(byte_count)?;
+        self.header.check_hash = self.checksum_before_offset(byte_count)?;
         self.slots.write_all_at(&self.header.to_bytes(), 0)
     }
 
     /// Calls `visit` with each slot of the segment where this hash may be, until `visit` returns
     /// `true` or a slot is empty. The arguments are the slot's position in the file and its
     /// content.
-    fn probe_slots(
+    fn visit_slots_of_hash(
         &self,
         segment: u64,
         hash: u64,
@@ -229,7 +229,7 @@ impl<'a> KeyIndex<'a> {
 
     /// Returns the hash of the last `CHECK_BYTES` bytes before the offset `byte_count` of the JSON
     /// lines file.
-    fn covered_tail_checksum(&self, byte_count: u64) -> io::Result<u64> {
+    fn checksum_before_offset(&self, byte_count: u64) -> io::Result<u64> {
         let start = byte_count.saturating_sub(CHECK_BYTES);
         let mut bytes = vec![0; usize::try_from(byte_count - start).unwrap_or_default()];
         self.lines.read_exact_at(&mut bytes, start)?;

@@ -151,7 +151,7 @@ impl OutboxFile {
     ) -> Result<String, DeliveryError> {
         let path = self.0.display_path();
         let added = run_on_blocking_thread(move || {
-            Ok(self.append_unless_present(&envelope, &record, epoch))
+            Ok(self.append_message_unless_present(&envelope, &record, epoch))
         });
         let (why, certain) = match added.await {
             Ok(Ok(answer)) => return Ok(answer.to_owned()),
@@ -167,7 +167,7 @@ impl OutboxFile {
     /// Appends the message to the outbox (the JSON lines file of messages), unless the message is
     /// already there or a worker that has claimed the run since is sending it. The file is locked,
     /// so no other process can append the message in between.
-    fn append_unless_present(
+    fn append_message_unless_present(
         &self,
         envelope: &Envelope,
         record: &DeliveryLog,

@@ -45,7 +45,7 @@ enum PortPattern {
 
 /// Which addresses of a host an outbound request may connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AddressGrant {
+pub(super) enum AllowedAddresses {
     /// Only public addresses are allowed.
     Public,
     /// Public and private addresses are allowed.
@@ -68,23 +68,23 @@ impl Allowlist {
 
     /// Returns which addresses of this host are allowed at this port. `private` means that this
     /// request may use private addresses. The error says why no address is allowed.
-    pub(super) fn address_grant(
+    pub(super) fn allowed_addresses(
         &self,
         host: &Host<&str>,
         port: u16,
         private: bool,
-    ) -> Result<AddressGrant, String> {
+    ) -> Result<AllowedAddresses, String> {
         let fits = self.rules.iter().filter(|rule| rule.matches_host_and_port(host, port));
         let mut fits = fits.peekable();
         let is_open = fits.peek().is_some();
         if fits.any(|rule| matches!(rule.host, HostPattern::Name(_) | HostPattern::Address(_))) {
-            return Ok(AddressGrant::Listed);
+            return Ok(AllowedAddresses::Listed);
         }
         if private || self.allow_private {
-            return Ok(AddressGrant::Private);
+            return Ok(AllowedAddresses::Private);
         }
         match is_open || DEFAULT_PORTS.contains(&port) {
-            true => Ok(AddressGrant::Public),
+            true => Ok(AllowedAddresses::Public),
             false => Err(format!(
                 "port {port} is not allowed; allowed are 80, 443 and the ports that \
                  `allow` under [outbound] in longhaul.toml lists"
@@ -186,39 +186,39 @@ pub struct AllowlistError(pub String);
 mod tests {
     use super::*;
 
-    fn check_address_grant(allow: &[&str], url: &str, expected: Option<AddressGrant>) {
+    fn check_allowed_addresses(allow: &[&str], url: &str, expected: Option<AllowedAddresses>) {
         let allowlist = Allowlist::new(allow.iter().copied(), false).unwrap();
         let url = url::Url::parse(url).unwrap();
         let port = url.port_or_known_default().unwrap();
-        let grant = allowlist.address_grant(&url.host().unwrap(), port, false);
+        let grant = allowlist.allowed_addresses(&url.host().unwrap(), port, false);
         assert_eq!(grant.ok(), expected, "{allow:?} {url}");
     }
 
     #[test]
     fn allow_rules_match_their_hosts_and_ports() {
-        let (public, named) = (Some(AddressGrant::Public), Some(AddressGrant::Listed));
-        check_address_grant(&[], "http://a.example/", public);
-        check_address_grant(&[], "https://a.example/", public);
-        check_address_grant(&[], "http://a.example:8080/", None);
-        check_address_grant(&["a.example"], "http://A.example./", named);
-        check_address_grant(&["a.example"], "http://a.example:8080/", None);
-        check_address_grant(&["a.example:8080"], "http://a.example:8080/", named);
-        check_address_grant(&["a.example:8080"], "http://a.example/", public);
-        check_address_grant(&["a.example:*"], "http://a.example:9/", named);
-        check_address_grant(&["*.example:8080"], "http://a.example:8080/", public);
-        check_address_grant(&["*.example:8080"], "http://example:8080/", None);
-        check_address_grant(&["*.example:8080"], "http://badexample:8080/", None);
-        check_address_grant(&["*:8080"], "http://any.example:8080/", public);
-        check_address_grant(&["127.0.0.1:8080"], "http://0x7f.1:8080/", named);
-        check_address_grant(&["127.0.0.1:8080"], "http://127.0.0.2:8080/", None);
-        check_address_grant(&["[::1]:8080"], "http://[0:0::1]:8080/", named);
-        check_address_grant(&["::1"], "http://[::1]/", named);
-        check_address_grant(&["bücher.example"], "http://b%C3%BCcher.example/", named);
+        let (public, named) = (Some(AllowedAddresses::Public), Some(AllowedAddresses::Listed));
+        check_allowed_addresses(&[], "http://a.example/", public);
+        check_allowed_addresses(&[], "https://a.example/", public);
+        check_allowed_addresses(&[], "http://a.example:8080/", None);
+        check_allowed_addresses(&["a.example"], "http://A.example./", named);
+        check_allowed_addresses(&["a.example"], "http://a.example:8080/", None);
+        check_allowed_addresses(&["a.example:8080"], "http://a.example:8080/", named);
+        check_allowed_addresses(&["a.example:8080"], "http://a.example/", public);
+        check_allowed_addresses(&["a.example:*"], "http://a.example:9/", named);
+        check_allowed_addresses(&["*.example:8080"], "http://a.example:8080/", public);
+        check_allowed_addresses(&["*.example:8080"], "http://example:8080/", None);
+        check_allowed_addresses(&["*.example:8080"], "http://badexample:8080/", None);
+        check_allowed_addresses(&["*:8080"], "http://any.example:8080/", public);
+        check_allowed_addresses(&["127.0.0.1:8080"], "http://0x7f.1:8080/", named);
+        check_allowed_addresses(&["127.0.0.1:8080"], "http://127.0.0.2:8080/", None);
+        check_allowed_addresses(&["[::1]:8080"], "http://[0:0::1]:8080/", named);
+        check_allowed_addresses(&["::1"], "http://[::1]/", named);
+        check_allowed_addresses(&["bücher.example"], "http://b%C3%BCcher.example/", named);
         let allowlist = Allowlist::new([], true).unwrap();
-        let grant = |private| allowlist.address_grant(&Host::Domain("x"), 9, private);
-        assert_eq!(grant(false), Ok(AddressGrant::Private));
-        let grant = Allowlist::default().address_grant(&Host::Domain("x"), 9, true);
-        assert_eq!(grant, Ok(AddressGrant::Private));
+        let grant = |private| allowlist.allowed_addresses(&Host::Domain("x"), 9, private);
+        assert_eq!(grant(false), Ok(AllowedAddresses::Private));
+        let grant = Allowlist::default().allowed_addresses(&Host::Domain("x"), 9, true);
+        assert_eq!(grant, Ok(AllowedAddresses::Private));
     }
 
     #[test]

@@ -164,8 +164,8 @@ impl Drop for ShellProcess {
 /// Returns the output as text. If some of it was dropped, the last line says so, because a model is
 /// shown the end of a long result and not the place where something is missing.
 fn output_text_with_loss_note(output: &CapturedOutput) -> String {
-    let mut text = output.text_with_gap_note();
-    if let Some(parts) = output.kept_sizes() {
+    let mut text = output.text_with_dropped_bytes_note();
+    if let Some(parts) = output.kept_head_and_tail_sizes() {
         if !text.ends_with('\n') {
             text.push('\n');
         }

@@ -152,7 +152,7 @@ impl NoteLister {
     }
 
     fn visit_child_folder(&mut self, folder: &DirHandle, parts: &[String], entry_name: &str) {
-        let below = match folder.open_listed_child_folder(entry_name) {
+        let below = match folder.open_child_folder_without_name_check(entry_name) {
             Ok(below) => below,
             Err(error) => {
                 // Another kind of file, a symbolic link, or removed since.
@@ -181,7 +181,7 @@ impl NoteLister {
             Some(_) => READ_BYTES_MAX,
             None => front_matter::FRONT_MATTER_BYTES_MAX + 64,
         };
-        let snapshot = match folder.read_listed_file(note_file.file, bytes_max) {
+        let snapshot = match folder.read_file_without_name_check(note_file.file, bytes_max) {
             Ok(snapshot) => snapshot,
             Err(error) => {
                 // It may have been removed since the folder was read.

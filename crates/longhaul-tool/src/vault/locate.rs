@@ -22,7 +22,7 @@ pub(crate) fn path_parts_as_stored_on_disk(
     };
     for part in parts {
         let name = entry_name_as_stored_on_disk(&folder, part)?;
-        folder = match folder.open_listed_child_folder(&name) {
+        folder = match folder.open_child_folder_without_name_check(&name) {
             Ok(below) => below,
             Err(FsError::NotFound) => {
                 found.extend(parts.iter().skip(found.len()).cloned());

@@ -7,7 +7,7 @@
 use icu_normalizer::ComposingNormalizerBorrowed;
 
 use crate::filename_fold::{
-    escape_for_message, fold_file_name_case, is_device_name, is_invisible_char,
+    escape_for_message, fold_file_name_case, is_invisible_char, is_windows_device_name,
 };
 
 /// Maximum length of a path component in bytes. Every file system allows that length plus `.md`.
@@ -113,7 +113,7 @@ fn name_component_problem(text: &str) -> Option<&'static str> {
         Some("contains one of / \\ : * ? \" < > | # ^ [ ]")
     } else if text.chars().any(is_invisible_char) {
         Some("contains a control or invisible character")
-    } else if is_device_name(text) {
+    } else if is_windows_device_name(text) {
         Some("is a name that Windows reserves for a device")
     } else {
         None
@@ -133,7 +133,7 @@ fn suggest_valid_name(text: &str) -> Option<String> {
         }
         better.push(c);
     }
-    if is_device_name(&better) {
+    if is_windows_device_name(&better) {
         better.insert_str(0, "Note ");
     }
     let better =

@@ -64,7 +64,7 @@ impl NoteDraft {
     }
 
     /// Returns whether parsing this text returns the content and tags of this draft.
-    pub(crate) fn matches_parsed_text(&self, text: &str) -> bool {
+    pub(crate) fn equals_note_parsed_from(&self, text: &str) -> bool {
         let parsed = ParsedNote::parse(text);
         let is_whole = parsed.problem.is_none() && parsed.updated.is_some();
         is_whole && parsed.body == self.content && parsed.tags == self.tags
@@ -231,7 +231,7 @@ mod tests {
             let tags = tags.iter().filter_map(|tag| name::parse_tag(tag).ok()).collect();
             let draft = NoteDraft { title, tags, confidence, ..new_note(&content) };
             let text = draft.render_updated_note(None, NOW).unwrap();
-            prop_assert!(draft.matches_parsed_text(&text));
+            prop_assert!(draft.equals_note_parsed_from(&text));
             prop_assert_eq!(draft.render_updated_note(Some(&text), LATER), None);
         }
     }

@@ -76,8 +76,10 @@ impl TypedTool for VaultWriteTool {
             return PredictedEffects::default();
         };
         let (dir, now) = (self.dir.clone(), self.clock.now());
-        predict_on_blocking_thread(move || predict_note(&dir, &draft, now).unwrap_or_default())
-            .await
+        predict_on_blocking_thread(move || {
+            predict_note_write(&dir, &draft, now).unwrap_or_default()
+        })
+        .await
     }
 
     async fn call(
@@ -154,7 +156,7 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
         let message = format!("`{subject}` already has exactly this content.");
         return Ok(ToolOutput::text(message));
     };
-    if !draft.matches_parsed_text(&text) {
+    if !draft.equals_note_parsed_from(&text) {
         let why = "the front matter would be too long; use another title";
         return Err(note_write_failure(why));
     }
@@ -164,14 +166,18 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
 }
 
 /// Returns what writing a note would change. `None` if the call would fail, or nothing is known.
-fn predict_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Option<PredictedEffects> {
+fn predict_note_write(
+    dir: &SafeDir,
+    draft: &NoteDraft,
+    now: Timestamp,
+) -> Option<PredictedEffects> {
     let parts = name::parse_note_folder(&draft.folder).ok()?;
     let file = name::note_file_name(&draft.title).ok()?;
     let parts = locate::path_parts_as_stored_on_disk(dir, &parts).ok()?;
     let opened = dir.open_dir(&parts).and_then(|folder| {
         folder.open_file(&locate::entry_name_as_stored_on_disk(&folder, &file)?)
     });
-    let before = prediction::read_content(opened)?;
+    let before = prediction::read_file_content(opened)?;
     let text = match &before {
         FileContent::Absent => draft.render_updated_note(None, now),
         FileContent::Text(text) => draft.render_updated_note(Some(text), now),
@@ -179,7 +185,7 @@ fn predict_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Option<Pred
     };
     let after = text.map_or_else(|| before.clone(), FileContent::Text);
     let subject = note_input::note_rule_subject(&draft.folder, &draft.title);
-    Some(prediction::one_file_change(format!("{subject}.md"), before, after))
+    Some(prediction::effects_of_one_file_change(format!("{subject}.md"), before, after))
 }
 
 /// Returns why replacing the existing note would lose data. `None` if nothing would be lost.

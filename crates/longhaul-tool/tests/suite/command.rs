@@ -47,13 +47,13 @@ async fn a_command_gets_its_arguments_input_directory_and_environment() {
     let args = ["printf", "%s|", "a b", "$HOME", ";ls"];
     let output = run(Command::new(args, dir.path())).await;
     assert_eq!(
-        (output.exit, output.stdout.text_with_gap_note().as_str()),
+        (output.exit, output.stdout.text_with_dropped_bytes_note().as_str()),
         (ProgramExit::Code(0), "a b|$HOME|;ls|")
     );
 
     let mut env = Command::new(["env"], dir.path());
     env.env = vec![("GIVEN".into(), "yes".into())];
-    let output = run(env).await.stdout.text_with_gap_note();
+    let output = run(env).await.stdout.text_with_dropped_bytes_note();
     let mut names: Vec<&str> = output.lines().filter_map(|line| line.split('=').next()).collect();
     names.sort_unstable();
     assert_eq!(names, ["GIVEN", "PATH"]);
@@ -62,7 +62,8 @@ async fn a_command_gets_its_arguments_input_directory_and_environment() {
     cat.stdin = vec![b'x'; 200_000];
     assert_eq!(run(cat).await.stdout.complete_output().unwrap().len(), 200_000);
 
-    let here = run(Command::new(["pwd", "-P"], dir.path())).await.stdout.text_with_gap_note();
+    let here =
+        run(Command::new(["pwd", "-P"], dir.path())).await.stdout.text_with_dropped_bytes_note();
     assert_eq!(Path::new(here.trim()), dir.path().canonicalize().unwrap());
 }
 
@@ -75,7 +76,7 @@ async fn a_relative_program_is_resolved_from_its_directory() {
     let up = "../".repeat(std::env::current_dir().unwrap().components().count() - 1);
     let relative = Path::new(&up).join(dir.path().strip_prefix("/").unwrap());
     let output = run(Command::new(["./say"], relative)).await;
-    assert_eq!(output.stdout.text_with_gap_note(), "here\n");
+    assert_eq!(output.stdout.text_with_dropped_bytes_note(), "here\n");
 }
 
 #[tokio::test]
@@ -119,7 +120,7 @@ async fn head_and_tail_of_long_output_are_kept() {
         sh(dir.path(), "echo begin; yes | head -c 1000000; echo; echo end; echo why >&2");
     long.keep_bytes = 100;
     let output = run(long).await;
-    let text = output.stdout.text_with_gap_note();
+    let text = output.stdout.text_with_dropped_bytes_note();
     assert!(text.starts_with("begin\n") && text.ends_with("end\n"), "{text}");
     assert!(text.contains("[999911 bytes left out here]"), "{text}");
     assert_eq!(output.stdout.total_bytes(), 1_000_011);
@@ -184,13 +185,13 @@ async fn background_processes_are_ended_and_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let ended = run(sh(dir.path(), "sleep 600 & echo $!")).await;
     assert_eq!(ended.exit, ProgramExit::Code(0));
-    wait_until_gone(parse_pid(&ended.stdout.text_with_gap_note())).await;
+    wait_until_gone(parse_pid(&ended.stdout.text_with_dropped_bytes_note())).await;
 
     // A process that left the group and holds the pipe open is not waited for.
     let away = sh(dir.path(), "setsid sleep 5 & echo out");
     let ended = away.run(&RealClock).await.unwrap();
     assert_eq!(
-        (ended.exit, ended.stdout.text_with_gap_note().as_str()),
+        (ended.exit, ended.stdout.text_with_dropped_bytes_note().as_str()),
         (ProgramExit::Code(0), "out\n")
     );
 }

@@ -74,9 +74,9 @@ impl ModelSelector {
             names.insert(name, (model, origin));
         }
         let env = config.env.clone();
-        if let Some((model, origin)) =
-            choose_moonshot_model(&env, IDLE_MODEL_VAR, || prices.idle_model(MOONSHOT_PROVIDER))
-        {
+        if let Some((model, origin)) = choose_moonshot_model(&env, IDLE_MODEL_VAR, || {
+            prices.model_for_idle_ticks(MOONSHOT_PROVIDER)
+        }) {
             names.entry(IDLE_ALIAS.to_owned()).or_insert((model, origin));
         }
         Ok(Self { providers: Providers::from_config(config), prices, aliases: names, env })
@@ -94,7 +94,7 @@ impl ModelSelector {
     pub fn idle_tick_model_of_same_provider(&self, name: Option<&str>) -> Option<String> {
         let choice = self.choose_model(name, |_| None).ok()?;
         let (provider, _) = choice.name.split_once('/')?;
-        let listed_idle_model = || self.prices.idle_model(provider);
+        let listed_idle_model = || self.prices.model_for_idle_ticks(provider);
         if provider == MOONSHOT_PROVIDER {
             return choose_moonshot_model(&self.env, IDLE_MODEL_VAR, listed_idle_model)
                 .map(|(model, _)| model);

@@ -241,7 +241,7 @@ fn check_price_overrides(settings: &BTreeMap<String, Setting>) -> Vec<SettingErr
         return Vec::new();
     };
     let faults = own.into_iter().filter_map(|(model, (own, setting))| {
-        let bad = prices.set_override(model, own).err()?;
+        let bad = prices.set_price_override(model, own).err()?;
         let message = format!("`[prices.\"{model}\"]`: {bad}");
         Some(setting_error(setting, &message))
     });

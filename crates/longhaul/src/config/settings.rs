@@ -215,7 +215,7 @@ impl Config {
     pub fn price_table(&self) -> Result<PriceTable, PriceError> {
         let mut prices = PriceTable::load_built_in()?;
         for (model, (own, _)) in price_overrides::collect_price_overrides(&self.settings) {
-            prices.set_override(model, own)?;
+            prices.set_price_override(model, own)?;
         }
         Ok(prices)
     }

@@ -58,9 +58,8 @@ pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
     let model = request.model.ok_or_else(|| missing("model"))?;
     let before = match request.previous_response_id.as_deref() {
         None => 0,
-        Some(id) => {
-            mock_reply::turn_from_response_id(id).ok_or_else(|| ApiError::unknown_response(id))?
-        }
+        Some(id) => mock_reply::turn_from_response_id(id)
+            .ok_or_else(|| ApiError::unknown_response_id(id))?,
     };
     if request.input.is_none() && request.prompt.is_none() && before == 0 {
         return Err(missing("input"));

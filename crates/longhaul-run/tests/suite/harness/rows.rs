@@ -204,7 +204,7 @@ impl Rows {
                 account.lost = plus(account.lost, settled.lost);
                 account.settled_ever = plus(account.settled_ever, settled.held);
             }
-            Change::WaitForHolds(needed) => self.wait_for_holds(needed),
+            Change::WaitForHolds(needed) => self.queue_for_budget(needed),
             Change::AddUsage(row) => {
                 let used = &mut self.used;
                 used.usage = used.usage.plus(row.usage);
@@ -214,9 +214,9 @@ impl Rows {
                 used.active = used.active.plus(row.active);
             }
             Change::AddRule(row) => self.rules.push(*row),
-            Change::UseRule(rule) => self.use_rule(rule),
+            Change::UseRule(rule) => self.count_rule_use(rule),
             Change::RevokeRule { rule, by } => return self.revoke_rule(rule, by, now),
-            Change::UpdateKey(to) => return self.update_key(to),
+            Change::UpdateKey(to) => return self.update_effect_key(to),
             Change::SetCap(raise) => {
                 self.account.cap.micro_usd = raise.micro_usd.or(self.account.cap.micro_usd);
                 self.account.cap.tokens = raise.tokens.or(self.account.cap.tokens);
@@ -230,7 +230,7 @@ impl Rows {
     }
 
     /// Keys as the store keeps them. The runs of other holders are not simulated here.
-    fn update_key(&mut self, change: EffectKeyChange) -> Result<(), RowConflict> {
+    fn update_effect_key(&mut self, change: EffectKeyChange) -> Result<(), RowConflict> {
         match change {
             EffectKeyChange::Claim(claim) => {
                 let taken = self.keys.get(&claim.key).copied();
@@ -310,7 +310,7 @@ impl Rows {
         self.children.push(child);
     }
 
-    fn use_rule(&mut self, rule: RuleId) {
+    fn count_rule_use(&mut self, rule: RuleId) {
         self.rules.iter_mut().find(|known| known.rule == rule).unwrap().used += 1;
     }
 
@@ -402,7 +402,7 @@ impl Rows {
         self.wake_if_budget_fits();
     }
 
-    fn wait_for_holds(&mut self, needed: BudgetAmount) {
+    fn queue_for_budget(&mut self, needed: BudgetAmount) {
         assert_eq!(self.head, Head::Parked, "a run waits for holds after it was parked");
         self.waits_for = Some(needed);
         self.wake_if_budget_fits();

@@ -17,7 +17,7 @@ use longhaul_core::policy::gate::{
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
-use longhaul_run::commands::{RunCommand, rule_scope};
+use longhaul_run::commands::{RunCommand, scope_of_added_rule};
 use longhaul_run::input::ToolCallStatus;
 use longhaul_run::{RunInput, shared_approval_patterns};
 
@@ -240,7 +240,7 @@ impl TestRun {
             digest,
         };
         let agent = self.run.task().agent.clone();
-        let scope = rule_scope(gate, &answer, agent.clone());
+        let scope = scope_of_added_rule(gate, &answer, agent.clone());
         let has_rule = self.rows.active_rules().any(|rule| {
             Some(&rule.scope) == scope.as_ref() && Some(&rule.pattern) == gate.spec.pattern.as_ref()
         });
