@@ -147,7 +147,7 @@ impl FollowedRun<'_> {
         self.runtime.is_some_and(|runtime| runtime.store.is_driver())
     }
 
-    /// Prints the run's final output to stdout, unless it was printed at the prompt.
+    /// Prints the run's final output to stdout, unless the prompt for the next message has shown it.
     async fn print_final_output(&self, follower: &RunFollower<'_>) -> anyhow::Result<()> {
         let view = self.view_of_newest_run_in_chain(follower.run).await?;
         match (follower.options.final_output, &view.output) {

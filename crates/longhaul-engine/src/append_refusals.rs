@@ -12,7 +12,7 @@ use longhaul_core::policy::effect_key::{
 };
 use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::raw::Hash;
-use longhaul_run::{DecideContext, Run, RunInput, TakenKeyInfo, output_of_duplicate_call};
+use longhaul_run::{DecideContext, KeyClaimOfOtherCall, Run, RunInput, output_of_duplicate_call};
 
 use crate::drive::truncate::truncate_output_text;
 use crate::error::Error;
@@ -28,7 +28,7 @@ pub(crate) struct AppendRefusals {
     /// Number of child runs that may still start, if an append was refused because it started more.
     pub(crate) free_children: Option<usize>,
     cap_refusals: Vec<CapRefusal>,
-    taken_keys: Vec<TakenKeyInfo>,
+    keys_claimed_by_other_calls: Vec<KeyClaimOfOtherCall>,
     keys_changed: bool,
 }
 
@@ -40,7 +40,7 @@ impl AppendRefusals {
             budget_account: self.budget_account,
             free_children: self.free_children,
             cap_refusals: self.cap_refusals.clone(),
-            taken_keys: self.taken_keys.clone(),
+            keys_claimed_by_other_calls: self.keys_claimed_by_other_calls.clone(),
             keys_changed: self.keys_changed,
             ..ctx
         }
@@ -54,15 +54,15 @@ impl AppendRefusals {
 
     /// Records that the store refused an append because another tool call has claimed an effect
     /// key.
-    pub(crate) fn add_claimed_effect_key(&mut self, info: TakenKeyInfo) {
-        self.taken_keys.retain(|earlier| earlier.key.key != info.key.key);
-        self.taken_keys.push(info);
+    pub(crate) fn add_claimed_effect_key(&mut self, info: KeyClaimOfOtherCall) {
+        self.keys_claimed_by_other_calls.retain(|earlier| earlier.key.key != info.key.key);
+        self.keys_claimed_by_other_calls.push(info);
     }
 
     /// Records that the tool call whose outcome the run wanted to wait for does not hold the effect
     /// key any more. Forgets which keys other calls have claimed, because that is outdated.
     pub(crate) fn set_effect_keys_changed(&mut self) {
-        self.taken_keys.clear();
+        self.keys_claimed_by_other_calls.clear();
         self.keys_changed = true;
     }
 }
@@ -91,11 +91,11 @@ pub(crate) async fn load_claimed_key(
     (run, input): (&Run, &RunInput),
     claims: &[EffectKeyClaim],
     taken: ClaimedEffectKey,
-) -> Result<TakenKeyInfo, Error> {
+) -> Result<KeyClaimOfOtherCall, Error> {
     let call = claims.iter().find(|claim| claim.key == taken.key).map(|claim| claim.holder.call);
     let key = call.and_then(|call| find_effect_key(run, input, call, taken.key));
     let (Some(call), Some(key), EffectKeyState::Done) = (call, key, taken.state) else {
-        return Ok(TakenKeyInfo { key: taken, result: None });
+        return Ok(KeyClaimOfOtherCall { key: taken, result: None });
     };
     let outputs = RecordedOutputReader::new(services.store.clone(), services.records.clone());
     let recorded = outputs.read(taken.holder.run, taken.holder.call).await?;
@@ -104,7 +104,7 @@ pub(crate) async fn load_claimed_key(
         let output = output_of_duplicate_call(key, taken.holder, &ToolOutput::text(text));
         truncate_output_text(call, output)
     });
-    Ok(TakenKeyInfo { key: taken, result })
+    Ok(KeyClaimOfOtherCall { key: taken, result })
 }
 
 /// Returns the effect key of a tool call: from the calls in `input` if it is a new model reply,

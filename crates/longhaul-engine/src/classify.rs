@@ -266,11 +266,11 @@ fn describe_tool_call(
     context: &BTreeMap<String, RawJson>,
 ) -> Result<ToolCallDescription, String> {
     let result = catch_unwind(AssertUnwindSafe(|| {
-        let subjects = tool.rule_subjects_with_context(input, context);
+        let subjects = tool.rule_match_texts_with_context(input, context);
         let injected = match context.is_empty() {
             true => Vec::new(),
             false => {
-                let read: BTreeSet<String> = tool.rule_subjects(input).into_iter().collect();
+                let read: BTreeSet<String> = tool.rule_match_texts(input).into_iter().collect();
                 let unseen = subjects.iter().filter(|subject| !read.contains(*subject));
                 unseen.cloned().collect()
             }
@@ -279,7 +279,7 @@ fn describe_tool_call(
             class: tool.class(input),
             subjects,
             injected,
-            opaque: tool.has_unknown_rule_subjects(input),
+            opaque: tool.has_unknown_rule_match_texts(input),
             problem: tool.find_call_problem(input, context),
         }
     }));
@@ -381,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_subjects_are_limited_in_length_and_number() {
+    fn rule_match_texts_are_limited_in_length_and_number() {
         for (subjects, kept) in [
             (vec!["a".to_owned(), "b".to_owned()], 2),
             (vec!["a".repeat(4_096); 15], 15),

@@ -15,7 +15,7 @@ const PERMITS: u32 = 1 << 16;
 
 /// Limits how often a run may crash its worker, shared by all drivers of a worker.
 #[derive(Debug, Clone)]
-pub struct CrashGuard {
+pub struct RunCrashLimiter {
     /// Number of crashes after which a run is blocked. `None` means no limit.
     limit: Option<u32>,
     /// Permits for runs that have crashed before. The semaphore is fair, so a run that waits for
@@ -38,7 +38,7 @@ pub(crate) enum RunAdmission {
     Blocked,
 }
 
-impl CrashGuard {
+impl RunCrashLimiter {
     /// Creates a guard that blocks a run after `limit` crashes at the same point.
     pub fn new(limit: Option<u32>) -> Self {
         Self {
@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn the_last_attempt_before_the_crash_limit_is_exclusive() {
-        let admitted = |limit, crashes| CrashGuard::new(limit).admission_after_crashes(crashes);
+        let admitted =
+            |limit, crashes| RunCrashLimiter::new(limit).admission_after_crashes(crashes);
         let three: Vec<RunAdmission> = (0..5).map(|crashes| admitted(Some(3), crashes)).collect();
         assert_eq!(
             three,
@@ -104,7 +105,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_exclusive_attempt_excludes_other_crashed_runs() {
-        let guard = CrashGuard::new(Some(3));
+        let guard = RunCrashLimiter::new(Some(3));
         let (first, second) = (guard.try_acquire_permits(1), guard.try_acquire_permits(1));
         assert!(first.is_some() && second.is_some(), "both runs start");
         assert!(guard.try_acquire_permits(PERMITS).is_none());

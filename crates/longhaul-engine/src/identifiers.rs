@@ -46,9 +46,9 @@ pub(crate) fn find_identifiers(text: &str, kind: TextKind) -> Vec<String> {
         if let Some(number) = number.take()
             && UNITS.contains(&word)
         {
-            found.add_identifier(format!("{number} {word}"));
+            found.add_unique_identifier(format!("{number} {word}"));
         } else if is_identifier(word) {
-            found.add_identifier(word.to_owned());
+            found.add_unique_identifier(word.to_owned());
         }
         // Only a number directly before its unit counts.
         number = (is_number(word) && raw == word).then_some(word);
@@ -63,7 +63,7 @@ struct FoundIdentifiers {
 }
 
 impl FoundIdentifiers {
-    fn add_identifier(&mut self, identifier: String) {
+    fn add_unique_identifier(&mut self, identifier: String) {
         if identifier.len() <= IDENTIFIER_BYTES_MAX && self.seen.insert(identifier.clone()) {
             self.list.push(identifier);
         }
@@ -90,7 +90,7 @@ fn add_quoted_names(line: &str, found: &mut FoundIdentifiers) {
             };
             let char_count = name.chars().count();
             if (2..=QUOTED_CHARS_MAX).contains(&char_count) && has_alphanumeric(name) {
-                found.add_identifier(name.trim().to_owned());
+                found.add_unique_identifier(name.trim().to_owned());
             }
             rest = then;
         }

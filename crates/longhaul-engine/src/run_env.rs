@@ -278,8 +278,9 @@ impl RunEnv {
         context
     }
 
-    /// Returns the input that the tool receives: with the values of references to outputs,
-    /// and without the parameters that the runtime injects. Waits while the store is busy.
+    /// Returns the model's input of a tool call with the values of references to outputs. Removes
+    /// parameters that the model must not set, because the runtime sets them. Waits while the store is
+    /// busy.
     pub(crate) async fn resolve_tool_input(
         &self,
         run: RunId,

@@ -21,7 +21,7 @@ use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_run::checkpoint::CheckpointWriter;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
-use longhaul_run::{DecideContext, Run, RunInput, TakenKeyInfo, decide};
+use longhaul_run::{DecideContext, KeyClaimOfOtherCall, Run, RunInput, decide};
 
 use crate::append_refusals::{AppendRefusals, count_new_children, key_claims, load_claimed_key};
 use crate::error::Error;
@@ -211,7 +211,7 @@ impl RunSession {
         input: &RunInput,
         claims: &[EffectKeyClaim],
         taken: ClaimedEffectKey,
-    ) -> Result<TakenKeyInfo, Error> {
+    ) -> Result<KeyClaimOfOtherCall, Error> {
         loop {
             match load_claimed_key(&self.services, (&self.run, input), claims, taken).await {
                 Err(Error::Store(StoreError::Busy { .. })) => {

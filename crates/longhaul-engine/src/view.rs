@@ -39,7 +39,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         agent: task.agent.to_string(),
         agent_version: task.definition,
         status: row.status,
-        reason: row.reason.clone().or_else(|| batch_stop_reason(run)),
+        reason: row.reason.clone().or_else(|| cancel_reason_of_stopped_batch(run)),
         // Waiting for a lane, a batch or a start time is recorded only in the row.
         now: describe_start_time_wait(row, run, now)
             .or_else(|| describe_queue_wait(row))
@@ -177,7 +177,7 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, 
 
 /// Returns the reason `batch` if the run was cancelled because an earlier run of its batch did not
 /// complete.
-fn batch_stop_reason(run: &Run) -> Option<String> {
+fn cancel_reason_of_stopped_batch(run: &Run) -> Option<String> {
     let stopped = matches!(run.outcome()?, RunOutcome::Cancelled(_))
         && run.cancel_cause() == CancelCause::BatchStopped;
     stopped.then(|| "batch".to_owned())

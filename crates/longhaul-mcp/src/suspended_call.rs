@@ -98,7 +98,7 @@ impl SuspendedCallState {
         !self.questions.is_empty()
     }
 
-    /// Returns whether there are responses that were not sent to the server yet.
+    /// Returns whether there are answers to the server's questions that were not sent to it yet.
     pub(super) fn has_responses(&self) -> bool {
         !self.responses.is_empty()
     }

@@ -28,9 +28,9 @@ pub struct DecideContext {
     /// Spend caps because of which the store refused earlier decisions about the same input.
     pub cap_refusals: Vec<CapRefusal>,
     /// Effect keys that other tool calls have claimed, as found in the store.
-    pub taken_keys: Vec<TakenKeyInfo>,
-    /// Whether the store refused to let this decision wait for another call's effect key, because
-    /// that call no longer holds the key.
+    pub keys_claimed_by_other_calls: Vec<KeyClaimOfOtherCall>,
+    /// Whether the store refused an earlier decision about the same input, in which a tool call waited
+    /// for the effect key of another call, because that call no longer holds the key.
     pub keys_changed: bool,
     /// Random number for the jitter of a retry delay. 0 means no jitter.
     pub random: u64,
@@ -38,7 +38,7 @@ pub struct DecideContext {
 
 /// An effect key that another call has claimed.
 #[derive(Debug, Clone)]
-pub struct TakenKeyInfo {
+pub struct KeyClaimOfOtherCall {
     /// The key, the call that has claimed it, and its state.
     pub key: ClaimedEffectKey,
     /// Output for a second call with this key, if the first call has completed, and the blob that
@@ -56,7 +56,7 @@ impl DecideContext {
             provider_blocked_until: None,
             caps: Vec::new(),
             cap_refusals: Vec::new(),
-            taken_keys: Vec::new(),
+            keys_claimed_by_other_calls: Vec::new(),
             keys_changed: false,
             random: 0,
         }

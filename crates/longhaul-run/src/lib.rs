@@ -23,7 +23,7 @@ pub mod submit;
 
 pub use advance::children::{CHILD_DEPTH_MAX, CHILDREN_MAX};
 pub use advance::{original_result_of_duplicate_call, output_of_duplicate_call};
-pub use context::TakenKeyInfo;
+pub use context::KeyClaimOfOtherCall;
 pub use decide::decide;
 pub use input::{DecideContext, RunInput};
 pub use next::{EngineStep, next_engine_step};

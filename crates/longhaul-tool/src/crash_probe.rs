@@ -89,7 +89,7 @@ impl Tool for CrashTestTool {
         self.class
     }
 
-    fn rule_subjects(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         let note = input.get("note").and_then(Value::as_str);
         note.map(str::to_owned).into_iter().collect()
     }

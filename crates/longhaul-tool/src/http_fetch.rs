@@ -135,7 +135,7 @@ impl Tool for HttpFetch {
         }
     }
 
-    fn rule_subjects(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         let url = input["url"].as_str().unwrap_or_default();
         // The normalized URL that is requested: a rule must not be bypassed by another spelling.
         let url = parse_url(url).map_or_else(|_| url.to_owned(), String::from);

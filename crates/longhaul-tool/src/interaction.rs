@@ -68,7 +68,7 @@ impl TypedTool for LogInteraction {
     const CLASS: EffectClass = EffectClass::Keyed;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
         vec![normalized_interaction_kind(input["kind"].as_str())]
     }
 

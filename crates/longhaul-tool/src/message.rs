@@ -150,7 +150,7 @@ impl Tool for SendMessage {
         EffectClass::Once
     }
 
-    fn rule_subjects(&self, _input: &Value) -> Vec<String> {
+    fn rule_match_texts(&self, _input: &Value) -> Vec<String> {
         Vec::new()
     }
 
@@ -164,7 +164,7 @@ impl Tool for SendMessage {
         Some(not_delivered_failure(problem).message().to_owned())
     }
 
-    fn rule_subjects_with_context(
+    fn rule_match_texts_with_context(
         &self,
         _input: &Value,
         context: &BTreeMap<String, RawJson>,

@@ -122,11 +122,11 @@ impl Tool for Shell {
     }
 
     /// Returns the commands in the command line; approval rules match each of them.
-    fn rule_subjects(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         input["command"].as_str().map_or_else(Vec::new, split::split_commands)
     }
 
-    fn has_unknown_rule_subjects(&self, input: &Value) -> bool {
+    fn has_unknown_rule_match_texts(&self, input: &Value) -> bool {
         input["command"].as_str().is_some_and(split::has_hidden_commands)
     }
 

@@ -100,7 +100,7 @@ impl TypedTool for ReadSkillTool {
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
     /// Returns `SKILL` or `SKILL/PATH` as the text that approval rules match.
-    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
         let skill = input["skill"].as_str().unwrap_or_default();
         let path = input["path"].as_str().filter(|path| !path.is_empty());
         vec![match path {

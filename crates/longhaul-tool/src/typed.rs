@@ -64,16 +64,16 @@ pub trait TypedTool: Send + Sync + Debug + 'static {
 
     /// Returns the texts that approval rules match, such as paths. `None` means the whole input as
     /// canonical JSON.
-    fn rule_subjects(&self, _input: &Self::Input) -> Option<Vec<String>> {
+    fn rule_match_texts(&self, _input: &Self::Input) -> Option<Vec<String>> {
         None
     }
 
     /// Returns the texts that approval rules match, from the input as JSON that is not parsed into
     /// `Self::Input` yet. Override it if they can be determined even for an input that does not
     /// match the type.
-    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
         let typed = Self::Input::deserialize(input).ok();
-        let subjects = typed.and_then(|typed| self.rule_subjects(&typed));
+        let subjects = typed.and_then(|typed| self.rule_match_texts(&typed));
         subjects.unwrap_or_else(|| vec![canonical_json(input)])
     }
 
@@ -151,8 +151,8 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
         input.map_or(T::CLASS, |input| self.tool.class(&input))
     }
 
-    fn rule_subjects(&self, input: &Value) -> Vec<String> {
-        self.tool.rule_subjects_from_json(input)
+    fn rule_match_texts(&self, input: &Value) -> Vec<String> {
+        self.tool.rule_match_texts_from_json(input)
     }
 
     fn is_cancel_safe(&self) -> bool {

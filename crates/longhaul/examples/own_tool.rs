@@ -83,7 +83,7 @@ impl TypedTool for BookingTool {
     const VERIFIES: bool = true;
     const IN_DOUBT: Option<InDoubtPolicy> = Some(InDoubtPolicy::Ask);
 
-    fn rule_subjects(&self, input: &BookingInput) -> Option<Vec<String>> {
+    fn rule_match_texts(&self, input: &BookingInput) -> Option<Vec<String>> {
         Some(vec![input.train.clone()])
     }
 

@@ -30,23 +30,23 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
 
     /// Returns the subjects of a call with this input, i.e. the texts that approval rules match,
     /// such as a path or a command.
-    fn rule_subjects(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         vec![crate::raw::canonical_json(input)]
     }
 
     /// Returns the subjects of a call with values injected by the runtime. Some approval rules
     /// match such values, for example the recipient of a message.
-    fn rule_subjects_with_context(
+    fn rule_match_texts_with_context(
         &self,
         input: &Value,
         _context: &BTreeMap<String, RawJson>,
     ) -> Vec<String> {
-        self.rule_subjects(input)
+        self.rule_match_texts(input)
     }
 
     /// Returns whether the subjects of a call can't be determined from this input. Every rule that
     /// asks for approval of this tool then applies to the call.
-    fn has_unknown_rule_subjects(&self, _input: &Value) -> bool {
+    fn has_unknown_rule_match_texts(&self, _input: &Value) -> bool {
         false
     }
 

@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    fn counting_call_request(
+    fn request_to_increment_done_count(
         index: u16,
         class: EffectClass,
         done_count: &Arc<AtomicUsize>,
@@ -367,12 +367,12 @@ mod tests {
         let mut calls = ActiveToolCalls::default();
         let throttle = ProgressThrottle::default();
         let track = |index| throttle.track_call(CallId { turn: 1, index });
-        calls.start_call(counting_call_request(1, EffectClass::Pure, &done), track(1));
+        calls.start_call(request_to_increment_done_count(1, EffectClass::Pure, &done), track(1));
         assert!(calls.next_finished_call().now_or_never().is_none(), "the first call is running");
         let cancelled = calls.cancel_calls_if(|call| call.may_repeat);
         let cancelled: Vec<CallId> = cancelled.iter().map(|cancelled| cancelled.call).collect();
         assert_eq!(cancelled, [CallId { turn: 1, index: 1 }]);
-        calls.start_call(counting_call_request(2, EffectClass::Once, &done), track(2));
+        calls.start_call(request_to_increment_done_count(2, EffectClass::Once, &done), track(2));
         assert!(calls.next_finished_call().now_or_never().is_none(), "the second call is running");
         let ended = calls.next_finished_call().now_or_never().flatten().expect("the call ends");
         assert_eq!(ended.call, CallId { turn: 1, index: 2 });
@@ -410,7 +410,7 @@ mod tests {
             (EffectClass::Once, true, with_possible_effect(), ToolCallStatus::Interrupted),
             (EffectClass::Once, true, failed(), ToolCallStatus::Failed),
         ] {
-            let mut request = counting_call_request(1, class, &Arc::default());
+            let mut request = request_to_increment_done_count(1, class, &Arc::default());
             request.has_effect_key = has_effect_key;
             request.tool = Arc::new(FailingTool(request.tool.spec().clone(), failure));
             let mut calls = ActiveToolCalls::default();

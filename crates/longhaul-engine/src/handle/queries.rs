@@ -33,12 +33,12 @@ const CAP_WAITS_MAX: usize = 100;
 impl Longhaul {
     /// Returns the full view of a run, as the API shows it.
     pub async fn get_run(&self, run: RunId) -> Result<RunView, Error> {
-        self.get_run_with_workers(run, &mut None).await
+        self.get_run_given_live_workers(run, &mut None).await
     }
 
     /// Returns the full view of a run. `workers` caches the live workers, which are read only if
     /// the run waits for a worker.
-    pub(super) async fn get_run_with_workers(
+    pub(super) async fn get_run_given_live_workers(
         &self,
         run: RunId,
         workers: &mut Option<LiveWorkers>,

@@ -9,7 +9,7 @@ use longhaul_core::id::{InboxName, WorkerId};
 use longhaul_core::port::store::{Claim, Heartbeat, WorkerLiveness};
 use longhaul_core::time::Millis;
 
-use crate::crash_guard::CrashGuard;
+use crate::crash_guard::RunCrashLimiter;
 use crate::drive::assignment::RunAssignment;
 use crate::drive_permit::DrivePermit;
 use crate::error::Error;
@@ -27,7 +27,7 @@ const CLOCK_STEP_MAX: Millis = Millis::from_secs(1);
 pub(super) struct WorkerIdentity {
     pub(super) worker: WorkerId,
     pub(super) lease: Lease,
-    crash_guard: CrashGuard,
+    crash_guard: RunCrashLimiter,
 }
 
 impl WorkerIdentity {
@@ -74,7 +74,7 @@ impl HeartbeatSender {
             current: Arc::new(Mutex::new(new_worker_identity(
                 services,
                 options.lease,
-                CrashGuard::new(options.crash_limit),
+                RunCrashLimiter::new(options.crash_limit),
             ))),
             services: services.clone(),
             host: options.host.clone(),
@@ -157,7 +157,7 @@ impl HeartbeatSender {
 fn new_worker_identity(
     services: &EngineServices,
     ttl: Millis,
-    crash_guard: CrashGuard,
+    crash_guard: RunCrashLimiter,
 ) -> WorkerIdentity {
     WorkerIdentity {
         worker: WorkerId::from_bits(services.ids.next_id_bits()),

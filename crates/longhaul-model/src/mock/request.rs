@@ -169,8 +169,8 @@ impl ContentPart<'_> {
     }
 }
 
-/// Returns a block for a tool call of an assistant message, without the ID of the call, because
-/// scripts use only the length of the block.
+/// Returns a block for a tool call of an assistant message. The ID of the call is empty, because
+/// scripts of the mock model can use only the size of the block.
 pub(crate) fn tool_call_block(tool_name: Option<&str>, arguments: &str) -> Block {
     let input = RawJson::parse(arguments);
     Block::ToolCall(ToolCall {

@@ -12,7 +12,7 @@ use longhaul_core::policy::effect_key::{
 };
 
 use crate::advance::call_events::record_call_result;
-use crate::context::TakenKeyInfo;
+use crate::context::KeyClaimOfOtherCall;
 use crate::decision::DecisionBuilder;
 use crate::policy::effect_keys::{effect_key_claim, effect_key_holder, has_claimed};
 use crate::policy::rules::in_doubt_policy;
@@ -33,12 +33,13 @@ pub(super) fn may_claim_effect_key(decision: &DecisionBuilder<'_>, call: &Tracke
     let ToolCallState::AwaitingKey { holder, epoch } = call.state else {
         return true;
     };
-    let is_held = |taken: &TakenKeyInfo| {
+    let is_held = |taken: &KeyClaimOfOtherCall| {
         let ClaimedEffectKey { holder: by, state, .. } = taken.key;
         by == holder && state == EffectKeyState::Held
     };
     epoch < decision.control.epoch
-        || decision.ctx.keys_changed && !decision.ctx.taken_keys.iter().any(is_held)
+        || decision.ctx.keys_changed
+            && !decision.ctx.keys_claimed_by_other_calls.iter().any(is_held)
 }
 
 /// Handles a tool call whose effect key another call may have claimed. If one has, the call waits,
@@ -62,11 +63,11 @@ pub(super) fn handle_claimed_effect_key(
         return Ok(true);
     }
     let own = effect_key_holder(decision.run.id, call);
-    let taken = decision.ctx.taken_keys.iter().find(|taken| {
+    let taken = decision.ctx.keys_claimed_by_other_calls.iter().find(|taken| {
         let ClaimedEffectKey { key: hash, holder, .. } = taken.key;
         hash == key.hash && holder != own
     });
-    let Some(TakenKeyInfo { key: taken, result }) = taken.cloned() else {
+    let Some(KeyClaimOfOtherCall { key: taken, result }) = taken.cloned() else {
         return Ok(false);
     };
     let ClaimedEffectKey { holder, state, .. } = taken;

@@ -22,7 +22,7 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Timestamp;
 use longhaul_run::retry::{RetryPoint, retry_failed_run};
-use longhaul_run::{DecideContext, Rejection, Run, RunInput, TakenKeyInfo, decide};
+use longhaul_run::{DecideContext, KeyClaimOfOtherCall, Rejection, Run, RunInput, decide};
 
 use rows::{Head, RowConflict, Rows};
 
@@ -114,11 +114,11 @@ impl TestRun {
                 Ok(events) => return InputOutcome::Events(events),
                 Err(RowConflict::OverBudget(account)) => ctx.budget_account = Some(account),
                 Err(RowConflict::KeyTaken(key)) => {
-                    ctx.taken_keys.retain(|known| known.key.key != key.key);
-                    ctx.taken_keys.push(TakenKeyInfo { key, result: None });
+                    ctx.keys_claimed_by_other_calls.retain(|known| known.key.key != key.key);
+                    ctx.keys_claimed_by_other_calls.push(KeyClaimOfOtherCall { key, result: None });
                 }
                 Err(RowConflict::KeyNotHeld) => {
-                    ctx.taken_keys.clear();
+                    ctx.keys_claimed_by_other_calls.clear();
                     ctx.keys_changed = true;
                 }
                 Err(RowConflict::Row(why)) => return InputOutcome::RowConflict(why),

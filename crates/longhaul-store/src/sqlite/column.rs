@@ -69,7 +69,7 @@ pub(crate) fn get_optional_time(row: &Row<'_>, index: usize) -> Result<Option<Ti
     Ok(micros.map(Timestamp::from_micros))
 }
 
-/// Reads a text from a column and parses it as a name.
+/// Reads a text from a column and parses it with `FromStr`.
 pub(crate) fn get_parsed<T>(row: &Row<'_>, index: usize) -> Result<T>
 where
     T: FromStr<Err: Error + Send + Sync + 'static>,

@@ -32,7 +32,7 @@ use longhaul_run::input::{
 };
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::{
-    DecideContext, EngineStep, Run, RunInput, TakenKeyInfo, decide, next_engine_step,
+    DecideContext, EngineStep, KeyClaimOfOtherCall, Run, RunInput, decide, next_engine_step,
     shared_approval_patterns,
 };
 
@@ -354,13 +354,15 @@ impl ReferenceDriver {
                 Ok(DriveProgress::Continue)
             }
             AppendResult::Refused(AppendRefusalReason::KeyTaken(key)) => {
-                self.ctx.taken_keys.retain(|known| known.key.key != key.key);
-                self.ctx.taken_keys.push(TakenKeyInfo { key, result: None });
+                self.ctx.keys_claimed_by_other_calls.retain(|known| known.key.key != key.key);
+                self.ctx
+                    .keys_claimed_by_other_calls
+                    .push(KeyClaimOfOtherCall { key, result: None });
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }
             AppendResult::Refused(AppendRefusalReason::KeyNotHeld) => {
-                self.ctx.taken_keys.clear();
+                self.ctx.keys_claimed_by_other_calls.clear();
                 self.ctx.keys_changed = true;
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)

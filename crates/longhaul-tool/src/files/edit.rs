@@ -80,8 +80,8 @@ impl Tool for EditFileTool {
         EffectClass::Once
     }
 
-    fn rule_subjects(&self, input: &Value) -> Vec<String> {
-        self.workspace.rule_subjects(input)
+    fn rule_match_texts(&self, input: &Value) -> Vec<String> {
+        self.workspace.rule_match_texts(input)
     }
 
     async fn predict_effects(&self, input: &Value, _ctx: &ToolContext) -> PredictedEffects {
@@ -252,12 +252,12 @@ fn verify_edit_happened(workspace: &Workspace, input: &EditFileInput) -> VerifyO
     };
     let (old, new) = match_file_line_endings(&content, input);
     match find_edit_evidence(&content, &old, &new) {
-        EditEvidence::Applied => {
+        EditVerification::Applied => {
             let message = format!("Edited `{}`: the file contains the new text.", target.display);
             VerifyOutcome::Happened(ToolOutput::text(message))
         }
-        EditEvidence::NotApplied => VerifyOutcome::NotHappened,
-        EditEvidence::Unclear => VerifyOutcome::Unknown,
+        EditVerification::NotApplied => VerifyOutcome::NotHappened,
+        EditVerification::Unclear => VerifyOutcome::Unknown,
     }
 }
 
@@ -269,7 +269,7 @@ fn read_workspace_text(workspace: &Workspace, target: &CheckedFilePath) -> Optio
 
 /// Whether the content of a file shows that an edit was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EditEvidence {
+enum EditVerification {
     Applied,
     NotApplied,
     Unclear,
@@ -278,16 +278,16 @@ enum EditEvidence {
 /// Returns whether the content shows that `new` replaced `old`. After an edit, every `old` left in
 /// the file overlaps a `new`, for example when three of four blank lines were replaced by two. An
 /// `old` that overlaps no `new` proves that the edit was not made.
-fn find_edit_evidence(content: &str, old: &str, new: &str) -> EditEvidence {
+fn find_edit_evidence(content: &str, old: &str, new: &str) -> EditVerification {
     if !content.contains(old) {
         // Somebody else removed both texts, or `new` is empty.
         return match content.contains(new) {
-            true => EditEvidence::Applied,
-            false => EditEvidence::Unclear,
+            true => EditVerification::Applied,
+            false => EditVerification::Unclear,
         };
     }
     if new.contains(old) && !content.split(new).any(|between| between.contains(old)) {
-        return EditEvidence::Applied;
+        return EditVerification::Applied;
     }
     let touches = |at: usize| {
         let reach = new.len().saturating_sub(1);
@@ -297,9 +297,9 @@ fn find_edit_evidence(content: &str, old: &str, new: &str) -> EditEvidence {
     };
     let mut matches = content.match_indices(old).take(MATCHES_MAX);
     if new.is_empty() || matches.any(|(at, _)| !touches(at)) {
-        return EditEvidence::NotApplied;
+        return EditVerification::NotApplied;
     }
-    EditEvidence::Unclear
+    EditVerification::Unclear
 }
 
 fn edit_failure(why: impl std::fmt::Display) -> ToolFailure {
@@ -308,34 +308,34 @@ fn edit_failure(why: impl std::fmt::Display) -> ToolFailure {
 
 #[cfg(test)]
 mod tests {
-    use super::{EditEvidence, find_edit_evidence};
+    use super::{EditVerification, find_edit_evidence};
 
     #[test]
     fn applied_edits_are_recognized() {
-        let check = |content: &str, (old, new): (&str, &str), expected: EditEvidence| {
+        let check = |content: &str, (old, new): (&str, &str), expected: EditVerification| {
             assert_eq!(
                 find_edit_evidence(content, old, new),
                 expected,
                 "{content:?} {old:?} {new:?}"
             );
         };
-        check("a cat", ("cat", "dog"), EditEvidence::NotApplied);
-        check("a dog", ("cat", "dog"), EditEvidence::Applied);
-        check("a cow", ("cat", "dog"), EditEvidence::Unclear);
-        check("cat and dog", ("cat", "dog"), EditEvidence::NotApplied);
+        check("a cat", ("cat", "dog"), EditVerification::NotApplied);
+        check("a dog", ("cat", "dog"), EditVerification::Applied);
+        check("a cow", ("cat", "dog"), EditVerification::Unclear);
+        check("cat and dog", ("cat", "dog"), EditVerification::NotApplied);
         // Removed, or not.
-        check("a ", ("cat", ""), EditEvidence::Applied);
-        check("a cat", ("cat", ""), EditEvidence::NotApplied);
+        check("a ", ("cat", ""), EditVerification::Applied);
+        check("a cat", ("cat", ""), EditVerification::NotApplied);
         // The old text is a part of the new one.
-        check("fn a", ("fn a", "/// A\nfn a"), EditEvidence::NotApplied);
-        check("/// A\nfn a", ("fn a", "/// A\nfn a"), EditEvidence::Applied);
-        check("/// A\nfn a fn a", ("fn a", "/// A\nfn a"), EditEvidence::NotApplied);
+        check("fn a", ("fn a", "/// A\nfn a"), EditVerification::NotApplied);
+        check("/// A\nfn a", ("fn a", "/// A\nfn a"), EditVerification::Applied);
+        check("/// A\nfn a fn a", ("fn a", "/// A\nfn a"), EditVerification::NotApplied);
         // Shortened: the remaining text may have been longer before.
-        check("a\n\n\nb", ("\n\n\n", "\n\n"), EditEvidence::Unclear);
-        check("a\n\nb", ("\n\n\n", "\n\n"), EditEvidence::Applied);
-        check("aa", ("aa", "a"), EditEvidence::Unclear);
+        check("a\n\n\nb", ("\n\n\n", "\n\n"), EditVerification::Unclear);
+        check("a\n\nb", ("\n\n\n", "\n\n"), EditVerification::Applied);
+        check("aa", ("aa", "a"), EditVerification::Unclear);
         // At the edges of characters of several bytes.
-        check("üüü cat üüü", ("cat", "ü"), EditEvidence::NotApplied);
-        check("ücatü", ("cat", "üü"), EditEvidence::NotApplied);
+        check("üüü cat üüü", ("cat", "ü"), EditVerification::NotApplied);
+        check("ücatü", ("cat", "üü"), EditVerification::NotApplied);
     }
 }

@@ -54,8 +54,8 @@ impl TypedTool for ListFilesTool {
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
     /// Returns the folder as the text that approval rules match; `.` means the whole workspace.
-    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
-        self.workspace.rule_subjects(input)
+    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
+        self.workspace.rule_match_texts(input)
     }
 
     async fn call(

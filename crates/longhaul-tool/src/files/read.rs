@@ -58,8 +58,8 @@ impl TypedTool for ReadFileTool {
     const CLASS: EffectClass = EffectClass::Pure;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
-        self.0.rule_subjects(input)
+    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
+        self.0.rule_match_texts(input)
     }
 
     async fn predict_effects(&self, input: ReadFileInput, _ctx: &ToolContext) -> PredictedEffects {

@@ -165,7 +165,7 @@ impl Workspace {
 
     /// Returns the path in a tool's input in the normal form that approval rules match. An invalid
     /// path is returned as written.
-    pub(crate) fn rule_subjects(&self, input: &Value) -> Vec<String> {
+    pub(crate) fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         let text = match &input["path"] {
             Value::Null => "",
             Value::String(text) => text,

@@ -45,8 +45,8 @@ impl TypedTool for WriteFileTool {
     const CLASS: EffectClass = EffectClass::Keyed;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
-        self.0.rule_subjects(input)
+    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
+        self.0.rule_match_texts(input)
     }
 
     async fn predict_effects(&self, input: WriteFileInput, _ctx: &ToolContext) -> PredictedEffects {

@@ -53,7 +53,7 @@ impl TypedTool for VaultListTool {
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
     /// Returns the folder as the text that approval rules match; `/` means the whole vault.
-    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
         let folder = input["folder"].as_str().filter(|folder| !folder.is_empty());
         vec![name::normalize_nfc(folder.unwrap_or("/"))]
     }
@@ -202,7 +202,7 @@ impl NoteLister {
             None => None,
         };
         let folder = parts.join("/");
-        let path = note_input::note_rule_subject(&folder, title);
+        let path = note_input::note_rule_match_text(&folder, title);
         let mut entry = Map::new();
         entry.insert("folder".into(), json!(folder));
         entry.insert("title".into(), json!(title));

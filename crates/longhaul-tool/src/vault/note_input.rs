@@ -6,15 +6,15 @@ use crate::safe_dir::FsError;
 use crate::vault::name::normalize_nfc;
 
 /// Returns `folder/title`, the text that approval rules match.
-pub(crate) fn note_rule_subject(folder: &str, title: &str) -> String {
+pub(crate) fn note_rule_match_text(folder: &str, title: &str) -> String {
     if folder.is_empty() { title.into() } else { format!("{folder}/{title}") }
 }
 
 /// Returns the text that approval rules match: `folder/title` if the input names a note, or else
 /// the whole input.
-pub(crate) fn note_input_rule_subjects(input: &Value) -> Vec<String> {
+pub(crate) fn note_input_rule_match_texts(input: &Value) -> Vec<String> {
     match (input["folder"].as_str(), input["title"].as_str()) {
-        (Some(folder), Some(title)) => vec![normalize_nfc(&note_rule_subject(folder, title))],
+        (Some(folder), Some(title)) => vec![normalize_nfc(&note_rule_match_text(folder, title))],
         (_, _) => vec![longhaul_core::raw::canonical_json(input)],
     }
 }

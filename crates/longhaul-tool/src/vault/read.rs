@@ -43,8 +43,8 @@ impl TypedTool for VaultReadTool {
     const CLASS: EffectClass = EffectClass::Pure;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
-        note_input::note_input_rule_subjects(input)
+    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
+        note_input::note_input_rule_match_texts(input)
     }
 
     async fn call(
@@ -68,7 +68,7 @@ fn read_note(dir: &SafeDir, input: &VaultReadInput) -> Result<ToolOutput, ToolFa
         });
     let snapshot = found.map_err(|error| {
         let subject =
-            name::normalize_nfc(&note_input::note_rule_subject(&input.folder, &input.title));
+            name::normalize_nfc(&note_input::note_rule_match_text(&input.folder, &input.title));
         let hint = if matches!(error, FsError::NotFound) {
             "; use vault_list to see which notes exist"
         } else {

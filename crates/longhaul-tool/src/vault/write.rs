@@ -65,8 +65,8 @@ impl TypedTool for VaultWriteTool {
     const CLASS: EffectClass = EffectClass::Keyed;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn rule_subjects_from_json(&self, input: &Value) -> Vec<String> {
-        note_input::note_input_rule_subjects(input)
+    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
+        note_input::note_input_rule_match_texts(input)
     }
 
     /// Returns the note before and after the call. The predicted field `updated` has the current
@@ -128,7 +128,7 @@ fn parse_draft(input: VaultWriteInput, run: RunId) -> Result<NoteDraft, ToolFail
 }
 
 fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOutput, ToolFailure> {
-    let subject = note_input::note_rule_subject(&draft.folder, &draft.title);
+    let subject = note_input::note_rule_match_text(&draft.folder, &draft.title);
     let parts = name::parse_note_folder(&draft.folder).map_err(note_write_failure)?;
     let file = name::note_file_name(&draft.title).map_err(note_write_failure)?;
     let folder_error =
@@ -184,7 +184,7 @@ fn predict_note_write(
         FileContent::Unknown => return None,
     };
     let after = text.map_or_else(|| before.clone(), FileContent::Text);
-    let subject = note_input::note_rule_subject(&draft.folder, &draft.title);
+    let subject = note_input::note_rule_match_text(&draft.folder, &draft.title);
     Some(prediction::effects_of_one_file_change(format!("{subject}.md"), before, after))
 }
 

@@ -126,7 +126,7 @@ fn file_tools_have_effect_classes_and_subjects() {
         let tool = fixture.tool(tool);
         let input = json!({ "path": path });
         assert_eq!(tool.class(&input), class);
-        assert_eq!(tool.rule_subjects(&input), [subject], "{input}");
+        assert_eq!(tool.rule_match_texts(&input), [subject], "{input}");
         assert_eq!(tool.spec().schema["additionalProperties"], false);
     };
     let absolute = fixture.path("src//a.rs");

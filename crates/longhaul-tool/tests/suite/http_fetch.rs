@@ -55,7 +55,7 @@ fn http_fetch_has_effect_classes_and_subjects() {
         (json!({ "method": 7 }), EffectClass::Pure, "GET "),
     ] {
         assert_eq!(tool.class(&input), class, "{input}");
-        assert_eq!(tool.rule_subjects(&input), [subject], "{input}");
+        assert_eq!(tool.rule_match_texts(&input), [subject], "{input}");
     }
 }
 

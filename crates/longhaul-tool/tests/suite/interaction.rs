@@ -104,6 +104,6 @@ fn log_interaction_has_an_effect_class_and_a_subject() {
         (json!({ "summary": "x", "kind": "call" }), "call"),
     ] {
         assert_eq!(tool.class(&input), EffectClass::Keyed);
-        assert_eq!(tool.rule_subjects(&input), [subject]);
+        assert_eq!(tool.rule_match_texts(&input), [subject]);
     }
 }

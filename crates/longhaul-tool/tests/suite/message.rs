@@ -140,8 +140,8 @@ fn send_message_has_an_effect_class_and_a_subject() {
     assert!(tool.spec().can_verify);
     assert_eq!(tool.spec().in_doubt, Some(InDoubtPolicy::Ask));
     let ctx = tool_context(1, 1);
-    assert_eq!(tool.rule_subjects_with_context(&input, &ctx.context), ["ann@example.com"]);
-    assert!(tool.rule_subjects_with_context(&input, &Default::default()).is_empty());
+    assert_eq!(tool.rule_match_texts_with_context(&input, &ctx.context), ["ann@example.com"]);
+    assert!(tool.rule_match_texts_with_context(&input, &Default::default()).is_empty());
     let problem = |text: &str, context| tool.find_call_problem(&json!({ "text": text }), context);
     assert_eq!(problem("x", &ctx.context), None);
     for (text, context, part) in [

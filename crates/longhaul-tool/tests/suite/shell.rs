@@ -237,9 +237,9 @@ fn shell_calls_have_subjects_and_opacity() {
     assert!(shell.is_cancel_safe() && shell.may_outlive_worker() && shell.is_unsandboxed());
     let input = json!({ "command": "cargo test && rm -rf x" });
     assert_eq!(shell.class(&input), EffectClass::Once);
-    assert_eq!(shell.rule_subjects(&input), ["cargo test", "rm -rf x"]);
-    assert!(!shell.has_unknown_rule_subjects(&input));
-    assert!(shell.has_unknown_rule_subjects(&json!({ "command": "ls $(x)" })));
+    assert_eq!(shell.rule_match_texts(&input), ["cargo test", "rm -rf x"]);
+    assert!(!shell.has_unknown_rule_match_texts(&input));
+    assert!(shell.has_unknown_rule_match_texts(&json!({ "command": "ls $(x)" })));
     assert_eq!(shell.spec().in_doubt, None);
     for (timeout, seconds) in
         [(Value::Null, 120), (json!(7), 7), (json!(0), 1), (json!(999_999), 1_800)]

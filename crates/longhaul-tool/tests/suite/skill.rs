@@ -89,7 +89,7 @@ async fn a_skill_is_read_with_the_list_of_its_files() {
     fixture.check("style", "references/names.md", "Names are short.").await;
     fixture.check("style", "./references//names.md", "Names are short.").await;
     assert_eq!(fixture.tool.class(&json!({})), EffectClass::Pure);
-    let subject = fixture.tool.rule_subjects(&json!({ "skill": "style", "path": "a" }));
+    let subject = fixture.tool.rule_match_texts(&json!({ "skill": "style", "path": "a" }));
     assert_eq!(subject, ["style/a"]);
 }
 

@@ -74,7 +74,7 @@ impl TypedTool for Caller {
         }
     }
 
-    fn rule_subjects(&self, input: &Call) -> Option<Vec<String>> {
+    fn rule_match_texts(&self, input: &Call) -> Option<Vec<String>> {
         (input.name != "whole").then(|| vec![input.name.clone()])
     }
 
@@ -118,7 +118,7 @@ fn effect_class_and_subjects_come_from_the_type() {
     let tool = typed(Caller).unwrap();
     let check = |input: Value, class: EffectClass, subject: &str| {
         assert_eq!(tool.class(&input), class, "{input}");
-        assert_eq!(tool.rule_subjects(&input), [subject], "{input}");
+        assert_eq!(tool.rule_match_texts(&input), [subject], "{input}");
     };
     check(json!({ "name": "Bo" }), EffectClass::Pure, "Bo");
     check(json!({ "name": "Bo", "voice": "loud" }), EffectClass::Once, "Bo");

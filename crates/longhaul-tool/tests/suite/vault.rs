@@ -338,7 +338,7 @@ fn vault_tools_have_effect_classes_and_subjects() {
     let check = |tool: &str, input: Value, class: EffectClass, subject: &str| {
         let tool = fixture.tool(tool);
         assert_eq!(tool.class(&input), class);
-        assert_eq!(tool.rule_subjects(&input), [subject]);
+        assert_eq!(tool.rule_match_texts(&input), [subject]);
         assert_eq!(tool.spec().schema["additionalProperties"], false);
     };
     let at = |folder: &str| json!({ "folder": folder, "title": "b" });

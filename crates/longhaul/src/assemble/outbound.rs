@@ -12,7 +12,7 @@ use longhaul_core::time::Clock;
 use longhaul_tool::outbound::{Allowlist, GuardedClient};
 use longhaul_tool::{FileLocation, HttpFetch, LogInteraction};
 
-use crate::assemble::trusted_tools::{MessageSender, create_message_sender};
+use crate::assemble::trusted_tools::{MessageSender, create_send_message_tool};
 use crate::config::layer::{self, ConfigFileScope};
 use crate::config::schema::LOG_FILE_KEY;
 use crate::config::settings::Config;
@@ -56,7 +56,7 @@ impl OutboundTools {
         let fetch = HttpFetch::new(Arc::clone(&guarded)).map_err(|bad| bad.to_string())?;
         let log = LogInteraction::tool(interaction_log_file(config)?, Arc::clone(clock));
         let log = log.map_err(|bad| bad.to_string())?;
-        let sender = create_message_sender(config, clock, &guarded)?;
+        let sender = create_send_message_tool(config, clock, &guarded)?;
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(fetch), log];
         if sender.project_target.is_none() {
             tools.push(Arc::clone(&sender.tool));

@@ -42,7 +42,7 @@ pub struct MessageSender {
 
 /// Creates the tool `send_message` from the project's settings. The error describes the invalid
 /// setting.
-pub(crate) fn create_message_sender(
+pub(crate) fn create_send_message_tool(
     config: &Config,
     clock: &Arc<dyn Clock>,
     out: &Arc<GuardedClient>,
@@ -82,7 +82,7 @@ pub struct TrustCheckedTools {
 }
 
 impl TrustCheckedTools {
-    /// Creates the source of the tools that need trust.
+    /// Creates the tools that a person must trust before a run can use them.
     pub fn new(
         config: &Config,
         served: Arc<McpTools>,

@@ -67,9 +67,9 @@ pub struct TrustItem {
     /// Name of the item with its kind, for use in a sentence. Trust decisions identify the item by
     /// this text.
     pub title: String,
-    /// Digest of the settings that define the action.
+    /// Digest of the settings that define what the item runs or where it sends data.
     pub settings_digest: Hash,
-    /// Digests of the project files that the action runs, by path. The error names a file that
+    /// Digests of the project files that the item runs, by path. The error names a file that
     /// can't be read.
     pub files: Result<BTreeMap<String, Hash>, String>,
     /// Exact description of the action, as lines to show.

@@ -183,7 +183,7 @@ impl Tool for FakeTool {
         self.class
     }
 
-    fn has_unknown_rule_subjects(&self, _input: &Value) -> bool {
+    fn has_unknown_rule_match_texts(&self, _input: &Value) -> bool {
         self.traits.is_opaque
     }
 
@@ -195,7 +195,7 @@ impl Tool for FakeTool {
         self.traits.is_unsandboxed
     }
 
-    fn rule_subjects(&self, input: &Value) -> Vec<String> {
+    fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         let text = input["text"].as_str().unwrap_or_default();
         assert!(text != "unspeakable", "a bug in the tool's subjects");
         vec![text.to_owned()]
@@ -210,14 +210,14 @@ impl Tool for FakeTool {
         needs_recipient.then(|| "no recipient is set".to_owned())
     }
 
-    fn rule_subjects_with_context(
+    fn rule_match_texts_with_context(
         &self,
         input: &Value,
         context: &BTreeMap<String, RawJson>,
     ) -> Vec<String> {
         let recipient = context.get("recipient").map(RawJson::to_value);
         let recipient = recipient.as_ref().and_then(Value::as_str);
-        let mut subjects = self.rule_subjects(input);
+        let mut subjects = self.rule_match_texts(input);
         subjects.extend(recipient.map(str::to_owned));
         subjects
     }

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use longhaul_core::id::WorkerId;
 use longhaul_core::port::store::Claim;
 use longhaul_engine::Error;
-use longhaul_engine::crash_guard::CrashGuard;
+use longhaul_engine::crash_guard::RunCrashLimiter;
 use longhaul_engine::drive::{DriveOutcome, RunAssignment, drive_run};
 use longhaul_engine::drive_permit::DrivePermit;
 use longhaul_engine::lease::Lease;
@@ -36,7 +36,7 @@ pub(super) struct EngineProcess {
     ctx: SimContext,
     store: Arc<YieldingStore>,
     lease: Lease,
-    crash_guard: CrashGuard,
+    crash_guard: RunCrashLimiter,
 }
 
 impl EngineProcess {
@@ -47,7 +47,7 @@ impl EngineProcess {
     ) -> Self {
         Self {
             lease: Lease::new(services.clock.clone(), TTL),
-            crash_guard: CrashGuard::new(Some(3)),
+            crash_guard: RunCrashLimiter::new(Some(3)),
             services,
             ctx,
             store: yielding,

@@ -59,7 +59,7 @@ impl Tool for SimTool {
         self.class
     }
 
-    fn rule_subjects(&self, _input: &Value) -> Vec<String> {
+    fn rule_match_texts(&self, _input: &Value) -> Vec<String> {
         vec![self.spec.name.as_str().to_owned()]
     }
 

@@ -70,7 +70,7 @@ async fn accented_titles_have_one_normal_form() {
     assert!(output.contains(&format!("exists as `{one}`")), "{output}");
     let input = json!({ "folder": two, "title": two });
     let subject = format!("{one}/{one}");
-    assert_eq!(fixture.tool("vault_write").rule_subjects(&input), [subject]);
+    assert_eq!(fixture.tool("vault_write").rule_match_texts(&input), [subject]);
 
     // If both forms exist, both are listed, and one is marked as shadowed.
     fixture.write_file(&format!("E\u{301}t\u{e9}/{one}.md"), "Twin.");
