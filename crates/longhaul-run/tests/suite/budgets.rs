@@ -265,7 +265,7 @@ fn a_warned_run_waits_for_a_short_reply_instead_of_all_that_is_left() {
         others 20000 140000 =>
         claim               => run.claimed | running
         go                  => turn.started
-        ? step              => ask turn 2 try 1 max 2500
+        ? step              => ask turn 2 try 1 max 2486
     "#,
     );
 }

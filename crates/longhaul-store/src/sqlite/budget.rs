@@ -36,8 +36,8 @@ pub(crate) fn create_budget(tx: &Tx<'_>, root: RunId, caps: &Budget) -> Result<(
 /// warn its model before.
 pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetHold) -> Result<(), RowChangeError> {
     let sql = format!(
-        "SELECT {COLUMNS}, b.root, {HAS_QUEUE} FROM run r
-          CROSS JOIN budget b ON b.root = coalesce(r.account, r.root) WHERE r.id = ?1"
+        "SELECT {COLUMNS}, budget.root, {HAS_QUEUE} FROM run r
+          CROSS JOIN budget ON budget.root = coalesce(r.account, r.root) WHERE r.id = ?1"
     );
     let found = tx.query_one(&sql, params![run.bytes()], |row| {
         Ok((read_budget_account(row)?, row.get(8)?, row.get(9)?))
@@ -74,7 +74,7 @@ pub(crate) fn settle_budget_hold(
 ) -> Result<(), RowChangeError> {
     let BudgetHoldSettlement { held, spent, lost } = settlement;
     let sql = format!(
-        "UPDATE budget AS b
+        "UPDATE budget
             SET held_micro_usd = max(held_micro_usd - ?2, 0),
                 held_tokens = max(held_tokens - ?3, 0),
                 spent_micro_usd = spent_micro_usd + ?4, spent_tokens = spent_tokens + ?5,
@@ -182,8 +182,8 @@ pub(crate) const SELECT_QUEUE: &str = "SELECT w.run, w.micro_usd, w.tokens, h.st
         AND (h.state IN (?3, ?4) OR h.state = ?2 AND h.reason = 'budget_held')
       ORDER BY w.position";
 
-/// Whether any run waits for the budget `b`. Most budgets have no queue, which then is not read.
-const HAS_QUEUE: &str = "EXISTS (SELECT 1 FROM budget_wait w WHERE w.account = b.root)";
+/// Whether any run waits for a budget. Most budgets have no queue, which then is not read.
+const HAS_QUEUE: &str = "EXISTS (SELECT 1 FROM budget_wait w WHERE w.account = budget.root)";
 
 fn load_budget_queue(tx: &Tx<'_>, root: [u8; 16]) -> Result<Option<BudgetQueue>> {
     let sql = format!("SELECT {COLUMNS} FROM budget WHERE root = ?1");
