@@ -189,7 +189,7 @@ fn chain_step_text(step: &ChainStepSpec) -> String {
     };
     let mut parts = vec![name, step.condition.as_str().to_owned()];
     if step.auto_approve {
-        parts.push("approves its own result".to_owned());
+        parts.push("its result is approved automatically".to_owned());
     }
     if let Some(repeat) = &step.repeat {
         let (from, until, max) = (&repeat.from, repeat.until.as_str(), repeat.max);

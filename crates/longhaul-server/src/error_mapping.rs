@@ -12,9 +12,7 @@ use crate::problem::Problem;
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let (status, hint) = match &error {
-            Error::Store(store_error) => {
-                return problem_from_store_error(store_error, error.code());
-            }
+            Error::Store(store_error) => return store_problem(store_error, error.code()),
             Error::InvalidJournal(_) | Error::Internal { .. } | Error::EntropyUnavailable => {
                 tracing::error!(%error, "internal error while handling a request");
                 return Self::internal_error();
@@ -114,7 +112,7 @@ pub(crate) fn committed_but_unreadable_problem() -> Problem {
         .with_retry_after(1)
 }
 
-fn problem_from_store_error(store_error: &StoreError, code: &'static str) -> Problem {
+fn store_problem(store_error: &StoreError, code: &'static str) -> Problem {
     match store_error {
         StoreError::DiskFull { .. } => {
             let message = "the disk of the store is full: no new runs can start";

@@ -96,7 +96,7 @@ fn chains_are_listed_shown_and_checked() {
     }
     let shown = project.run(&["chains", "show", "full-pipeline"], 0).out;
     assert!(shown.contains("4. bugfix · on_issues_found"), "{shown}");
-    assert!(shown.contains("back to review until no_issues, at most 3 times"), "{shown}");
+    assert!(shown.contains("back to the step review until no_issues, at most 3 times"), "{shown}");
     project.run(&["chains", "check"], 0);
     project.write(
         "chains/bad.toml",

@@ -95,8 +95,8 @@ impl Longhaul {
         Ok(SteerReceipt { id, run, status: SteerState::Queued, delivery, note })
     }
 
-    /// Replaces the text of a message that the run has not read yet. An ended run of a chain stands
-    /// for the newest run of the chain.
+    /// Replaces the text of a message that the run has not read yet. If the run has ended and belongs
+    /// to a chain, the message can be one of the newest run of the chain.
     pub async fn update_steer(&self, run: RunId, message: SteerMessage) -> Result<(), Error> {
         let steer = message.steer;
         let run = self.run_with_steer(run, steer).await?;
@@ -104,8 +104,8 @@ impl Longhaul {
         self.map_missing_steer_error(run, steer, result).await
     }
 
-    /// Withdraws a message that the run has not read yet. An ended run of a chain stands for the
-    /// newest run of the chain.
+    /// Withdraws a message that the run has not read yet. If the run has ended and belongs to a chain,
+    /// the message can be one of the newest run of the chain.
     pub async fn withdraw_steer(&self, run: RunId, steer: SteerId, by: &str) -> Result<(), Error> {
         let run = self.run_with_steer(run, steer).await?;
         let by = by.to_owned();

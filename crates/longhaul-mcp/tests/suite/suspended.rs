@@ -168,7 +168,7 @@ async fn a_task_is_asked_about_by_its_id_until_it_ends() {
         .into_iter()
         .map(|wait| match wait {
             SuspendedCallWait::Poll { after: Millis(after), ttl, message } => {
-                let message = message.unwrap_or_default().chars().take(31).collect();
+                let message = message.unwrap_or_default().chars().take(45).collect();
                 (after, ttl.map(|ttl| ttl.0), message)
             }
             SuspendedCallWait::Answer(question) => panic!("{question:?}"),
