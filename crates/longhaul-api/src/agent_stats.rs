@@ -57,11 +57,11 @@ pub struct OutcomeCounts {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = AmountStats)]
 pub struct PerRunStats {
-    /// Sum of the measured amount, such as turns, over all ended runs.
+    /// Sum of the measured amount, such as turns, over the ended runs.
     pub total: u64,
-    /// Median of the measured amount, such as turns, over all ended runs.
+    /// Median of the measured amount, such as turns, over the ended runs.
     pub p50: u64,
-    /// 95th percentile of the measured amount, such as turns, over all ended runs.
+    /// 95th percentile of the measured amount, such as turns, over the ended runs.
     pub p95: u64,
 }
 

@@ -18,7 +18,7 @@ pub(crate) async fn explain_run_status(
     Ok(explain_run_status_with_label(client, run).await?.0)
 }
 
-/// Returns an explanation of the run's status, and the label under which the status is printed.
+/// Returns an explanation of the run's status, and the label that is printed for the status.
 pub(crate) async fn explain_run_status_with_label(
     client: &RunClient,
     run: &RunView,

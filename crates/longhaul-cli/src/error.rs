@@ -219,8 +219,8 @@ pub(crate) fn from_local_key_error(error: &PrivateFileError, key_file: &Path) ->
         .with_hint("delete it; the next server creates a new one", command)
 }
 
-/// Converts a problem (code, message and hint) that the engine or a server reports to an error of
-/// this program.
+/// Converts a problem (code, message and hint) from the engine or a server into an error of this
+/// program.
 fn from_api_problem(problem: &Problem) -> CliError {
     let code = problem.code.as_str();
     let failure =

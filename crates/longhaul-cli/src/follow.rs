@@ -24,8 +24,8 @@ use crate::style::Tone;
 /// Number of characters of a child run's id that are printed before its events.
 const SHORT_ID_CHARS: usize = 6;
 
-/// Maximum number of open runs of a tree that are searched for a run that does not wait for a
-/// person.
+/// Maximum number of open runs of a tree that are searched for a run that continues without a
+/// person, another client or another run.
 const OPEN_RUNS_MAX: usize = 1_000;
 
 /// Options for following a run: what to print, and when to stop.

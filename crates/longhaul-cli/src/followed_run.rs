@@ -36,8 +36,7 @@ pub(crate) struct FollowedRun<'a> {
     pub(crate) timeout: Option<Millis>,
 }
 
-/// Registers a callback that prints the name of an MCP server if the run waits for the server for
-/// long.
+/// Registers a callback that prints the name of an MCP server if the run waits long for it.
 fn register_slow_server_printer(runtime: &ProjectRuntime, options: FollowOptions) {
     if options.silent || options.as_json {
         return;

@@ -201,7 +201,8 @@ pub enum LaneEntryPolicy {
     /// The run enters only if the lane is empty, or if a worker has already claimed the run that
     /// entered the lane last.
     IfNoneWaits {
-        /// How long the run waits after the last message that was added to it, before it starts.
+        /// How long the run waits, after its task or the last message that was added to it, before
+        /// it starts.
         window: Millis,
     },
     /// The run enters at the end of the lane, and every other run in the lane gets a timer that

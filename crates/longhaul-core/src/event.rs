@@ -35,9 +35,9 @@ use crate::event::turn::{TurnCompleted, TurnFailed, TurnInterrupted, TurnStarted
 pub const EVENT_FORMAT: u32 = 1;
 
 /// Defines the event kinds, one per line: variant, data type, kind name in journals, version,
-/// format that introduced this version, and which parked or paused run becomes ready if an outsider
-/// (a process that does not drive the run) appends the event. `None` means that an outsider may not
-/// append it.
+/// format that introduced this version, and whether a parked or a paused run becomes ready if an
+/// outsider (a process that does not drive the run) appends the event. `None` means that an
+/// outsider may not append it.
 macro_rules! events {
     ($($(#[$doc:meta])* $variant:ident($data:ty) = $kind:literal v $v:literal format $format:literal outside $outside:expr;)*) => {
         /// An event in the journal of a run.

@@ -1,5 +1,5 @@
-//! References to recorded outputs in the input of a tool call, such as `{"$output": "t3.1", "path":
-//! "/body"}`.
+//! References to recorded outputs in the input of a tool call, such as
+//! `{"$output": "t3.1", "path": "/body"}`.
 //!
 //! The runtime replaces a reference by the value, so that the model does not have to repeat it. The
 //! journal stores the reference and the hash of the value, not a second copy of the value.

@@ -36,7 +36,7 @@ pub struct RunPolicy {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<GateRule>,
     /// What happens with calls in doubt (without a recorded outcome) that no rule covers. `None`
-    /// means what the called tool prefers.
+    /// means what the called tool prefers or, if it prefers nothing, that a person is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubtPolicy>,
     /// Gate where a person approves the final answer. `None` means that the run ends without

@@ -72,8 +72,8 @@ pub struct TaskSpec {
     /// Position of the run in a chain. `None` if it belongs to no chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<Box<PositionInChain>>,
-    /// Position of the run in the batch that the task was submitted with. `None` if it was
-    /// submitted alone.
+    /// Position of the run in the batch that the task was submitted with. `None` if it belongs to
+    /// no batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchPosition>,
     /// Principal that submitted the task, such as `key:ops`. `None` if it is not recorded.
@@ -82,7 +82,8 @@ pub struct TaskSpec {
     /// Actor on whose behalf the run acts, as stated by the caller. `None` if none was stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<RawJson>,
-    /// Identifiers of related objects in other systems, as a JSON object. `None` if there are none.
+    /// Identifiers of related objects in other systems, in a form chosen by the caller. `None` if
+    /// there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<RawJson>,
     /// Tags of the run, for searching.

@@ -201,7 +201,7 @@ async fn classify_effects_of_resolved_input(
 }
 
 /// Returns the name of the agent that a call of `run_agent` starts, because approval rules can
-/// match it. `None` for a call of any other tool.
+/// match it. `None` for a call of any other tool, or if the input names no agent.
 fn child_agent_name(tool: &ToolName, input: &Value) -> Option<String> {
     let agent = input.get("agent").filter(|_| tool.as_str() == RUN_AGENT)?;
     agent.as_str().map(str::to_owned)
@@ -320,8 +320,9 @@ fn effect_rule_matches(rule: &EffectRule, tool: &ToolName, facts: &ToolCallDescr
 }
 
 /// Returns the effect key of a call, rendered from the template in the agent file with the input
-/// and the context of the call. Calls with the same effect key take effect once over all runs. The
-/// error is a message for the model.
+/// and the context of the call. Calls with the same effect key take effect at most once over all
+/// runs. `None` means that the agent file declares no key for the call. The error is a message for
+/// the model.
 fn effect_key(
     env: &RunEnv,
     run: &Run,

@@ -14,8 +14,8 @@ const COMPACTOR_ALIAS: &str = "compact";
 /// same model for summaries, so that the whole run is replayed.
 const REPLAY_PREFIXES: [&str; 2] = ["scripted/", "cassette/"];
 
-/// Returns the name of the model that the project configures for summaries of conversations. `None`
-/// means that the run's own model is used.
+/// Returns the name and pricing of the model that the project configures for summaries of
+/// conversations. `None` means that the run's own model is used.
 pub(crate) fn resolve_compaction_model(
     models: &dyn ModelResolver,
     request: &ModelRequest,

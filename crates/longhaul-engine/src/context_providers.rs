@@ -1,5 +1,5 @@
-//! Registry of context providers: functions of the embedding program that return the state of the
-//! world for an agent's prompt.
+//! Registry of the context providers that the embedding program implements. They return the state
+//! of the world for an agent's prompt.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

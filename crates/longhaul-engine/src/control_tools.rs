@@ -142,7 +142,8 @@ fn run_agent_tool_def() -> ControlToolDef {
 }
 
 /// Returns the spec of the control tool `run_agent`, whose description lists the agents that may be
-/// started. `None` only if the built-in tool name is invalid.
+/// started, but at most `LISTED_AGENTS_MAX` of them. `None` only if the built-in tool name is
+/// invalid.
 pub(crate) fn build_run_agent_tool_spec(agents: &[Arc<Agent>]) -> Option<ToolSpec> {
     let mut spec = build_control_tool_spec(run_agent_tool_def())?;
     let shown = agents.iter().take(LISTED_AGENTS_MAX);

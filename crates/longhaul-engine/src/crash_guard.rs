@@ -29,8 +29,8 @@ pub(crate) type TrialPermits = OwnedSemaphorePermit;
 /// Whether a run may be driven, depending on how often it has crashed its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunAdmission {
-    /// The run may start at once: it has not crashed its worker, or the number of crashes has no
-    /// limit.
+    /// The run may start at once: it has not crashed its worker since it last made progress, or the
+    /// number of crashes has no limit.
     Free,
     /// The run has crashed its worker and may start when it has acquired this number of permits.
     Trial { permits: u32 },

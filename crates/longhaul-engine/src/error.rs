@@ -58,7 +58,7 @@ pub enum Error {
     /// The definition of a schedule is invalid. The message says why.
     #[error("{0}")]
     InvalidSchedule(String),
-    /// The run has no message of a person with this id.
+    /// The run has no message with this id that a person sent.
     #[error("there is no message {0} for this run")]
     SteerNotFound(SteerId),
     /// No active API key has this name; an expired or revoked key is not active.

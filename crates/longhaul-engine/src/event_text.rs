@@ -19,8 +19,8 @@ const PLAYER_PROXIMITY: &str = "player_proximity";
 /// final answer.
 pub(crate) const EVENT_TURNS_MAX: u32 = 6;
 
-/// Whether a task is an event for the agent and not an ordinary task: it is marked as an event, or
-/// its kind is that of an event.
+/// Whether a task is an event for the agent and not an ordinary task: it is marked as an event, its
+/// kind is a built-in kind of event, or it has any kind and the agent has templates for events.
 pub(crate) fn is_event_task(agent: &Agent, kind: Option<&str>, is_marked_event: bool) -> bool {
     let is_known = |kind: &str| [IDLE_TICK, PLAYER_ACTION, PLAYER_PROXIMITY].contains(&kind);
     is_marked_event || kind.is_some_and(|kind| !agent.events.is_empty() || is_known(kind))

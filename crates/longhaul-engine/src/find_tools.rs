@@ -15,8 +15,7 @@ use longhaul_core::raw::RawJson;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Name of the tool that loads deferred tools, of which the model knows only the names at first.
-/// Every agent with deferred tools has it.
+/// Name of the tool that loads deferred tools. Every agent with deferred tools has it.
 pub(crate) const FIND_TOOLS: &str = "find_tools";
 
 /// Maximum number of tools that one call of `find_tools` loads if its query contains no tool name.

@@ -13,8 +13,9 @@ const SLEEP_SECS_MAX: f64 = 30.0;
 /// Maximum number of consecutive turns in which the model calls nothing but `child_status`.
 const STATUS_TURNS_MAX: usize = 2;
 
-/// Returns the message that refuses a call with which the model only waits or polls, and suggests
-/// `wait`. `None` if the call does neither.
+/// Returns the message that refuses a call in which a command sleeps too long, or with which the
+/// model asks for the state of its child runs again and again. The message suggests `wait`. `None`
+/// if the call does neither.
 pub(crate) fn polling_hint(run: &Run, tool: &str, input: &Value) -> Option<String> {
     match tool {
         "shell" => {

@@ -34,8 +34,8 @@ const INLINE_BYTES_MAX: usize = 1_024;
 /// repeat themselves on purpose.
 const SCRIPTED_PREFIX: &str = "scripted/";
 
-/// Builds the event that prepares a run for its first turn. The inner error says which dependency
-/// of the run is missing.
+/// Builds the event that prepares a run for its first turn. The inner error says why the run can't
+/// be prepared, for example because its prompt can't be rendered.
 pub(crate) async fn build_run_prepared_event(
     services: &EngineServices,
     env: &RunEnv,

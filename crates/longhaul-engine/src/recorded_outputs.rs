@@ -45,9 +45,8 @@ pub(crate) struct RecordedOutput {
     /// Whether the call completed. Otherwise it failed, was interrupted, or its child run in the
     /// background has not completed.
     pub(crate) is_completed: bool,
-    /// Whether the call was not made, because another call with the same effect key (by which calls
-    /// take effect once over all runs) had completed: `text` then begins with a note about that
-    /// call.
+    /// Whether the call was not made, because another call with the same effect key had completed.
+    /// `text` then begins with a note about that call.
     is_duplicate: bool,
 }
 
@@ -67,8 +66,8 @@ struct JournaledOutput {
     output: ToolOutput,
     /// Whether the call, or its child run in the background, completed.
     is_completed: bool,
-    /// Whether the call was not made, because another call with the same effect key (by which calls
-    /// take effect once over all runs) had completed.
+    /// Whether the call was not made, because another call with the same effect key (the key of an
+    /// effect that happens at most once over all runs) had completed.
     is_duplicate: bool,
 }
 

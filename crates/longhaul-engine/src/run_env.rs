@@ -82,8 +82,8 @@ pub(crate) async fn load_agent_version_of_run(
     }))
 }
 
-/// Returns the tool names in the agent file that are not tools of this process. External sources
-/// may provide these tools, and loading them may take long.
+/// Returns the names of the agent's tools that are not tools of this process. External sources may
+/// provide these tools, and loading them may take long.
 pub(crate) fn unregistered_tool_names(services: &EngineServices, agent: &Agent) -> Vec<String> {
     let is_missing = |name: &&str| services.tools.find_tool(name).is_none();
     tool_names(services, agent).into_iter().filter(is_missing).map(str::to_owned).collect()
@@ -392,8 +392,8 @@ impl CollectedTools {
     }
 }
 
-/// Returns the tools of a run. Tools that appear after the model has received its list of tools are
-/// left out. Calls of external tools that no longer exist fail.
+/// Returns the tools of a run. External tools that appear after the model has received its list of
+/// tools are left out. Calls of external tools that no longer exist fail.
 fn collect_run_tools(
     services: &EngineServices,
     run: &Run,

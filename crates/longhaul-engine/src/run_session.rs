@@ -139,7 +139,8 @@ impl RunSession {
     }
 
     /// Passes an input to the state machine and appends the resulting events. Repeats both if
-    /// another writer has appended meanwhile.
+    /// another writer has appended meanwhile, or if the store refuses the append, for example
+    /// because it exceeds a budget.
     pub(crate) async fn commit_input(&mut self, input: RunInput) -> Result<CommitOutcome, Error> {
         let mut refusals = AppendRefusals::default();
         loop {
@@ -204,8 +205,8 @@ impl RunSession {
         }
     }
 
-    /// Returns what is known about an effect key, whose calls take effect only once, that another
-    /// call has claimed before. Retries while the store is busy.
+    /// Returns what is known about an effect key that another call has claimed. Retries while the
+    /// store is busy.
     async fn load_claimed_key_with_retries(
         &self,
         input: &RunInput,

@@ -129,7 +129,8 @@ fn to_timestamp(at: &Zoned) -> Option<Timestamp> {
 pub(crate) struct FiringPlan {
     /// Times of the firings that each start a run now, oldest first.
     pub(crate) times: Vec<Timestamp>,
-    /// Whether missed firings before the first of `times` start no run.
+    /// Whether the oldest missed firings start no run because there are too many. Always false
+    /// unless all missed firings are to be caught up.
     pub(crate) is_truncated: bool,
     /// Time of the next firing after now. `None` means that there is none.
     pub(crate) next: Option<Timestamp>,

@@ -181,7 +181,8 @@ impl Connection {
         &self.server_info
     }
 
-    /// Returns the handshake mode (newer or legacy protocol) to use for the next connection.
+    /// Returns the handshake mode (newer protocol first, or legacy only) to use for the next
+    /// connection.
     pub(super) fn handshake_mode(&self) -> HandshakeMode {
         let info = self.peer.peer_info();
         match info.is_some_and(|info| info.protocol_version.has_initialize()) {

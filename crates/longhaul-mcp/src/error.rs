@@ -121,8 +121,8 @@ impl McpError {
         }
     }
 
-    /// Returns whether a connection attempt with the other handshake mode (newer or legacy
-    /// protocol) may succeed after this error.
+    /// Returns whether a connection attempt with the other handshake mode (newer protocol first, or
+    /// legacy only) may succeed after this error.
     pub(super) const fn may_need_other_handshake(&self) -> bool {
         matches!(self, Self::Start { .. })
     }

@@ -40,8 +40,7 @@ pub(super) enum HandshakeMode {
 pub(super) struct HandshakeModeCache(Arc<AtomicBool>);
 
 impl HandshakeModeCache {
-    /// Returns the handshake mode (newer or legacy protocol) that the server needs. `None` if it is
-    /// not known.
+    /// Returns `Legacy` if the server is known to need the legacy handshake, otherwise `None`.
     pub(super) fn get(&self) -> Option<HandshakeMode> {
         let is_older = self.0.load(Ordering::Acquire);
         is_older.then_some(HandshakeMode::Legacy)

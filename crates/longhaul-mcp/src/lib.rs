@@ -351,7 +351,7 @@ impl Servers {
 }
 
 /// Starts a server for a check. If that fails, the start is tried once more with the other
-/// handshake mode (newer or legacy protocol).
+/// handshake mode (newer protocol first, or legacy only).
 async fn connect_with_handshake_retry(
     spec: &ServerSpec,
     known_mode: &HandshakeModeCache,

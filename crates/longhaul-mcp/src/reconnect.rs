@@ -25,7 +25,7 @@ const FAILURES_MAX: u32 = 5;
 
 /// Number of consecutive failures after which an HTTP server is reported as failing. Retrying does
 /// not start an HTTP server, so there is only a second attempt, in the other handshake mode (newer
-/// or legacy protocol).
+/// protocol first, or legacy only).
 const REMOTE_FAILURES_MAX: u32 = 2;
 
 /// Delay before the first restart of a failed server; each further delay is twice as long.

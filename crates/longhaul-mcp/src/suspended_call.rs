@@ -74,8 +74,8 @@ struct OpenQuestion {
 }
 
 impl SuspendedCallState {
-    /// Restores the stored state of a suspended call, to continue the call. If a person has
-    /// answered the first question, the answer is added as a response for the server.
+    /// Restores the stored state of a suspended call, to continue the call. If the first question
+    /// was answered, declined or left unanswered, adds the response for the server.
     pub(super) fn resume(resumption: ToolResumption) -> Result<Self, String> {
         let mut state: Self = serde_json::from_str(resumption.state.as_str())
             .map_err(|_| "the stored state of the call can't be read by this build".to_owned())?;

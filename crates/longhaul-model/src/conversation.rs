@@ -58,8 +58,8 @@ pub(crate) trait MessageEncoder {
     }
 }
 
-/// An encoded piece of the conversation: a content block or a complete message, depending on the
-/// API.
+/// An encoded piece of the conversation, depending on the API: a content block, a complete message,
+/// or an item such as a message, a tool call or reasoning.
 #[derive(Debug)]
 pub(crate) struct EncodedMessagePiece<K> {
     pub(crate) kind: K,

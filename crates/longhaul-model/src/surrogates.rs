@@ -16,7 +16,7 @@ const ESCAPE_BYTES: usize = 6;
 #[derive(Debug, Default)]
 pub(crate) struct SurrogateJoiner {
     /// High surrogate, as a JSON escape, that ended the last string and whose low surrogate has not
-    /// been received yet. `None` means that no string ended with a high surrogate.
+    /// been received yet. `None` means that there is none.
     pending: Option<String>,
 }
 
@@ -68,7 +68,7 @@ fn is_backslash_escaped(json: &str, position: usize) -> bool {
 }
 
 /// Returns the UTF-16 code unit of the JSON escape at the given position. `None` if the escape is
-/// incomplete or has no hex digits.
+/// incomplete or not hexadecimal.
 fn parse_utf16_code_unit(json: &str, position: usize) -> Option<u16> {
     u16::from_str_radix(json.get(position + 2..position + ESCAPE_BYTES)?, 16).ok()
 }

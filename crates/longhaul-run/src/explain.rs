@@ -26,7 +26,7 @@ pub struct StateExplanation {
     pub command: String,
 }
 
-/// Explains the state of a run in one sentence and suggests a command.
+/// Explains the state of a run in one or two sentences and suggests a command.
 pub fn explain_run_state(run: &Run) -> StateExplanation {
     let mut explanation = explain_state_untrimmed(run);
     // Questions from people and models may already end with a punctuation mark.
@@ -38,8 +38,8 @@ pub fn explain_run_state(run: &Run) -> StateExplanation {
     explanation
 }
 
-/// Explains the state of a run in one sentence and suggests a command. The sentence may end with
-/// two punctuation marks, such as `?.`, which the caller corrects.
+/// Explains the state of a run in one or two sentences and suggests a command. The text may end
+/// with two punctuation marks, such as `?.`, which the caller corrects.
 fn explain_state_untrimmed(run: &Run) -> StateExplanation {
     let id = run.id();
     let explanation = |message: String, command: String| StateExplanation { message, command };

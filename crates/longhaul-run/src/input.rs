@@ -124,8 +124,8 @@ pub struct InterruptedReply {
 /// are `None` if nothing has changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PerceptionRefresh {
-    /// Message that tells the model what has changed in the perception. `None` means that nothing
-    /// has changed.
+    /// Message that tells the model the new state of the world. `None` means that the world has not
+    /// changed; the context values for tools may have changed.
     pub message: Option<Arc<str>>,
     /// New hash of the world (the perception's text) and new context values for tools. `None` means
     /// that nothing has changed.

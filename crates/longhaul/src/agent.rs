@@ -152,8 +152,8 @@ impl Agent {
         self.define(|agent| agent.rules.push(rule))
     }
 
-    /// Calls this context provider, a source of data about the outside world, before the first turn
-    /// of a run. The prompt template can use the result as `perception`.
+    /// Calls the context provider with this name, which returns data about the outside world,
+    /// before the first turn of a run. The prompt template can use the result as `perception`.
     #[must_use]
     pub fn context_provider(self, name: impl Into<String>) -> Self {
         let perception = PerceptionConfig {

@@ -75,7 +75,7 @@ impl<'a> EventBuilder<'a> {
         self.with_task(|task| task.resource(resource))
     }
 
-    /// Applies `change` to the task as which the event will be submitted.
+    /// Applies `change` to the task that is submitted for the event.
     fn with_task(self, change: impl FnOnce(Task) -> Task) -> Self {
         Self { task: change(self.task), ..self }
     }

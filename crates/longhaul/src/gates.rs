@@ -158,8 +158,8 @@ impl Answer {
         answer
     }
 
-    /// Creates an answer to a gate that waits for an external event: reports that the event has
-    /// happened.
+    /// Creates an answer which reports that something has happened: the external event that a gate
+    /// waits for, or the effect of a call whose outcome is unknown.
     pub fn complete() -> Self {
         Self::new(GateDecision::Complete)
     }

@@ -13,7 +13,7 @@ use crate::private_file::{self, AccessCheck, PrivateFileError};
 /// Name of the marker file, which contains the URL of a running server, in the folder of the store.
 const FILE_NAME: &str = "server.json";
 
-/// Maximum size of the marker file with a server's URL in bytes.
+/// Maximum size in bytes of the marker file.
 const BYTES_MAX: u64 = 4 * 1024;
 
 /// Content of the marker file: URL, process and store of a running server.

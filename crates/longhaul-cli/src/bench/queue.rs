@@ -18,7 +18,8 @@ use crate::bench::queue::load::{CONCURRENCY, QueueBench, QueuedTaskCost};
 use crate::bench::report::{self, BenchReport, met_or_missed};
 use crate::runtime;
 
-/// Minimum ratio of the task rate to that of the bare loop: plain SQLite inserts of as many rows.
+/// Minimum ratio of the task rate to that of the bare loop: plain SQLite inserts with as many rows
+/// per task.
 const RATIO_TARGET: f64 = 0.4;
 
 /// Minimum ratio of the task rate with a long queue, or with many tasks behind busy lanes, to the

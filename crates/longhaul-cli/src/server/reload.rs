@@ -134,7 +134,8 @@ fn agent_script_errors(root: &Path, loaded: &LoadedAgents) -> Vec<String> {
     read.filter_map(Result::err).collect()
 }
 
-/// Returns the content of the project's settings file. `None` means that there is no such file.
+/// Returns the content of the project's settings file. `None` means that the file can't be read,
+/// for example because it is missing.
 fn read_settings_file(config: &Config) -> Option<Vec<u8>> {
     fs::read(config.root.join(CONFIG_FILE_NAME)).ok()
 }
@@ -149,7 +150,8 @@ pub(crate) struct ProjectReloader<'a> {
     rejection_reason: Option<String>,
     /// Errors in scripts that were logged already.
     reported_script_errors: Vec<String>,
-    /// Content of the settings file when the file was last read. `None` if there was no such file.
+    /// Content of the settings file when the file was last read. `None` if it could not be read,
+    /// for example because it was missing.
     settings: Option<Vec<u8>>,
 }
 

@@ -39,7 +39,8 @@ pub enum FormFieldKind {
     Text {
         /// Minimum number of characters of the text. `None` means no minimum.
         min_length: Option<u64>,
-        /// Maximum number of characters of the text. `None` means no maximum.
+        /// Maximum number of characters of the text. `None` means that only `TEXT_BYTES_MAX`
+        /// limits the text.
         max_length: Option<u64>,
         /// Format that the text must have, such as an email address. `None` means any text.
         format: Option<TextFormat>,

@@ -150,11 +150,12 @@ pub struct BudgetHold {
     /// to finish. Ignored for a cap about which the model was warned already.
     pub reserve: BudgetAmount,
     /// Used percentage of the tree's cap on money from which the hold is refused, so that the model
-    /// is warned first. `None` means that the model needs no warning, such as after an earlier one.
+    /// is warned first. `None` means that the model is not warned, for example because it was
+    /// warned already.
     pub warn_money_at: Option<u8>,
     /// Used percentage of the tree's cap on tokens from which the hold is refused, so that the
-    /// model is warned first. `None` means that the model needs no warning, such as after an
-    /// earlier one.
+    /// model is warned first. `None` means that the model is not warned, for example because it was
+    /// warned already.
     pub warn_tokens_at: Option<u8>,
 }
 

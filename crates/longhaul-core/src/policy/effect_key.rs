@@ -95,7 +95,8 @@ pub struct EffectKeyClaim {
 
 impl EffectKeyClaim {
     /// Returns whether this tool call may change the effect key that is claimed as in `taken`: the
-    /// call itself has claimed the key and has not completed, or it replaces the call that has.
+    /// call itself has claimed the key and has not completed, or another call with an unknown
+    /// outcome has claimed it and this call replaces that one.
     pub fn may_change_key(&self, taken: &ClaimedEffectKey) -> bool {
         let is_own = taken.holder == self.holder && taken.state != EffectKeyState::Done;
         is_own || taken.state == EffectKeyState::Unknown && self.replaces == Some(taken.holder)

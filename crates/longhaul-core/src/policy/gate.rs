@@ -243,8 +243,8 @@ pub struct GateSpec {
     /// Name of the tool of the waiting call. `None` if no call waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Input of the waiting call, or result to approve; fixed while the gate is open. `None` if
-    /// neither.
+    /// Input of the call, or result, that the gate shows to the person; fixed while the gate is
+    /// open. `None` if it shows neither, for example if it asks a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<RawJson>,
     /// Texts that approval rules match and that the runtime injects into the waiting call, such as
@@ -300,7 +300,8 @@ pub struct GateSpec {
     /// Other people who are notified if nobody answers, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub escalation: Vec<EscalationStep>,
-    /// Idempotency key of the request that raised the gate. `None` if the request had no key.
+    /// Idempotency key of the program's request that raised the gate. A second request with the
+    /// same key raises no second gate in this run. `None` if there was no key or no request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// Tags of the gate, for searching.

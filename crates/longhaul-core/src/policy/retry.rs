@@ -121,8 +121,8 @@ pub fn outage_delay(run: RunId, waits: u32, failure: &Failure) -> Millis {
     with_jitter(base.max(failure.retry_after.unwrap_or_default()), run, waits)
 }
 
-/// Returns a delay that is longer by a pseudo-random part of up to a quarter, at most 30 seconds,
-/// so that runs that failed together don't send their next requests together.
+/// Returns the delay plus a pseudo-random time of up to a quarter of it, at most 30 seconds, so
+/// that runs that failed together don't send their next requests together.
 pub fn with_jitter(delay: Millis, run: RunId, round: u32) -> Millis {
     // The low bits of a run id are practically random and never change.
     let random = (run.bits() >> (round % 8 * 8)) as u64;

@@ -293,7 +293,8 @@ impl ToolContext {
 pub struct PartialToolOutput(Arc<Mutex<Option<String>>>);
 
 impl PartialToolOutput {
-    /// Sets the text that becomes the output of the call if the call is cancelled.
+    /// Sets the output so far, which is added to the result of the call if the call is cancelled or
+    /// times out.
     pub fn set_text(&self, text: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     }

@@ -44,8 +44,8 @@ const META_FANOUT: u64 = 2;
 pub(super) struct SchemaNode<'a> {
     in_place: Vec<usize>,
     children: Vec<usize>,
-    /// Indices of the subschemas that a validator evaluates again if an enclosing schema has the
-    /// keyword `unevaluatedItems` or `unevaluatedProperties`.
+    /// Those of `children` that a validator evaluates again if an enclosing schema has the keyword
+    /// `unevaluatedItems` or `unevaluatedProperties`.
     repeated: Vec<usize>,
     /// Whether the subschema has the keyword `unevaluatedItems` or `unevaluatedProperties`, whose
     /// result depends on other subschemas.
@@ -195,7 +195,8 @@ pub(super) struct SubschemaTotals {
     /// For each subschema, the part of the count that a validator evaluates again to find out which
     /// fields and items the subschema covers.
     repeated: Vec<u64>,
-    /// Index of a subschema that contains or refers to itself. `None` if there is none.
+    /// Index of a subschema that refers to itself, directly or through other subschemas. `None` if
+    /// there is none.
     pub(super) cycle: Option<usize>,
 }
 

@@ -93,8 +93,8 @@ fn log_timeout(run: &Run) {
     }
 }
 
-/// Appends a progress update of a running call to the journal. A droppable update may be lost if
-/// the store is busy.
+/// Appends a progress update of a running call to the journal. A droppable update may be lost, for
+/// example if the store is busy or another process appends at the same time.
 async fn commit_progress_update(
     session: &mut RunSession,
     update: ProgressUpdate,

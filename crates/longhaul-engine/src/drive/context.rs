@@ -38,7 +38,7 @@ pub(super) struct DriveContext {
     pub(super) lease: Lease,
     pub(super) shutdown: Shutdown,
     /// Permits of the crash guard, held after a crash of the worker until the run has made
-    /// progress. `None` if the run needs no permits.
+    /// progress. `None` if the run holds no permits.
     trial: Option<TrialPermits>,
     /// Environment of the run. `None` if a dependency is missing and the run is blocked.
     pub(super) env: Option<RunEnv>,

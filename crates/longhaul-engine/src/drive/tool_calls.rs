@@ -81,8 +81,9 @@ pub(super) async fn run_tool_calls(
     Ok(Some(RunInput::ToolsDone(done)))
 }
 
-/// Starts every tool call that is not running yet. Returns `false` if no call is running
-/// afterwards.
+/// Starts every tool call that is not running yet. A call that can't be started ends at once as
+/// failed. Returns `false` if there is no call to wait for, because the run's environment is
+/// missing, or because the lease is lost and no call is running.
 async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> bool {
     let Some(env) = ctx.env.clone() else {
         return false;

@@ -25,7 +25,7 @@ use crate::handle::Longhaul;
 use crate::handle::submit::resolve_lane;
 use crate::task::{ChainChoice, Task, TaskChain};
 
-/// Chain of a submitted task, from which the runs of its steps are built.
+/// Chain of a submitted task, from which the stored steps and the first run are built.
 struct ChainToBuild {
     spec: ChainSpec,
     /// Name of the chain. `None` means that the steps were given in the request itself.

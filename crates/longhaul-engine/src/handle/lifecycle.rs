@@ -81,7 +81,8 @@ impl Longhaul {
     }
 
     /// Applies an input of the state machine to a run and appends the resulting events, if no
-    /// worker drives the run. Returns `false` if a worker drives it.
+    /// worker drives the run. Returns `false` if nothing was appended, because a worker drives the
+    /// run, the run has changed meanwhile, or the input is rejected.
     async fn apply_input_if_no_driver(&self, run: RunId, input: RunInput) -> Result<bool, Error> {
         let (folded, now) = replay_run(&self.services, run).await?;
         let batch = match decide(&folded, input, DecideContext::new(now)) {

@@ -246,7 +246,7 @@ impl Longhaul {
         Ok((RunExplanation { run, status, reason, message, command }, child))
     }
 
-    /// Returns the child run of `open` whose status explains best why its parent waits: one that
+    /// Returns the child run whose status explains best why its parent waits: one of `open` that
     /// needs a person, or else one that waits for a child of its own, or else `first`.
     async fn child_that_explains_wait(
         &self,

@@ -285,8 +285,8 @@ impl Longhaul {
         Ok(row.is_some_and(|row| !status_of_run_or_chain(&row).is_terminal()))
     }
 
-    /// Builds the request that creates the run of a schedule at a due time, with the newest version
-    /// of the agent.
+    /// Builds the request that creates a run of a schedule for the time `time`, with the newest
+    /// version of the agent.
     fn run_request_of_firing(
         &self,
         row: &ScheduleRow,

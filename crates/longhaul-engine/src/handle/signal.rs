@@ -1,5 +1,5 @@
-//! Signal gates: a program opens such a gate for an event that it will report later. A run with an
-//! open signal gate can't end.
+//! Signal gates that a program opens for an event that it will report later. A run can't complete
+//! while such a gate is open.
 
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::gate::{
@@ -21,14 +21,15 @@ const SIGNAL_GATES_MAX: usize = 64;
 /// Request to open a gate that a program will complete later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSignalGate {
-    /// Run that can't end while the gate is open.
+    /// Run that can't complete while the gate is open. It can still fail or be cancelled.
     pub run: RunId,
     /// What the run waits for, as a sentence.
     pub ask: String,
     /// Tags of the gate, for searching.
     pub tags: Vec<String>,
     /// Key that identifies the gate within its run: a second request with the same key returns the
-    /// existing gate. `None` means that every request opens a new gate.
+    /// existing gate, or an error if its content differs. `None` means that every request opens a
+    /// new gate.
     pub idempotency_key: Option<String>,
     /// Time within which the gate must be answered.
     pub timeout: GateTimeout,

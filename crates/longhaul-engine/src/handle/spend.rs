@@ -26,9 +26,9 @@ impl Longhaul {
         Ok(caps.iter().map(|current| cap_view(current, &rows)).collect())
     }
 
-    /// Raises the limit of a spend cap for one key, actor, agent or model, until the current window
-    /// (such as a day) ends. Runs that wait at the cap go on if the new limit covers their next
-    /// call.
+    /// Raises the limit of a spend cap for one key, actor, agent or model, or for all runs if the
+    /// cap counts them together, until the current window (such as a day) ends. Runs that wait at
+    /// the cap go on if the new limit covers their next call.
     pub async fn raise_cap(&self, id: &str, raise: &RaiseCapBody) -> Result<SpendCapView, Error> {
         let caps = self.services.caps.at(self.current_store_time().await?);
         let ids: Vec<String> = caps.iter().map(|current| current.cap.id()).collect();

@@ -345,7 +345,8 @@ fn check_event_kind(task: &Task) -> Result<(), Error> {
     }
 }
 
-/// Checks the lengths of the task's fields that are stored but not read by the model.
+/// Checks the task's type, and the lengths of its tags, source id, idempotency key, actor, links
+/// and metadata.
 fn check_task_field_sizes(task: &Task) -> Result<(), Error> {
     let tag_bytes = task.tags.iter().map(String::len).max().unwrap_or_default();
     check_text_len("a tag", tag_bytes, TAG_BYTES_MAX)?;

@@ -29,7 +29,8 @@ const RESTART_INTERVAL: Millis = Millis::from_secs(5);
 /// so that a worker with nothing to do does not read all the time.
 const REREAD_FACTOR: u64 = 10;
 
-/// Maximum number of runs that are remembered because the filter panicked or blocked for them.
+/// Maximum number of runs that are remembered because their task can't be read, or because the
+/// filter panicked or blocked for them. At this number all of them are forgotten.
 const FAILED_MAX: usize = 10_000;
 
 /// Minimum interval between two log messages which say that the filter can't be called.
@@ -47,8 +48,8 @@ pub(super) struct FilteredQueue {
     cursors: BTreeMap<InboxName, QueueCursor>,
     /// The read positions in the queues before the last page was read.
     cursors_before_page: BTreeMap<InboxName, QueueCursor>,
-    /// Runs for which the filter panicked or blocked. The filter is not called again for these
-    /// runs.
+    /// Runs whose task can't be read, or for which the filter panicked or blocked. The filter is
+    /// not called for these runs.
     failed: BTreeSet<RunId>,
     /// Monotonic time at which the queues were last read from their heads.
     started: Millis,

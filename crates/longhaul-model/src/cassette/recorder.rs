@@ -28,8 +28,8 @@ pub struct CassetteRecorder {
 
 #[derive(Debug, Default)]
 struct RecorderState {
-    /// Temporary file that was created before the run, with its path. The recording of the run is
-    /// written to it. `None` if there is none.
+    /// Temporary file for the recording of the run, created before the run, with its path. `None`
+    /// if it was not created, or if the recording has begun.
     pending_file: Option<(PathBuf, File)>,
     recording: Option<ActiveRecording>,
     exchange_count: usize,

@@ -76,7 +76,7 @@ pub(super) fn advance_concluding_run(
 }
 
 /// Parks a finished run so that it can receive further messages, for the time `keep_open` in the
-/// agent's policy. `None` means that the run may end now.
+/// run's policy. `None` means that the run may end now.
 fn keep_run_open_for_messages(
     decision: &mut DecisionBuilder<'_>,
     concluding: &ConcludingState,

@@ -144,8 +144,8 @@ pub fn output_of_duplicate_call(
     ToolOutput { full: output.full, ..ToolOutput::text(text) }
 }
 
-/// Extracts the result of the completed call from the output text of a call that was not made,
-/// because both have the same effect key. `None` means that the result is no longer stored.
+/// Extracts the result of a completed call from the output text of a later call that was not made,
+/// because it has the same effect key. `None` means that the result is no longer stored.
 pub fn original_result_of_duplicate_call(text: String) -> Option<String> {
     // A long result that a call of the same reply has stored has no note.
     let result = match text.strip_prefix(DUPLICATE_NOTE) {

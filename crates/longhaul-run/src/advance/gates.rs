@@ -110,8 +110,8 @@ pub(super) fn new_tool_call_gate(
     }
 }
 
-/// Returns a gate for a tool call, with the digest of the call's arguments. An approval must
-/// include this digest, which proves that the person saw these arguments.
+/// Returns a gate for a tool call, with the digest of what the gate shows: the call, its arguments
+/// and its effects. An approval must include this digest, so that it applies to nothing else.
 fn new_tool_call_gate_with_digest(
     decision: &DecisionBuilder<'_>,
     call: &TrackedToolCall,

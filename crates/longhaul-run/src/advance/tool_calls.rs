@@ -38,8 +38,8 @@ use crate::state::call::{ToolCallState, TrackedToolCall};
 /// Maximum number of tool calls of a run that are executed in parallel.
 const PARALLEL_CALLS_MAX: usize = 8;
 
-/// Maximum number of times that one tool call is started. Without a limit, a call that kills its
-/// worker would be started forever.
+/// Maximum number of times that a tool call that may be repeated is started, or continued if it is
+/// suspended. Without a limit, a call that kills its worker would be started forever.
 const STARTS_MAX: u32 = 16;
 
 const TOO_MANY_STARTS: &str =

@@ -107,8 +107,8 @@ pub(super) fn start_turn(
     Ok(ControlFlow::Break(()))
 }
 
-/// Parks the run until other runs of its tree have released so much of their held budget that the
-/// amount `needed` is free.
+/// Parks the run until other runs with the same budget have released so much of what they hold
+/// that the amount `needed` is free.
 fn park_until_budget_is_released(
     decision: &mut DecisionBuilder<'_>,
     needed: BudgetAmount,

@@ -83,9 +83,9 @@ impl ControlState {
         Ok(())
     }
 
-    /// Applies the end of a child run. The child's outcome becomes the result of the call that
-    /// waits for the child, or else a message for the model's next turn. A repeated report of the
-    /// same end changes nothing.
+    /// Applies the end of a child run. The outcome of a grading run is applied to the grading. The
+    /// outcome of any other child becomes the result of the call that waits for the child, or else
+    /// a message for the model's next turn. A repeated report of the same end changes nothing.
     pub(super) fn apply_child_ended(&mut self, data: &ChildEnded) -> ApplyResult {
         let Some(index) = self.children.iter().position(|open| open.id == data.child) else {
             return NO_MESSAGES;
@@ -123,8 +123,9 @@ impl ControlState {
         self.add_message_between_turns(Message::user(data.message.as_str()))
     }
 
-    /// Adds a message for the model to the conversation. Returns an error unless the run is between
-    /// two turns. A run that was about to end continues with another turn.
+    /// Adds a message for the model to the conversation. A run that was about to end continues with
+    /// another turn. Returns an error during a turn, before the first turn is prepared, after the
+    /// end of the run, and while a person is asked to approve the result.
     pub(super) fn add_message_between_turns(&mut self, message: Message) -> ApplyResult {
         match &mut self.stage {
             // A message ends the wait, so that the model is called now.

@@ -118,9 +118,9 @@ impl ControlState {
     }
 }
 
-/// Resets a call without a recorded result of the failed run, for the retry. A call that was
-/// started is started again if its effect class allows that; otherwise a person is asked whether it
-/// has taken effect.
+/// Resets a call of the failed run that has no recorded result, for the retry. A call that was
+/// started is started or continued again if that may be repeated; otherwise a person is asked
+/// whether it has taken effect.
 fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: ToolCallOrigin) {
     call.origin = Some(match call.origin {
         None => earlier,

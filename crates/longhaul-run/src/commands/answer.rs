@@ -105,8 +105,8 @@ fn check_decision_allowed(kind: &GateKind, decision: &GateDecision) -> Result<()
     Err(Rejection::InvalidDecision { decision: decision.as_str(), allowed: takes })
 }
 
-/// Checks the answer to a question and returns it with the text to record: the chosen option, or
-/// the completed form. Answers to other gates are returned unchanged.
+/// Checks the answer to a question and returns it with the text to record: the chosen option, the
+/// completed form, or the unchanged text. Answers to other gates are returned unchanged.
 fn check_answer_content(gate: &GateRow, mut answer: Answer) -> Result<Answer, Rejection> {
     if let (GateKind::Question, GateDecision::Answer(text)) = (&gate.spec.kind, &answer.decision) {
         let checked = check_question_answer(&gate.spec, text).map_err(Rejection::InvalidAnswer)?;

@@ -34,8 +34,8 @@ pub struct TrackedToolCall {
     pub edited: Option<RawJson>,
     /// Note of the person who approved the tool call. `None` means that there is no note.
     pub approval_note: Option<String>,
-    /// Structured data of the answer that approved the tool call. `None` means that the answer has
-    /// none.
+    /// Structured data of the answer that approved the tool call. `None` means that there is no
+    /// such answer, or that it has no data.
     #[serde(default)]
     pub approval_payload: Option<RawJson>,
     /// Current state of the tool call.

@@ -41,8 +41,8 @@ impl EmptyReplies {
     }
 }
 
-/// Returns whether a reply has neither text nor calls although the model ended it by itself. Not
-/// empty in this sense are an answer checked against an output schema, and the result of a handler
+/// Returns whether a reply has neither text nor calls although the model ended it by itself. Always
+/// false for an answer that was checked against an output schema, and for the result of a handler
 /// (a function that replaces the model).
 pub(crate) fn is_empty_reply(turn: &TurnCompleted) -> bool {
     let is_ended = match turn.stop {

@@ -34,7 +34,8 @@ impl ControlState {
     }
 
     /// Returns the class of the failure that made the run switch to its fallback model instead of
-    /// waiting for the provider of the preferred model. `None` means that there was no such switch.
+    /// waiting for the provider of the preferred model. `None` means that there was no such switch
+    /// in this turn, or that the run has waited for the provider since.
     pub(crate) const fn unavailable_model(&self) -> Option<FailureClass> {
         match &self.stage {
             RunStage::ModelPending(pending) => pending.unavailable_model,
@@ -46,9 +47,9 @@ impl ControlState {
         }
     }
 
-    /// Returns the value of `unavailable_model` after this failed model call: the class of its
-    /// failure if it makes the run switch to the fallback model instead of waiting, or else the
-    /// value before.
+    /// Returns the value of `unavailable_model` after this failed model call: the value before, if
+    /// there is one, or else the class of the failure if it makes the run switch to the fallback
+    /// model instead of waiting.
     pub(crate) fn model_unavailability_after(&self, failed: &TurnFailed) -> Option<FailureClass> {
         let class = failed.failure.class;
         let is_switch = failed.fallback_model.is_some() && class.is_transient();

@@ -65,7 +65,8 @@ pub struct PendingModelCall {
     #[serde(default)]
     pub outage_attempts: u32,
     /// Class of the failure that made the run switch to its fallback model instead of waiting for
-    /// the provider of the preferred model. `None` means that there was no such switch.
+    /// the provider of the preferred model. `None` means that there was no such switch in this
+    /// turn, or that the run has waited for the provider since.
     #[serde(default)]
     pub unavailable_model: Option<FailureClass>,
     /// Whether a person has resumed the run, so that the next model call is made without a delay.
@@ -115,7 +116,8 @@ pub struct RunningModelCall {
     #[serde(default)]
     pub outage_attempts: u32,
     /// Class of the failure that made the run switch to its fallback model instead of waiting for
-    /// the provider of the preferred model. `None` means that there was no such switch.
+    /// the provider of the preferred model. `None` means that there was no such switch in this
+    /// turn, or that the run has waited for the provider since.
     #[serde(default)]
     pub unavailable_model: Option<FailureClass>,
     /// Epoch (number of the claim) of the driver that made the model call.

@@ -31,9 +31,9 @@ pub(crate) fn create_budget(tx: &Tx<'_>, root: RunId, caps: &Budget) -> Result<(
     )
 }
 
-/// Reserves the worst-case cost of a model call. Refused if a cap would be exceeded, if runs that
-/// wait in the queue need the amount, or if a cap would be so nearly exhausted that the run has to
-/// warn its model before.
+/// Reserves the worst-case cost of a model call. Refused if a cap would be exceeded, if runs before
+/// this one in the queue need the amount, or if the model must be warned first that a cap is nearly
+/// exhausted.
 pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetHold) -> Result<(), RowChangeError> {
     let sql = format!(
         "SELECT {COLUMNS}, budget.root, {HAS_QUEUE} FROM run r
@@ -143,8 +143,8 @@ pub(crate) fn set_budget_caps(
 }
 
 /// Queues a parked run until the budget covers this amount. A run that is queued already keeps its
-/// place. The run is woken at once if the amount is free by now, because another run has released
-/// its hold since the refusal.
+/// place. The run is woken at once if no run waits before it and the amount is free by now, because
+/// another run has released its hold since the refusal.
 pub(crate) fn queue_for_budget(
     tx: &Tx<'_>,
     run: RunId,
@@ -175,7 +175,8 @@ fn wake_runs_waiting_for_budget(tx: &Tx<'_>, root: [u8; 16]) -> Result<(), RowCh
     Ok(())
 }
 
-/// Selects the runs that wait for the budget of a tree of runs.
+/// Selects the runs in the queue for the budget of a tree of runs, in order. Besides parked runs
+/// these are runs that were woken and have not left the queue yet.
 pub(crate) const SELECT_QUEUE: &str = "SELECT w.run, w.micro_usd, w.tokens, h.state = ?2
        FROM budget_wait w CROSS JOIN run_head h ON h.run = w.run
       WHERE w.account = ?1
@@ -213,7 +214,7 @@ const COLUMNS: &str = "cap_micro_usd, cap_tokens, spent_micro_usd, spent_tokens,
                        lost_tokens, held_micro_usd, held_tokens";
 
 /// Returns the budget of a root run and its descendants. A retry has the budget of the run that it
-/// retries. `None` means that there is no such budget, such as after it was pruned.
+/// retries. `None` means that there is no such budget, for example because it was pruned.
 pub(crate) fn budget_account_of_tree(tx: &Tx<'_>, root: RunId) -> Result<Option<BudgetAccount>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM budget

@@ -57,7 +57,8 @@ fn parse_html_page<'a>(html: &str, base: &'a Url, skip_noise: bool) -> HtmlPageR
 #[derive(Debug)]
 struct HtmlPageReader<'a> {
     base: &'a Url,
-    /// Base URL from the page's `base` element. `None` means that the page has no such element.
+    /// Base URL from the page's `base` element. `None` means that no such element with a valid URL
+    /// was read so far.
     base_override: Option<Url>,
     is_noise_skipped: bool,
     title: String,

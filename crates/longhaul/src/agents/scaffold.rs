@@ -58,8 +58,8 @@ The task is the first message. The prompt may include it as well: {{{{ input }}}
         )
     }
 
-    /// Renders a copy of the project agent file `text`, with the name, model and tools of the new
-    /// agent.
+    /// Renders a copy of the project agent file `text`, with the name of the new agent, and with
+    /// its model and tools if they are set here.
     pub fn render_agent_copy(&self, text: &str) -> String {
         let mut text = set_front_matter_field(text, "name", &self.name);
         if let Some(model) = &self.model {

@@ -27,8 +27,8 @@ const FOUND_MODEL_TTL: Millis = Millis::from_secs(5);
 /// model, since each query waits for the timeout.
 const NO_MODEL_TTL: Millis = Millis::from_secs(30);
 
-/// Returns how long the name of Ollama's first model is cached, or for `None` the fact that Ollama
-/// has no model or does not respond.
+/// Returns how long the name of Ollama's first model is cached. `None` means that Ollama has no
+/// model or does not respond, which is cached, too.
 pub(crate) fn first_model_cache_ttl(model: Option<&str>) -> Millis {
     match model {
         Some(_) => FOUND_MODEL_TTL,

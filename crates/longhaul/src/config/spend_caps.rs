@@ -14,7 +14,7 @@ const PATTERN_BYTES_MAX: usize = 200;
 /// Maximum of `usd`, the limit of a spend cap in dollars.
 const USD_MAX: f64 = 1e9;
 
-/// Maximum of `tokens` and `runs`, the limits of a spend cap in tokens or runs: 2^50.
+/// Maximum value of `tokens` and of `runs`, the limits of a spend cap that are counts: 2^50.
 const COUNT_MAX: u64 = 1 << 50;
 
 const KEYS: &[&str] = &["window", "usd", "tokens", "runs", "per", "match", "at_cap", "tz"];

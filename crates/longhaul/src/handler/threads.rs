@@ -28,7 +28,7 @@ const THREAD_NAME: &str = "longhaul-handler";
 pub(crate) struct HandlerThreads {
     clock: Arc<dyn Clock>,
     counters: EngineCounters,
-    /// Async tasks that wait until aborted functions have returned.
+    /// Async tasks that wait until aborted calls of handlers' functions have ended.
     watchers: Arc<Mutex<JoinSet<()>>>,
 }
 

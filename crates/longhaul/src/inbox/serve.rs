@@ -32,8 +32,8 @@ const CLAIM_MAX: usize = 64;
 /// full. No further tasks are claimed while it is reached.
 const POSTPONED_MAX: usize = 256;
 
-/// Interval at which an inbox is asked for new tasks, and at which failed reports to the inbox
-/// about ended runs are repeated.
+/// Interval at which an inbox is asked for new tasks, and maximum interval at which the store is
+/// read for due reports to the inbox about ended runs.
 const POLL_INTERVAL: Millis = Millis::from_secs(1);
 
 /// Delay before a change of the store is handled. It limits how often the store is read.

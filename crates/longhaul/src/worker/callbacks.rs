@@ -47,8 +47,8 @@ impl fmt::Debug for Callbacks {
     }
 }
 
-/// Hooks that the engine calls, for example when a run starts, and that call the callbacks of the
-/// program.
+/// Hooks that the worker calls, for example when it has claimed a run, and that call the callbacks
+/// of the program.
 #[derive(Debug)]
 pub(super) struct CallbackHooks {
     callbacks: Callbacks,
