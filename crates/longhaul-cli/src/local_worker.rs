@@ -35,7 +35,7 @@ pub(crate) struct LocalWorker {
 
 impl LocalWorker {
     /// Starts a worker on the project's store that drives only the tree of this run: the run, its
-    /// root and all runs that the root has started, also before it was retried.
+    /// root and all runs that the root has started.
     pub(crate) async fn start(runtime: &ProjectRuntime, run: RunId) -> anyhow::Result<Self> {
         let mut options = worker_options(&runtime.config).map_err(|error| {
             CliError::usage_error(format!("[worker] inboxes is invalid: {error}"))

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 use longhaul::assemble::redactor::build_redactor;
 use longhaul::assemble::{
-    ProjectRuntime, cassette_file_path, cassette_folder, cassette_replay_model_name,
+    ProjectRuntime, cassette_file_path, cassette_folder, prepare_cassette_replay_model,
 };
 use longhaul::config::process_env::ProcessEnv;
 use longhaul_core::id::RunId;
@@ -45,7 +45,7 @@ impl CassetteArgs {
             return Ok(None);
         };
         let config = environment::load_config_quietly(process_env)?;
-        let model = cassette_replay_model_name(&config, cassette, self.loose);
+        let model = prepare_cassette_replay_model(&config, cassette, self.loose);
         model.map(Some).map_err(|why| CliError::usage_error(why).into())
     }
 
@@ -80,7 +80,7 @@ impl CassetteArgs {
 }
 
 /// Returns the error for recording a run that another process drives.
-pub(crate) fn recording_needs_driver_error() -> CliError {
+pub(crate) fn recording_needs_own_driver_error() -> CliError {
     CliError::usage_error(
         "--record works only if this process drives the run, but another one does",
     )

@@ -19,7 +19,7 @@ use crate::follow::{FinalOutputFormat, FollowOptions};
 use crate::followed_run::FollowedRun;
 use crate::format::parse_duration;
 use crate::interrupts::InterruptListener;
-use crate::record_replay::{CassetteArgs, recording_needs_driver_error};
+use crate::record_replay::{CassetteArgs, recording_needs_own_driver_error};
 use crate::store_access::open_as_driver_or_observer;
 use crate::submit::prepare_task;
 use crate::task_args::TaskArgs;
@@ -142,7 +142,7 @@ impl RunTaskCommand {
             None => environment::add_dotenv_variables(process_env)?,
         };
         if self.record_replay.is_recording() && server.is_some() {
-            return Err(recording_needs_driver_error().into());
+            return Err(recording_needs_own_driver_error().into());
         }
         let mut task_args = self.task.clone();
         if let Some(model) = self.record_replay.replay_model_from_args(&process_env)? {
@@ -166,7 +166,9 @@ impl RunTaskCommand {
         };
         let local = match &listening {
             Some(listening) => Some(&listening.runtime),
-            None => opened.as_ref().map(|opened| opened.print_driver_get_runtime(options.silent)),
+            None => {
+                opened.as_ref().map(|opened| opened.print_driver_and_get_runtime(options.silent))
+            }
         };
         let client: RunClient = match (server, local) {
             (_, Some(runtime)) => RunClient::for_local_store(&runtime.longhaul),

@@ -172,7 +172,7 @@ impl SteerCommand {
     }
 
     async fn print_delivery_status(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
-        let steers = client.list_steers(run).await?;
+        let steers = list_messages(client, run).await?;
         if self.json {
             return output::print_json_list(&steers);
         }
@@ -185,9 +185,21 @@ impl SteerCommand {
     }
 }
 
+/// Returns the messages to a run. If the run has ended and belongs to a chain, these are followed by
+/// the messages to the newest run of the chain, which may have been sent through the ended run.
+async fn list_messages(client: &RunClient, run: RunId) -> anyhow::Result<Vec<SteerView>> {
+    let mut steers = client.list_steers(run).await?;
+    let view = client.get_run(run).await?;
+    let newest = view.newest_run_in_chain();
+    if view.status.is_terminal() && newest != run {
+        steers.extend(client.list_steers(newest).await?);
+    }
+    Ok(steers)
+}
+
 /// Finds the message to a run with this id, or whose id ends with this text.
 async fn find_message(client: &RunClient, run: RunId, id: &str) -> anyhow::Result<SteerView> {
-    let mut steers = client.list_steers(run).await?;
+    let mut steers = list_messages(client, run).await?;
     steers.retain(|steer| id.len() >= ID_CHARS_MIN && steer.id.to_string().ends_with(id));
     match (steers.pop(), steers.is_empty()) {
         (Some(steer), true) => Ok(steer),

@@ -30,7 +30,7 @@ pub(crate) enum StoreAccess {
 impl StoreAccess {
     /// Returns the opened project. If another process drives its store, prints which one, unless
     /// `silent`.
-    pub(crate) fn print_driver_get_runtime(&self, silent: bool) -> &ProjectRuntime {
+    pub(crate) fn print_driver_and_get_runtime(&self, silent: bool) -> &ProjectRuntime {
         match self {
             Self::Driving(runtime) => runtime,
             Self::Observing(runtime, holder) => {
@@ -123,14 +123,14 @@ pub(crate) fn store_open_options(mode: OpenMode) -> ProjectOpenOptions {
     ProjectOpenOptions {
         mode,
         holder: format!("longhaul {subcommand}"),
-        on_fatal: Some(exit_on_sync_failure()),
+        on_fatal: Some(sync_failure_exit_hook()),
         recorder: None,
     }
 }
 
 /// Returns the handler for a failed sync to disk. What is on disk is unknown then, so the process
 /// exits, and the next process reads what was really written.
-fn exit_on_sync_failure() -> FatalHook {
+fn sync_failure_exit_hook() -> FatalHook {
     Arc::new(|why: &str| {
         log::report_error(&anyhow::anyhow!("the store failed and must be opened again: {why}"));
         // Exit code 5 means safe to retry: acknowledged writes are on disk.

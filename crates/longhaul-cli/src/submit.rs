@@ -215,7 +215,7 @@ fn find_agents_of_task<'a>(
         return Ok(vec![find_agent(loaded, args.agent_name())?]);
     };
     let found = find_chain(&loaded.chains, &name)?;
-    if let Some(agent) = args.argument_meant_as_agent()
+    if let Some(agent) = args.argument_possibly_meant_as_agent()
         && loaded.find_loaded_agent(agent).is_ok()
     {
         let message = format!(

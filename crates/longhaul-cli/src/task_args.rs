@@ -101,14 +101,13 @@ impl TaskArgs {
         Some(TaskChain { step: self.step.clone(), ..TaskChain::new(chain) })
     }
 
-    /// Returns the name of the agent or of the chain to run.
     pub(crate) fn agent_or_chain_name(&self) -> &str {
         self.chain.as_deref().unwrap_or_else(|| self.agent_name())
     }
 
     /// Returns the first argument of the input of a chain if other arguments follow, because it may
     /// have been meant as an agent.
-    pub(crate) fn argument_meant_as_agent(&self) -> Option<&str> {
+    pub(crate) fn argument_possibly_meant_as_agent(&self) -> Option<&str> {
         let is_alone = self.chain.is_none() || self.input.is_empty();
         self.agent.as_deref().filter(|_| !is_alone)
     }

@@ -371,13 +371,14 @@ impl PositionInChain {
     /// the chain does not go back.
     fn step_to_go_back_to(&self, verdict: StepVerdict) -> Option<usize> {
         let repeat = self.current_step()?.repeat?;
-        let goes_back = self.repeat_count() < repeat.max && !verdict.ends_repeat(repeat.until);
+        let goes_back = self.repeat_count_after_current_step() < repeat.max
+            && !verdict.ends_repeat(repeat.until);
         goes_back.then_some(repeat.from)
     }
 
     /// Returns how often the chain has gone back after the step of this run, counted over the whole
     /// chain.
-    fn repeat_count(&self) -> u32 {
+    fn repeat_count_after_current_step(&self) -> u32 {
         let followers = self.completed.iter().skip(1).map(|done| done.step).chain([self.step]);
         let pairs = self.completed.iter().zip(followers);
         pairs.filter(|(done, next)| done.step == self.step && *next <= done.step).count() as u32

@@ -51,7 +51,7 @@ impl JournalBatch {
     }
 
     /// Returns the highest event format number among the events of the batch, or 0 without events.
-    pub fn highest_event_format_version(&self) -> u32 {
+    pub fn highest_event_format_number(&self) -> u32 {
         self.events.iter().map(Event::format).max().unwrap_or(0)
     }
 }

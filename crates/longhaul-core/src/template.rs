@@ -144,9 +144,9 @@ fn build_environment<'a>(limits: &TemplateLimits, format: FormatFn) -> Environme
     });
     environment.add_function(MULTIPLY, |left: Value, right: Value| multiply(&left, &right));
     let growing: [(&'static str, Value, OutputSizeBound); 11] = [
-        ("replace", Value::from_function(filters::replace), replace_output_size_bound),
-        ("join", Value::from_function(filters::join), join_output_size_bound),
-        ("indent", Value::from_function(filters::indent), indent_output_size_bound),
+        ("replace", Value::from_function(filters::replace), output_size_bound_of_replace),
+        ("join", Value::from_function(filters::join), output_size_bound_of_join),
+        ("indent", Value::from_function(filters::indent), output_size_bound_of_indent),
         ("list", Value::from_function(filters::list), split_part_count_bound),
         ("split", Value::from_function(filters::split), split_part_count_bound),
         ("lines", Value::from_function(filters::lines), split_part_count_bound),
@@ -180,7 +180,7 @@ fn text_byte_count(value: Option<&Value>) -> u64 {
     })
 }
 
-fn replace_output_size_bound(args: &[Value]) -> u64 {
+fn output_size_bound_of_replace(args: &[Value]) -> u64 {
     let found = match (args.first().and_then(Value::as_str), args.get(1)) {
         (Some(text), Some(from)) => text.matches(&*from.to_string()).count() as u64,
         _ => 0,
@@ -188,14 +188,14 @@ fn replace_output_size_bound(args: &[Value]) -> u64 {
     text_byte_count(args.first()).saturating_add(found.saturating_mul(text_byte_count(args.get(2))))
 }
 
-fn join_output_size_bound(args: &[Value]) -> u64 {
+fn output_size_bound_of_join(args: &[Value]) -> u64 {
     let items = args.first().and_then(Value::len).unwrap_or(0) as u64;
     let others = args.iter().skip(1).map(|other| text_byte_count(Some(other)));
     let joiner: u64 = others.sum();
     text_byte_count(args.first()).saturating_add(items.saturating_mul(joiner))
 }
 
-fn indent_output_size_bound(args: &[Value]) -> u64 {
+fn output_size_bound_of_indent(args: &[Value]) -> u64 {
     let lines = args.first().and_then(Value::as_str);
     let lines = lines.map_or(1, |text| text.split('\n').count() as u64);
     let named = |name: &str| args.last().and_then(|last| last.get_attr(name).ok());

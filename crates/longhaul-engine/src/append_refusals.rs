@@ -54,7 +54,7 @@ impl AppendRefusals {
 
     /// Records that the store refused an append because another tool call has claimed an effect
     /// key.
-    pub(crate) fn add_claimed_effect_key(&mut self, info: KeyClaimOfOtherCall) {
+    pub(crate) fn add_effect_key_refusal(&mut self, info: KeyClaimOfOtherCall) {
         self.keys_claimed_by_other_calls.retain(|earlier| earlier.key.key != info.key.key);
         self.keys_claimed_by_other_calls.push(info);
     }
@@ -86,7 +86,7 @@ pub(crate) fn key_claims(batch: &JournalBatch) -> Vec<EffectKeyClaim> {
 
 /// Returns what the state machine has to know about an effect key that another tool call has
 /// claimed. If that call has completed, its result is read from the journal of its run.
-pub(crate) async fn load_claimed_key(
+pub(crate) async fn load_key_claim_of_other_call(
     services: &EngineServices,
     (run, input): (&Run, &RunInput),
     claims: &[EffectKeyClaim],

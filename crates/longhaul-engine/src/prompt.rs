@@ -54,7 +54,7 @@ impl PromptSections<'_> {
             text.push_str(&format!("{separator}## {heading}\n\n{content}"));
         };
         if let Some(world) = self.world {
-            add("The world around you", &format_environment_state(world));
+            add("The world around you", &format_world_state(world));
         }
         if !self.skills.is_empty() {
             add("Skills", &skills_text(self.skills));
@@ -109,7 +109,7 @@ const MEMORY_INSTRUCTIONS: &str = "Your notes outlive this run: `remember` saves
 
 /// Formats the state of the world for the model: text as it is, anything else as JSON. The field
 /// `summary` of an object comes first.
-pub(crate) fn format_environment_state(world: &RawJson) -> String {
+pub(crate) fn format_world_state(world: &RawJson) -> String {
     let whole = match world.to_value() {
         Value::String(text) => text,
         Value::Object(fields) => match fields.get("summary").and_then(Value::as_str) {
@@ -223,11 +223,11 @@ mod tests {
 
     #[test]
     fn a_long_perceived_state_is_truncated() {
-        let render = |world: Value| format_environment_state(&RawJson::from_serialize(&world));
+        let render = |world: Value| format_world_state(&RawJson::from_serialize(&world));
         assert_eq!(render("It rains.".into()), "It rains.");
         let cave = RawJson::parse(r#"{"exits":2,"summary":"A cave."}"#).unwrap();
         let expected = "A cave.\n\n{\"exits\":2,\"summary\":\"A cave.\"}";
-        assert_eq!(format_environment_state(&cave), expected);
+        assert_eq!(format_world_state(&cave), expected);
         let long = render("ü".repeat(WORLD_BYTES_MAX).into());
         assert!(long.ends_with("[longhaul] 32768 more bytes are left out here."));
     }

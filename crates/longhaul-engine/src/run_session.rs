@@ -23,7 +23,9 @@ use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
 use longhaul_run::{DecideContext, KeyClaimOfOtherCall, Run, RunInput, decide};
 
-use crate::append_refusals::{AppendRefusals, count_new_children, key_claims, load_claimed_key};
+use crate::append_refusals::{
+    AppendRefusals, count_new_children, key_claims, load_key_claim_of_other_call,
+};
 use crate::error::Error;
 use crate::notifier::DriverRegistration;
 use crate::provider_blocks::{ProviderAvailability, calls_model_not_its_own, model_to_call};
@@ -193,8 +195,10 @@ impl RunSession {
                 }
                 AppendAttemptOutcome::OverCap(refusal) => refusals.add_cap_refusal(*refusal),
                 AppendAttemptOutcome::KeyTaken(taken) => {
-                    let info = self.load_claimed_key_with_retries(&input, &claims, taken).await?;
-                    refusals.add_claimed_effect_key(info);
+                    let info = self
+                        .load_key_claim_of_other_call_with_retries(&input, &claims, taken)
+                        .await?;
+                    refusals.add_effect_key_refusal(info);
                 }
                 AppendAttemptOutcome::KeyNotHeld => refusals.set_effect_keys_changed(),
                 AppendAttemptOutcome::Fenced => {
@@ -207,14 +211,16 @@ impl RunSession {
 
     /// Returns what is known about an effect key that another call has claimed. Retries while the
     /// store is busy.
-    async fn load_claimed_key_with_retries(
+    async fn load_key_claim_of_other_call_with_retries(
         &self,
         input: &RunInput,
         claims: &[EffectKeyClaim],
         taken: ClaimedEffectKey,
     ) -> Result<KeyClaimOfOtherCall, Error> {
         loop {
-            match load_claimed_key(&self.services, (&self.run, input), claims, taken).await {
+            match load_key_claim_of_other_call(&self.services, (&self.run, input), claims, taken)
+                .await
+            {
                 Err(Error::Store(StoreError::Busy { .. })) => {
                     self.services.clock.sleep(STORE_RETRY_DELAY).await;
                 }
@@ -244,9 +250,10 @@ impl RunSession {
         Arc::clone(&self.services.clock)
     }
 
-    /// Commits an input that must not be lost, such as durable progress of a call. An input that
-    /// the state machine rejects, because the call has ended meanwhile, is dropped.
-    pub(crate) async fn commit_undroppable_input(
+    /// Commits an input that must not be lost, such as durable progress of a call. Repeats the
+    /// append if another writer has appended meanwhile. Does nothing if the state machine rejects
+    /// the input, for example because the call has ended.
+    pub(crate) async fn commit_required_input(
         &mut self,
         input: RunInput,
     ) -> Result<CommitOutcome, Error> {

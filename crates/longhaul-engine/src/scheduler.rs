@@ -14,7 +14,7 @@ pub(crate) async fn run_scheduler(longhaul: Longhaul) {
     let clock = &longhaul.services().clock;
     let mut checked_at = None;
     loop {
-        let delay = match fire_due_and_get_delay(&longhaul, &mut checked_at).await {
+        let delay = match fire_due_schedules_and_get_delay(&longhaul, &mut checked_at).await {
             Ok(delay) => delay,
             Err(error) => {
                 tracing::warn!(%error, "could not fire the schedules");
@@ -28,7 +28,7 @@ pub(crate) async fn run_scheduler(longhaul: Longhaul) {
 /// Fires the due schedules and returns how long to wait for the next ones. `checked_at` is the time
 /// of the last call. At the first call, and if the clock was set back since the last one, due times
 /// from a wrong clock are corrected.
-async fn fire_due_and_get_delay(
+async fn fire_due_schedules_and_get_delay(
     longhaul: &Longhaul,
     checked_at: &mut Option<Timestamp>,
 ) -> Result<Millis, Error> {

@@ -82,7 +82,7 @@ impl Command {
     /// Runs the program until it exits, times out or exceeds its output limit.
     pub async fn run(self, clock: &dyn Clock) -> Result<CommandOutput, CommandError> {
         let mut child = self.spawn()?;
-        let mut group = ProcessGroup::of_process_group_leader(&child);
+        let mut group = ProcessGroup::led_by_child(&child);
         let mut stdout = CapturedOutput::new(self.keep_bytes);
         let mut stderr = CapturedOutput::new(self.keep_bytes);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -190,7 +190,7 @@ pub(crate) struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {
     /// Returns the process group that this program leads.
-    pub(crate) fn of_process_group_leader(child: &Child) -> Self {
+    pub(crate) fn led_by_child(child: &Child) -> Self {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         Self(id.and_then(Pid::from_raw))
     }

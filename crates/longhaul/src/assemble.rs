@@ -115,7 +115,7 @@ impl From<(String, Vec<String>)> for AssembleError {
 }
 
 pub use crate::assemble::cassettes::{
-    cassette_file_path, cassette_folder, cassette_replay_model_name,
+    cassette_file_path, cassette_folder, prepare_cassette_replay_model,
 };
 pub use crate::assemble::models::load_model_script;
 
@@ -335,7 +335,7 @@ fn build_tools_without_shell(
         .with_protected_paths(paths_denied_to_file_tools(config));
     tools.push(taught.tool()?);
     tools.extend(out.tools.iter().cloned());
-    if let Some(file) = config.crash_test_effect_log() {
+    if let Some(file) = config.crash_test_effect_log_path() {
         tools.extend(crash_probe::crash_test_tools(file, clock)?);
     }
     Ok(ToolRegistry::new(tools)?)

@@ -61,7 +61,9 @@ impl CheckAgentsCommand {
         }
         match name {
             None => problems.extend(loaded.missing_references.iter().cloned()),
-            Some(name) => problems.extend(loaded.unresolved_names_in_agent_file(name).cloned()),
+            Some(name) => {
+                problems.extend(loaded.missing_reference_problems_of_agent(name).cloned())
+            }
         }
         match self.json {
             true => output::print_json(&findings_to_json(&problems, &notes))?,

@@ -129,7 +129,7 @@ impl BenchServeCommand {
         report.print_progress(&format!("opening {} streams", self.streams));
         let streams_mb = self.measure_event_stream_memory(&server).await?;
         report.print_progress(&format!("starting {runs} runs"));
-        let in_flight = self.submit_and_start_runs(&server).await?;
+        let in_flight = self.submit_runs_and_wait_for_start(&server).await?;
         report.print_progress("measuring group commits, submits and reads");
         let load =
             WriteLoad { runs: connections.into(), events: self.requests.into(), body_bytes: 900 };
@@ -201,7 +201,10 @@ impl BenchServeCommand {
     }
 
     /// Submits runs, waits until the last of them is running, and returns the ids of all runs.
-    async fn submit_and_start_runs(&self, server: &BenchServer) -> anyhow::Result<Vec<String>> {
+    async fn submit_runs_and_wait_for_start(
+        &self,
+        server: &BenchServer,
+    ) -> anyhow::Result<Vec<String>> {
         let mut client = server.connect().await?;
         let mut runs = Vec::new();
         for _ in 0..self.runs {

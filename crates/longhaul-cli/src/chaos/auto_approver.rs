@@ -80,7 +80,7 @@ impl AutoApprover {
             GateKind::InDoubt if self.has_effect_record(gate)? => {
                 (GateDecision::Complete, "chaos checked: it has a record")
             }
-            GateKind::InDoubt if records_effects_in_log(gate) => {
+            GateKind::InDoubt if is_effect_logging_tool_call(gate) => {
                 (GateDecision::Reject, "chaos checked: it has no record")
             }
             GateKind::InDoubt => {
@@ -89,7 +89,7 @@ impl AutoApprover {
         })
     }
 
-    /// Returns whether the probe file, in which the probe tools record their effects, has a record
+    /// Returns whether the effect log, in which the probe tools record their effects, has a record
     /// of the gate's call. The process that made the call is dead, so no further record can appear.
     fn has_effect_record(&self, gate: &GateRow) -> anyhow::Result<bool> {
         let (Some(file), Some(call)) = (&self.effect_log_path, gate.spec.call) else {
@@ -103,7 +103,7 @@ impl AutoApprover {
 
 /// Returns whether the gate's call is one of a probe tool, which records its effects in the probe
 /// file.
-fn records_effects_in_log(gate: &GateRow) -> bool {
+fn is_effect_logging_tool_call(gate: &GateRow) -> bool {
     let tool = gate.spec.tool.as_deref();
     tool.is_some_and(|tool| tool.starts_with(PROBE_PREFIX))
 }

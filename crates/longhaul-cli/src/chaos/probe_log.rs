@@ -1,5 +1,5 @@
-//! Reads the probe file, to which the probe tools append a record of each effect, independently of
-//! the journals.
+//! Reads the effect log (the probe file), to which the probe tools append a record of each effect,
+//! independently of the journals.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub(crate) struct EffectRecord {
     pub(crate) epoch: Epoch,
 }
 
-/// Reads all records of the probe file. A missing file has no records.
+/// Reads all records of the effect log. A missing file has no records.
 pub(crate) fn read_effect_log(file: &Path) -> anyhow::Result<Vec<EffectRecord>> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,

@@ -135,7 +135,7 @@ impl ScratchProject {
 
     /// Returns the path of the file in which probe tools record their effects, if one is set.
     pub(crate) fn effect_log_path(&self) -> Option<PathBuf> {
-        self.config.crash_test_effect_log()
+        self.config.crash_test_effect_log_path()
     }
 
     /// Keeps the temporary folder from being removed, and returns its path.

@@ -198,7 +198,7 @@ impl RunVerifier<'_> {
                 run: self.run,
                 call,
                 tool: history.tool.clone(),
-                happened: history.records_effects_in_log().then_some(!epochs.is_empty()),
+                happened: history.is_effect_logging_tool_call().then_some(!epochs.is_empty()),
                 settled_by: history.in_doubt_outcome_label().to_owned(),
             });
         }

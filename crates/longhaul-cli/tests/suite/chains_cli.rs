@@ -181,6 +181,12 @@ fn commands_for_the_first_run_name_the_run_that_they_change() {
     let [first, second] = chain_at_question(&project);
     let sent = project.run(&["steer", &first, "--delivery", "follow_up", "hurry"], 0).out;
     assert!(sent.contains(&format!("Queued for {second}")), "{sent}");
+    let id = sent.lines().last().and_then(|line| line.split_whitespace().next()).unwrap();
+    project.run(&["steer", &first, "--edit", id, "no hurry"], 0);
+    let status = project.run(&["steer", &first, "--status"], 0).out;
+    assert!(status.contains("no hurry"), "{status}");
+    let withdrawn = project.run(&["steer", &first, "--withdraw", id], 0).out;
+    assert!(withdrawn.contains("withdrawn"), "{withdrawn}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The queue of runs that wait until other runs release what they hold of a budget.
 //!
-//! Invariant: runs hold budget in the order in which they began to wait. What a run in the queue
-//! needs is not available to the runs behind it, nor to runs outside the queue.
+//! Invariant: the runs of a tree hold budget in the order in which they began to wait. What a run in
+//! the queue needs is not available to the runs of its tree behind it or outside the queue.
 
 use crate::id::RunId;
 use crate::policy::budget::BudgetAccount;
@@ -22,6 +22,8 @@ pub struct BudgetQueue {
 pub struct BudgetQueueEntry {
     /// Run that waits for budget.
     pub run: RunId,
+    /// Root of the tree of the run.
+    pub root: RunId,
     /// Money and tokens that the run needs for its next model request.
     pub needed: BudgetAmount,
     /// Whether the run is still parked. If not, it was woken and can hold (reserve) the amount it
@@ -30,22 +32,24 @@ pub struct BudgetQueueEntry {
 }
 
 impl BudgetQueue {
-    /// Returns the budget account as this run sees it: the amounts that the runs before it in the
-    /// queue need count as held (reserved).
-    pub fn account_seen_by_run(&self, run: RunId) -> BudgetAccount {
+    /// Returns the budget account as a run of the tree with this root sees it: the amounts that the
+    /// runs of its tree before it in the queue need count as held (reserved). Those of other trees, for
+    /// example child runs that a failed run has kept, don't: it may be that no process drives them.
+    pub fn account_seen_by_run(&self, run: RunId, root: RunId) -> BudgetAccount {
         let before = self.entries.iter().take_while(|entry| entry.run != run);
-        before.fold(self.account, BudgetQueueEntry::add_needed_to_held)
+        let of_tree = before.filter(|entry| entry.root == root);
+        of_tree.fold(self.account, BudgetQueueEntry::add_needed_to_held)
     }
 
-    /// Returns the next run to wake: the first parked run, if the account covers the amount it
-    /// needs, or if the account can never cover it because too much was spent. `None` means that no
-    /// run is woken.
+    /// Returns the next run to wake: the first parked run for which the account covers the amount it
+    /// needs, or can never cover it because too much was spent. `None` means that no run is woken.
     pub fn next_run_to_wake(&self) -> Option<RunId> {
-        let next = self.entries.iter().find(|entry| entry.is_parked)?;
-        let account = self.account_seen_by_run(next.run);
-        let must_wait =
-            !account.free().covers(next.needed) && account.unspent_budget().covers(next.needed);
-        (!must_wait).then_some(next.run)
+        let mut parked = self.entries.iter().filter(|entry| entry.is_parked);
+        let next = parked.find(|entry| {
+            let account = self.account_seen_by_run(entry.run, entry.root);
+            account.free().covers(entry.needed) || !account.unspent_budget().covers(entry.needed)
+        });
+        next.map(|entry| entry.run)
     }
 
     /// Returns whether the run is in the queue.

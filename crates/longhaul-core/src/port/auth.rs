@@ -34,7 +34,8 @@ pub trait AuthStore: Send + Sync + std::fmt::Debug {
     /// again.
     async fn revoke_key(&self, name: &KeyName) -> Result<Option<KeyRow>, StoreError>;
 
-    /// Records that an API key is used now.
+    /// Stores the current time as the time at which the API key with this hash was last used. May
+    /// do nothing if the stored time is recent.
     async fn record_api_key_use(&self, hash: Hash) -> Result<(), StoreError>;
 
     /// Adds a token, i.e. a browser session or a one-time ticket.

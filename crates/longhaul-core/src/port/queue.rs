@@ -1,14 +1,13 @@
-//! Lists the ready runs of an inbox, and selects the runs that a worker may claim.
+//! Listing the ready runs of an inbox, and selecting the runs of a claim.
 
 use crate::id::{InboxName, LaneKey, RunId};
 
-/// Restricts a worker's claim to certain runs.
+/// The runs to which a claim is limited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimSelection {
-    /// Only the runs with these ids are claimed.
+    /// The runs with these ids.
     Runs(Vec<RunId>),
-    /// The root run with this id, all its descendants, and the runs of other trees that share its
-    /// budget: those of the run that it retries, and of other retries of that run.
+    /// The run with this id and all its descendants.
     Tree(RunId),
 }
 
@@ -21,8 +20,7 @@ pub struct PeekRequest {
     pub types: Vec<String>,
     /// Highest version of the event format that the worker can read.
     pub format: u32,
-    /// Machine that the worker runs on. `None` means that runs that are bound to one machine are
-    /// left out.
+    /// Machine that the worker runs on, for runs that are bound to one machine.
     pub host: Option<String>,
     /// Lists runs behind this position. `None` means from the head of the queue.
     pub after: Option<QueuePosition>,
@@ -41,7 +39,7 @@ pub struct QueuePosition {
     pub run: RunId,
 }
 
-/// State of a lane that is busy, as read in the transaction that tried to add a run to the lane.
+/// A lane that contains runs, as the transaction that tried to add a run found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BusyLane {
     /// Key of the lane.

@@ -95,8 +95,7 @@ impl DriveContext {
         // From here on a crash of this process counts for the run. A crash while it only waited
         // does not.
         let arrived = match may_begin
-            && ctx.session.commit_undroppable_input(RunInput::Recover).await?
-                == CommitOutcome::Applied
+            && ctx.session.commit_required_input(RunInput::Recover).await? == CommitOutcome::Applied
         {
             true => ctx.load_run_env().await?,
             false => DriverSetupOutcome::Lost,
@@ -158,7 +157,7 @@ impl DriveContext {
     /// appended where possible, so that the shutdown does not count as a crash.
     pub(super) async fn stop_driving_run(&mut self) -> DriveOutcome {
         if self.shutdown.is_draining() && !self.lease.is_lost() {
-            match self.session.commit_undroppable_input(RunInput::Release).await {
+            match self.session.commit_required_input(RunInput::Release).await {
                 Ok(_) if self.session.run().control().idle.is_some() => return DriveOutcome::Idle,
                 Ok(_) => {}
                 Err(error) => {

@@ -22,7 +22,7 @@ use crate::drive::context::DriveContext;
 use crate::error::Error;
 use crate::event_text;
 use crate::panics;
-use crate::prompt::{WORLD_UPDATE_HEADING, format_environment_state};
+use crate::prompt::{WORLD_UPDATE_HEADING, format_world_state};
 use crate::prompt_setup::build_run_prepared_event;
 use crate::redaction::Redaction;
 
@@ -91,7 +91,7 @@ pub(super) async fn refetch_context_before_turn(
     // An unchanged world is not repeated: the model has seen it.
     let is_new = before.world_hash() != Some(world_hash);
     let update = is_new.then(|| {
-        let update = format_environment_state(&perception.world);
+        let update = format_world_state(&perception.world);
         format!("{WORLD_UPDATE_HEADING}{update}").into()
     });
     let changed = is_new || *before.context() != perception.context;

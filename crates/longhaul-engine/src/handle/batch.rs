@@ -58,7 +58,7 @@ impl Longhaul {
         let mut runs = Vec::with_capacity(ids.len());
         let mut workers = None;
         for run in ids {
-            runs.push(self.get_run_given_live_workers(run, &mut workers).await?);
+            runs.push(self.get_run_with_worker_cache(run, &mut workers).await?);
         }
         Ok(BatchView { id: batch, mode, runs })
     }

@@ -43,7 +43,7 @@ impl Longhaul {
         let steer = SteerId::from_bits(self.services.ids.next_id_bits());
         let by = by.to_owned();
         let message = SteerMessage { steer, text: text.into(), delivery, by, is_task: false };
-        let run = self.apply_or_send_command(run, None, RunCommand::Steer(message)).await?;
+        let run = self.apply_input_or_send_command(run, None, RunCommand::Steer(message)).await?;
         Ok(QueuedSteer { run, id: steer })
     }
 
@@ -55,12 +55,12 @@ impl Longhaul {
         message: SteerMessage,
     ) -> Result<QueuedSteer, Error> {
         let id = message.steer;
-        let run = self.run_with_steer(run, id).await?;
+        let run = self.run_to_search_for_steer(run, id).await?;
         let sent = self.services.records.queued_steers(run).await?;
         if sent.iter().any(|row| row.steer == id) {
             return Ok(QueuedSteer { run, id });
         }
-        let run = self.apply_or_send_command(run, None, RunCommand::Steer(message)).await?;
+        let run = self.apply_input_or_send_command(run, None, RunCommand::Steer(message)).await?;
         Ok(QueuedSteer { run, id })
     }
 
@@ -99,7 +99,7 @@ impl Longhaul {
     /// to a chain, the message can be one of the newest run of the chain.
     pub async fn update_steer(&self, run: RunId, message: SteerMessage) -> Result<(), Error> {
         let steer = message.steer;
-        let run = self.run_with_steer(run, steer).await?;
+        let run = self.run_to_search_for_steer(run, steer).await?;
         let result = self.send_command(run, RunCommand::ChangeSteer(message)).await;
         self.map_missing_steer_error(run, steer, result).await
     }
@@ -107,7 +107,7 @@ impl Longhaul {
     /// Withdraws a message that the run has not read yet. If the run has ended and belongs to a chain,
     /// the message can be one of the newest run of the chain.
     pub async fn withdraw_steer(&self, run: RunId, steer: SteerId, by: &str) -> Result<(), Error> {
-        let run = self.run_with_steer(run, steer).await?;
+        let run = self.run_to_search_for_steer(run, steer).await?;
         let by = by.to_owned();
         let result = self.send_command(run, RunCommand::WithdrawSteer { steer, by }).await;
         self.map_missing_steer_error(run, steer, result).await
@@ -115,7 +115,11 @@ impl Longhaul {
 
     /// Returns the run itself if it has a message with this id or has not ended, and otherwise the
     /// newest run of its chain.
-    async fn run_with_steer(&self, run: RunId, steer: SteerId) -> Result<RunId, Error> {
+    pub async fn run_to_search_for_steer(
+        &self,
+        run: RunId,
+        steer: SteerId,
+    ) -> Result<RunId, Error> {
         let Some(newest) = self.newest_run_of_chain(run).await? else {
             return Ok(run);
         };
@@ -154,7 +158,7 @@ impl Longhaul {
         by: &str,
     ) -> Result<RunId, Error> {
         let by = by.to_owned();
-        self.apply_or_send_command(run, None, RunCommand::Resume { by, raise }).await
+        self.apply_input_or_send_command(run, None, RunCommand::Resume { by, raise }).await
     }
 
     /// Sends a command to a run. Returns the sequence number of the last appended event.

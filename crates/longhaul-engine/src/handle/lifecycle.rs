@@ -24,7 +24,7 @@ impl Longhaul {
         let (by, reason) = (self.redact(by), self.redact(reason));
         let request = RunControlRequest::from_principal(&by).with_reason(&reason);
         let cancel = RunCommand::Cancel { by, reason };
-        self.apply_or_send_command(run, Some(RunInput::CancelNow(request)), cancel).await
+        self.apply_input_or_send_command(run, Some(RunInput::CancelNow(request)), cancel).await
     }
 
     /// Pauses a run until it is resumed. If the run has ended and belongs to a chain, the newest
@@ -32,7 +32,7 @@ impl Longhaul {
     pub async fn pause_run(&self, run: RunId, by: &str) -> Result<RunId, Error> {
         let by = self.redact(by);
         let still = RunInput::PauseNow { by: by.clone() };
-        self.apply_or_send_command(run, Some(still), RunCommand::Pause { by }).await
+        self.apply_input_or_send_command(run, Some(still), RunCommand::Pause { by }).await
     }
 
     /// Pauses a lane: no run of the lane starts until the lane is resumed. A run that has started
@@ -52,7 +52,7 @@ impl Longhaul {
     /// Applies `input` to the run if there is an input and no worker drives the run. Otherwise
     /// sends `command` to the run's driver. If the run has ended and belongs to a chain, uses the
     /// newest run of the chain instead. Returns the run that received the input or the command.
-    pub(super) async fn apply_or_send_command(
+    pub(super) async fn apply_input_or_send_command(
         &self,
         run: RunId,
         input: Option<RunInput>,

@@ -33,12 +33,12 @@ const CAP_WAITS_MAX: usize = 100;
 impl Longhaul {
     /// Returns the full view of a run, as the API shows it.
     pub async fn get_run(&self, run: RunId) -> Result<RunView, Error> {
-        self.get_run_given_live_workers(run, &mut None).await
+        self.get_run_with_worker_cache(run, &mut None).await
     }
 
     /// Returns the full view of a run. `workers` caches the live workers, which are read only if
     /// the run waits for a worker.
-    pub(super) async fn get_run_given_live_workers(
+    pub(super) async fn get_run_with_worker_cache(
         &self,
         run: RunId,
         workers: &mut Option<LiveWorkers>,
@@ -219,16 +219,7 @@ impl Longhaul {
         let StateExplanation { message, command } = match special {
             Some(special) => special,
             None => {
-                let mut explanation = explain_run_state(&folded);
-                let root = folded.task().root;
-                // The budget of a tree is raised at its root, or at any of its runs after the root
-                // has ended.
-                if row.reason.as_deref() == Some("budget")
-                    && self.run_row(root).await?.status.is_terminal()
-                {
-                    let [root, run] = [root, run].map(|id| id.to_string());
-                    explanation.command = explanation.command.replace(&root, &run);
-                }
+                let explanation = explain_run_state(&folded);
                 // Waiting for a lane, a batch or a start time is recorded only in the row.
                 let queued = start_time.or_else(|| describe_queue_wait(&row));
                 let message = queued.unwrap_or(explanation.message);
@@ -307,7 +298,7 @@ impl Longhaul {
         Ok(page.entries)
     }
 
-    /// Returns the current time of the store.
+    /// Returns the current time of the clock that the store uses for its rows.
     pub async fn current_store_time(&self) -> Result<Timestamp, Error> {
         Ok(self.services.records.now().await?)
     }

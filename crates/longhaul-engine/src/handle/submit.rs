@@ -201,7 +201,7 @@ impl Longhaul {
     ) -> Result<(TaskSpec, Arc<Agent>, Blob), Error> {
         check_event_kind(&task)?;
         check_task_field_sizes(&task)?;
-        let task = self.redact_task(set_thread_from_metadata(task)?)?;
+        let task = self.redact_task(set_thread_and_resource_from_metadata(task)?)?;
         let agent = self
             .get_agent(&task.agent)
             .map_err(|suggestion| Error::AgentNotFound { name: task.agent.clone(), suggestion })?;
@@ -399,7 +399,7 @@ struct ThreadMetadata {
 }
 
 /// Takes the thread and the resource of a task from its metadata, unless the task names them.
-fn set_thread_from_metadata(mut task: Task) -> Result<Task, Error> {
+fn set_thread_and_resource_from_metadata(mut task: Task) -> Result<Task, Error> {
     let metadata = task.metadata.as_ref().map_or("", RawJson::as_str);
     if !metadata.contains("threadId") && !metadata.contains("resourceId") {
         return Ok(task);

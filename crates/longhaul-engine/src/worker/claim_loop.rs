@@ -86,7 +86,7 @@ impl ClaimLoop<'_> {
                     Ok(ClaimOutcome::Some | ClaimOutcome::Empty | ClaimOutcome::Nothing) => {}
                     Err(error) => {
                         if let Some(filtered) = &mut self.filtered {
-                            filtered.reread_last_page();
+                            filtered.rewind_to_last_page();
                         }
                         self.wait_after_transient_error(error).await?;
                         unsure = true;
@@ -172,7 +172,7 @@ impl ClaimLoop<'_> {
         let claimed = self.services.store.claim_runs(request).await?;
         let got = claimed.len();
         if let Some(filtered) = self.filtered.as_mut().filter(|_| Some(got) < accepted) {
-            filtered.reread_last_page();
+            filtered.rewind_to_last_page();
         }
         self.has_claimed |= got > 0;
         for (claim, permit) in claimed.into_iter().zip(permits) {

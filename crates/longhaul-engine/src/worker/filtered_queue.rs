@@ -115,7 +115,7 @@ impl FilteredQueue {
     }
 
     /// Makes the next read return the last page again, because its accepted runs were not claimed.
-    pub(super) fn reread_last_page(&mut self) {
+    pub(super) fn rewind_to_last_page(&mut self) {
         self.cursors.clone_from(&self.cursors_before_page);
     }
 
@@ -165,7 +165,7 @@ impl FilteredQueue {
                     cursor.is_at_end = false;
                     break;
                 }
-                match self.does_filter_accept_run(position.run).await? {
+                match self.filter_accepts_run(position.run).await? {
                     Some(true) => accepted.push(position.run),
                     Some(false) => {}
                     None => {
@@ -205,7 +205,7 @@ impl FilteredQueue {
 
     /// Returns whether the filter accepts the task of a run. `None` means that the filter could not
     /// be called.
-    async fn does_filter_accept_run(&mut self, run: RunId) -> Result<Option<bool>, Error> {
+    async fn filter_accepts_run(&mut self, run: RunId) -> Result<Option<bool>, Error> {
         if self.failed.contains(&run) {
             return Ok(Some(false));
         }

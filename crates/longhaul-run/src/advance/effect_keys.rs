@@ -53,7 +53,7 @@ pub(super) fn handle_claimed_effect_key(
         return Ok(false);
     };
     if let Some((holder, output)) = find_completed_call_with_key(decision, call, key) {
-        record_effect_key_held_by_other_call(decision, call, (holder, EffectKeyState::Done))?;
+        record_effect_key_claimed_by_other_call(decision, call, (holder, EffectKeyState::Done))?;
         record_call_result(
             decision,
             call.id,
@@ -75,7 +75,7 @@ pub(super) fn handle_claimed_effect_key(
     if state == EffectKeyState::Unknown && is_replaced {
         return Ok(false);
     }
-    record_effect_key_held_by_other_call(decision, call, (holder, state))?;
+    record_effect_key_claimed_by_other_call(decision, call, (holder, state))?;
     if state == EffectKeyState::Done {
         let (output, blob) = match result {
             Some((output, blob)) => (output, blob),
@@ -87,7 +87,7 @@ pub(super) fn handle_claimed_effect_key(
     Ok(true)
 }
 
-fn record_effect_key_held_by_other_call(
+fn record_effect_key_claimed_by_other_call(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
     (holder, state): (EffectKeyHolder, EffectKeyState),

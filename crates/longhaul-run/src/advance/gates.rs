@@ -28,7 +28,7 @@ pub(super) fn apply_approval_rules_to_call(
         return record_call_result(decision, call.id, ToolOutput::text(problem.as_str()), true);
     }
     if let Some(control_call) = parse_control_call(call, decision.ctx.now) {
-        return execute_control_tool_call(decision, call, control_call);
+        return handle_control_tool_call(decision, call, control_call);
     }
     match evaluate_approval_rules(&decision.control, &call.classification) {
         ApprovalRuleDecision::Allow(_) => Ok(()),
@@ -42,7 +42,7 @@ pub(super) fn apply_approval_rules_to_call(
     }
 }
 
-fn execute_control_tool_call(
+fn handle_control_tool_call(
     decision: &mut DecisionBuilder<'_>,
     call: &TrackedToolCall,
     control_call: ControlToolCall,

@@ -48,7 +48,7 @@ pub(super) fn advance_model_call(
     }
     let spoken_to =
         decision.control.steers.iter().any(|steer| steer.delivery != SteerDelivery::FollowUp);
-    if !spoken_to && let Some(wait) = wait_before_next_model_call(&pending) {
+    if !spoken_to && let Some(wait) = wait_reason_before_model_call(&pending) {
         return park_run_with_timer(decision, wait.0, wait.1);
     }
     if let Some(attempt) = pending.retry_attempt {
@@ -105,7 +105,7 @@ fn needs_compaction(decision: &DecisionBuilder<'_>) -> bool {
 
 /// Returns why the next model call is delayed, and the timer that ends the delay. `None` means that
 /// the model can be called now.
-fn wait_before_next_model_call(
+fn wait_reason_before_model_call(
     pending: &PendingModelCall,
 ) -> Option<(WaitReason, longhaul_core::id::TimerId)> {
     let sleep = pending.pending_timer.filter(|sleep| !sleep.fired)?;

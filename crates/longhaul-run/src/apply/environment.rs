@@ -194,7 +194,6 @@ impl ControlState {
         })
     }
 
-    /// Returns whether this text is a valid answer to the first open question.
     pub(crate) fn is_valid_answer_to_first_question(&self, text: &str) -> bool {
         let question = self.first_open_question();
         question.is_some_and(|(_, question)| check_question_answer(question, text).is_ok())

@@ -74,7 +74,7 @@ impl ControlState {
 
     /// Remembers the note and the payload of a vote until its gate is closed.
     pub(super) fn apply_gate_voted(&mut self, data: &GateAnswer) -> ApplyResult {
-        if answer_note_text(&data.answer).is_some() {
+        if note_and_payload_text(&data.answer).is_some() {
             self.votes.push(data.clone());
         }
         NO_MESSAGES
@@ -86,7 +86,7 @@ impl ControlState {
             std::mem::take(&mut self.votes).into_iter().partition(|vote| vote.gate == gate);
         self.votes = open;
         let closed: Vec<GateAnswer> = closed;
-        closed.iter().filter_map(|vote| answer_note_text(&vote.answer)).collect()
+        closed.iter().filter_map(|vote| note_and_payload_text(&vote.answer)).collect()
     }
 
     fn close_gate(&mut self, gate: GateId) -> Option<GateSpec> {
@@ -143,7 +143,7 @@ impl ControlState {
         if answer.decision == GateDecision::Reject {
             return self.apply_result_rejection(answer, vote_notes);
         }
-        concluding.answer = answer_note_text(answer).map(|_| answer.into());
+        concluding.answer = note_and_payload_text(answer).map(|_| answer.into());
         let edited = match &answer.decision {
             GateDecision::Edit(edited) => Some(edited),
             GateDecision::Approve
@@ -152,7 +152,7 @@ impl ControlState {
             | GateDecision::Complete => None,
         };
         let combined = with_vote_notes(answer.clone(), vote_notes);
-        Ok(self.approve_result(edited, answer_note_text(&combined)))
+        Ok(self.approve_result(edited, note_and_payload_text(&combined)))
     }
 
     /// Approves the output, as edited by a person. A run that stays open may continue, so the
@@ -178,11 +178,11 @@ impl ControlState {
     /// run if the rejection has neither.
     fn apply_result_rejection(&mut self, answer: &Answer, vote_notes: Vec<String>) -> ApplyResult {
         self.result_rejected = true;
-        match answer_note_text(answer) {
+        match note_and_payload_text(answer) {
             Some(_) => {
                 self.stage = RunStage::ModelPending(PendingModelCall::default());
                 let combined = with_vote_notes(answer.clone(), vote_notes);
-                Ok(answer_note_text(&combined).map(Message::user).into_iter().collect())
+                Ok(note_and_payload_text(&combined).map(Message::user).into_iter().collect())
             }
             None => {
                 let message = format!("{} rejected the result", answer.by);
@@ -348,7 +348,7 @@ fn record_approval_note(call: &mut TrackedToolCall, answer: &Answer) {
 
 /// Returns the text, followed by the note of the answer if there is one.
 fn append_answer_note(text: &str, answer: &Answer) -> String {
-    match answer_note_text(answer) {
+    match note_and_payload_text(answer) {
         Some(note) => format!("{text}: {note}"),
         None => text.to_owned(),
     }
@@ -364,7 +364,7 @@ fn with_vote_notes(mut answer: Answer, vote_notes: Vec<String>) -> Answer {
 }
 
 /// Returns the note and the payload of an answer as paragraphs. `None` means that it has neither.
-fn answer_note_text(answer: &Answer) -> Option<String> {
+fn note_and_payload_text(answer: &Answer) -> Option<String> {
     let payload = answer.payload.as_ref().map(RawJson::as_str);
     let note = answer.note.as_deref().filter(|note| !note.trim().is_empty());
     let parts = [note, payload];
@@ -400,7 +400,7 @@ fn answer_text(answer: &Answer) -> String {
         GateDecision::Approve => Some("yes".into()),
         GateDecision::Edit(edited) => Some(edited.as_str().to_owned()),
     };
-    let parts = [decision, answer_note_text(answer)];
+    let parts = [decision, note_and_payload_text(answer)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }
 
@@ -414,6 +414,6 @@ fn signal_gate_answer_text(gate: &GateSpec, answer: &Answer) -> String {
             format!("[longhaul] This has happened: {ask}")
         }
     };
-    let parts = [Some(result), answer_note_text(answer)];
+    let parts = [Some(result), note_and_payload_text(answer)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }

@@ -51,7 +51,7 @@ impl ControlState {
 
     pub(super) fn apply_run_waiting(&mut self, data: &RunWaiting) -> ApplyResult {
         let is_release = data.wait == WaitReason::Worker;
-        if self.has_unrepeatable_running_call() || (self.has_running_call() && !is_release) {
+        if self.has_call_to_finish_before_release() || (self.has_running_call() && !is_release) {
             return Err("a run with work in progress can't be parked");
         }
         let sleep = data.timer.zip(data.wait.end_time()).map(|(timer, until)| PendingTimer {

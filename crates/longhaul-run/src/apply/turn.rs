@@ -126,7 +126,7 @@ impl ControlState {
         self.turn = data.turn;
         self.stage = stage_after_reply(data);
         self.output_retries.count_invalid_answer(data);
-        self.empty_replies = self.empty_replies.count_empty_reply(data);
+        self.empty_replies = self.empty_replies.count_or_reset_empty_replies(data);
         self.progress_guard.record_reply_text(&data.reply.text());
         if let Some(error) = self.error_of_unusable_reply(data, max_tokens) {
             self.pending_failure = Some(error);

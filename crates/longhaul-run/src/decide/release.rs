@@ -12,7 +12,7 @@ use crate::rejection::Rejection;
 /// Releases the run so that another driver can claim it. Rejected while a call is running that must
 /// not be repeated.
 pub(super) fn release_run(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    if decision.control.has_unrepeatable_running_call() || decision.control.idle.is_some() {
+    if decision.control.has_call_to_finish_before_release() || decision.control.idle.is_some() {
         return Err(invalid_state_rejection(decision, "a release"));
     }
     decision

@@ -19,14 +19,14 @@ use crate::state::control::ControlState;
 pub(crate) fn effect_key_settlements(control: &ControlState, event: &Event) -> Vec<Change> {
     let settled = match event {
         Event::ToolCompleted(ended) => {
-            settle_effect_key_of_call(control, ended.call, |_| Some(EffectKeyState::Done))
+            effect_key_settlement_by_call_id(control, ended.call, |_| Some(EffectKeyState::Done))
         }
-        Event::ToolFailed(ended) => settle_effect_key_of_call(control, ended.call, |call| {
+        Event::ToolFailed(ended) => effect_key_settlement_by_call_id(control, ended.call, |call| {
             effect_key_state_after_failure(control, call)
         }),
         // The call is known to have stopped, but it may have had an effect before.
         Event::ToolInterrupted(ended) => {
-            settle_effect_key_of_call(control, ended.call, |_| Some(EffectKeyState::Unknown))
+            effect_key_settlement_by_call_id(control, ended.call, |_| Some(EffectKeyState::Unknown))
         }
         event if event.is_terminal() => {
             let open = control.calls().iter().filter(|call| !call.is_done());
@@ -45,7 +45,7 @@ pub(crate) fn effect_key_settlements(control: &ControlState, event: &Event) -> V
 /// Returns the row change that sets the final state of the effect key of the call `id`. `state`
 /// computes that state, or returns `None` to free the key. Returns `None` if the call has not
 /// claimed its key, or was neither started nor answered.
-fn settle_effect_key_of_call(
+fn effect_key_settlement_by_call_id(
     control: &ControlState,
     id: CallId,
     state: impl FnOnce(&TrackedToolCall) -> Option<EffectKeyState>,

@@ -353,7 +353,6 @@ impl ControlState {
         last.is_some_and(|last| self.turns.saturating_sub(last) < COMPACTION_TURNS_MIN)
     }
 
-    /// Sets the size of the conversation in bytes after a compaction.
     pub(crate) fn set_conversation_size_after_compaction(&mut self, bytes: u64) {
         self.transcript_bytes = bytes;
         self.compaction.remaining_bytes = bytes;
@@ -433,9 +432,9 @@ impl ControlState {
         self.calls().iter().any(TrackedToolCall::must_cancel)
     }
 
-    /// Returns whether a running call must end before the driver releases the run. A call that may
-    /// be repeated does not have to end, because the next driver starts it again.
-    pub(crate) fn has_unrepeatable_running_call(&self) -> bool {
+    /// Returns whether a model call is running, or a tool call that must not be repeated. The run
+    /// can't be released before such a call has ended. The next driver starts any other call again.
+    pub(crate) fn has_call_to_finish_before_release(&self) -> bool {
         let repeats = self.running_tools().is_some_and(|tools| {
             let mut started = tools.calls.iter();
             started.all(|call| !call.is_running_in_epoch(self.epoch) || call.may_repeat())

@@ -18,7 +18,7 @@ pub(crate) struct EmptyReplies {
 
 impl EmptyReplies {
     /// Counts a reply if it is empty. Any other reply resets the count.
-    pub(crate) fn count_empty_reply(self, turn: &TurnCompleted) -> Self {
+    pub(crate) fn count_or_reset_empty_replies(self, turn: &TurnCompleted) -> Self {
         match is_empty_reply(turn) {
             true => Self { count: self.count.saturating_add(1), reported: false },
             false => Self::default(),

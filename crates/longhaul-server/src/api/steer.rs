@@ -129,6 +129,7 @@ pub(crate) async fn withdraw_steer(
 }
 
 async fn find_steer(app: &App, run: RunId, steer: SteerId) -> Result<SteerView, Problem> {
+    let run = app.longhaul().run_to_search_for_steer(run, steer).await?;
     let steers = app.longhaul().list_steers(run).await?;
     let found = steers.into_iter().find(|message| message.id == steer);
     found.ok_or_else(|| longhaul_engine::Error::SteerNotFound(steer).into())

@@ -88,6 +88,11 @@ async fn an_ended_step_stands_for_its_chain() {
     let text = json!({ "text": "hurry", "delivery": "follow_up" });
     let receipt = server.send(post(url("steer"), &text)).await.expect(202);
     assert_eq!(receipt["run"], second);
+    let message = format!("{}/{}", url("steer"), receipt["id"].as_str().unwrap());
+    let edited = server.send(patch(&message, &json!({ "text": "no hurry" }))).await.expect(200);
+    assert_eq!(edited["text"], "no hurry");
+    let withdrawn = server.send(delete(&message)).await.expect(200);
+    assert_eq!(withdrawn["status"], "withdrawn");
     for action in ["pause", "resume", "cancel"] {
         let changed = server.send(post(url(action), &json!({}))).await.expect(200);
         assert_eq!(changed["id"], second, "{action}");

@@ -59,7 +59,7 @@ impl EncodedAppend {
             run,
             author,
             events: encode_events(run, &batch.events)?,
-            format: batch.highest_event_format_version(),
+            format: batch.highest_event_format_number(),
             wake_target: wake_target_of_events(&batch.events),
             only_marks_timers_as_fired: batch.only_marks_timers_as_fired(),
             changes: batch.changes,

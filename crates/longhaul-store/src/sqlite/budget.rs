@@ -13,7 +13,7 @@ use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::usage::{BudgetAmount, MicroUsd};
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{ENDED, LEASED, PARKED, READY, amount_to_column, get_u64};
+use crate::sqlite::column::{LEASED, PARKED, READY, amount_to_column, get_u64};
 use crate::sqlite::error::RowChangeError;
 use crate::sqlite::head::wake_run;
 use crate::sqlite::tx::Tx;
@@ -36,20 +36,21 @@ pub(crate) fn create_budget(tx: &Tx<'_>, root: RunId, caps: &Budget) -> Result<(
 /// exhausted.
 pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetHold) -> Result<(), RowChangeError> {
     let sql = format!(
-        "SELECT {COLUMNS}, budget.root, {HAS_QUEUE} FROM run r
+        "SELECT {COLUMNS}, budget.root, {HAS_QUEUE}, r.root FROM run r
           CROSS JOIN budget ON budget.root = coalesce(r.account, r.root) WHERE r.id = ?1"
     );
     let found = tx.query_one(&sql, params![run.bytes()], |row| {
-        Ok((read_budget_account(row)?, row.get(8)?, row.get(9)?))
+        let tree = RunId::from_bytes(row.get(10)?);
+        Ok((read_budget_account(row)?, row.get(8)?, row.get(9)?, tree))
     })?;
     // The root run and its retries may have been pruned together with their budget. Then no cap
     // applies.
-    let Some((account, root, has_queue)) = found else {
+    let Some((account, root, has_queue, tree)) = found else {
         return Ok(());
     };
     let entries = if has_queue { load_queue_entries(tx, root)? } else { Vec::new() };
     let queue = BudgetQueue { account, entries };
-    let account = queue.account_seen_by_run(run);
+    let account = queue.account_seen_by_run(run, tree);
     if !hold.fits_without_warning(&account) {
         return Err(RowChangeError::Refused(AppendRefusalReason::OverBudget(account)));
     }
@@ -62,7 +63,7 @@ pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetHold) -> Result<(
             amount_to_column(hold.amount.tokens)
         ],
     )?;
-    if queue.contains(run) { leave_queue(tx, run) } else { Ok(()) }
+    if queue.contains(run) { leave_budget_queue(tx, run) } else { Ok(()) }
 }
 
 /// Releases a hold, adds the amounts that were spent or lost, and wakes the runs that wait for the
@@ -102,9 +103,8 @@ pub(crate) fn settle_budget_hold(
 }
 
 /// Sets those budget caps of a tree of runs that `raise` contains. Other caps stay unchanged. Does
-/// nothing for a child run that is not a chain step, whose own caps are only in its journal, unless
-/// the root of its tree has ended and the new caps are higher than those of the tree. All runs that
-/// wait for a higher budget of this account are woken and try again.
+/// nothing for a child run that is not a chain step: its own caps are only in its journal. All runs
+/// that wait for a higher budget of this account are woken and try again.
 pub(crate) fn set_budget_caps(
     tx: &Tx<'_>,
     run: RunId,
@@ -115,15 +115,12 @@ pub(crate) fn set_budget_caps(
             SET cap_micro_usd = coalesce(?2, cap_micro_usd), cap_tokens = coalesce(?3, cap_tokens)
            FROM run r
           WHERE r.id = ?1 AND budget.root = coalesce(r.account, r.root)
-            AND (r.parent IS NULL OR r.chain_step IS NOT NULL
-              OR (?2 > cap_micro_usd OR ?3 > cap_tokens)
-                AND NOT EXISTS (SELECT 1 FROM run_head h WHERE h.run = r.root AND h.state <> ?4))
+            AND (r.parent IS NULL OR r.chain_step IS NOT NULL)
          RETURNING budget.root",
         params![
             run.bytes(),
             raise.micro_usd.map(|cap| amount_to_column(cap.0)),
-            raise.tokens.map(amount_to_column),
-            ENDED
+            raise.tokens.map(amount_to_column)
         ],
         |row| row.get(0),
     )?;
@@ -162,7 +159,7 @@ pub(crate) fn queue_for_budget(
 }
 
 /// Removes a run from the queue of its budget, and wakes the runs behind it whose turn it is.
-pub(crate) fn leave_queue(tx: &Tx<'_>, run: RunId) -> Result<(), RowChangeError> {
+pub(crate) fn leave_budget_queue(tx: &Tx<'_>, run: RunId) -> Result<(), RowChangeError> {
     let sql = "DELETE FROM budget_wait WHERE run = ?1 RETURNING account";
     let account = tx.query_one(sql, params![run.bytes()], |row| row.get(0))?;
     account.map_or(Ok(()), |account| wake_runs_waiting_for_budget(tx, account))
@@ -177,8 +174,8 @@ fn wake_runs_waiting_for_budget(tx: &Tx<'_>, root: [u8; 16]) -> Result<(), RowCh
 
 /// Selects the runs in the queue for the budget of a tree of runs, in order. Besides parked runs
 /// these are runs that were woken and have not left the queue yet.
-pub(crate) const SELECT_QUEUE: &str = "SELECT w.run, w.micro_usd, w.tokens, h.state = ?2
-       FROM budget_wait w CROSS JOIN run_head h ON h.run = w.run
+pub(crate) const SELECT_QUEUE: &str = "SELECT w.run, w.micro_usd, w.tokens, h.state = ?2, r.root
+       FROM budget_wait w CROSS JOIN run_head h ON h.run = w.run CROSS JOIN run r ON r.id = w.run
       WHERE w.account = ?1
         AND (h.state IN (?3, ?4) OR h.state = ?2 AND h.reason = 'budget_held')
       ORDER BY w.position";
@@ -198,16 +195,11 @@ fn load_queue_entries(tx: &Tx<'_>, root: [u8; 16]) -> Result<Vec<BudgetQueueEntr
     tx.query_all(SELECT_QUEUE, params![root, PARKED, READY, LEASED], |row| {
         Ok(BudgetQueueEntry {
             run: RunId::from_bytes(row.get(0)?),
+            root: RunId::from_bytes(row.get(4)?),
             needed: read_budget_amount(row, 1)?,
             is_parked: row.get(3)?,
         })
     })
-}
-
-/// Returns the id of the root run whose budget this run uses. `None` means that there is no such run.
-pub(crate) fn budget_account_id_of_run(tx: &Tx<'_>, run: RunId) -> Result<Option<[u8; 16]>> {
-    let sql = "SELECT coalesce(account, root) FROM run WHERE id = ?1";
-    tx.query_one(sql, params![run.bytes()], |row| row.get(0))
 }
 
 const COLUMNS: &str = "cap_micro_usd, cap_tokens, spent_micro_usd, spent_tokens, lost_micro_usd, \

@@ -40,7 +40,11 @@ pub(crate) fn apply_row_change(
         Change::CreateStep(new) => create_run(tx, new, RunOrigin::Step),
         Change::UpdateScheduling(to) => {
             head::update_run_scheduling(tx, run, to, subject.may_queue)?;
-            if to.keeps_run_in_budget_queue() { Ok(()) } else { budget::leave_queue(tx, run) }
+            if to.keeps_run_in_budget_queue() {
+                Ok(())
+            } else {
+                budget::leave_budget_queue(tx, run)
+            }
         }
         Change::RaiseGate(spec) => gate::raise_gate(tx, run, spec),
         Change::UpdateGate(closing) => gate::answer_or_close_gate(tx, closing),

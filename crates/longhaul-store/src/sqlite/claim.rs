@@ -13,7 +13,6 @@ use longhaul_core::port::queue::{ClaimSelection, PeekRequest, QueuePosition};
 use longhaul_core::port::store::{Claim, ClaimRequest, WorkerLiveness};
 use rusqlite::{Row, params};
 
-use crate::sqlite::budget::budget_account_id_of_run;
 use crate::sqlite::column::{LEASED, count_to_column, get_u64, limit_to_column, liveness_code};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::CommandError;
@@ -43,12 +42,11 @@ pub(crate) const SELECT_READY_RUN: &str =
        FROM ready q CROSS JOIN run_head h ON h.run = q.run
       WHERE q.run = ?1 AND h.state = 0 AND h.format <= ?2 AND (q.host IS NULL OR q.host = ?3)";
 
-/// Selects the ready runs of the trees that share a budget account, the oldest first.
-pub(crate) const SELECT_READY_OF_ACCOUNT: &str =
+/// Selects the ready runs of a tree, the oldest first.
+pub(crate) const SELECT_READY_IN_TREE: &str =
     "SELECT q.run, q.inbox, q.rank, q.sort_key, h.epoch, h.last_seq
        FROM run t CROSS JOIN ready q ON q.run = t.id CROSS JOIN run_head h ON h.run = q.run
-      WHERE (t.root = ?1 OR t.account = ?1)
-        AND h.state = 0 AND h.format <= ?2 AND (q.host IS NULL OR q.host = ?3)
+      WHERE t.root = ?1 AND h.state = 0 AND h.format <= ?2 AND (q.host IS NULL OR q.host = ?3)
       ORDER BY t.id LIMIT ?4";
 
 /// Claims ready runs for a worker, from each inbox the same number, and returns the claims.
@@ -89,19 +87,15 @@ fn claim_runs_by_id(
     Ok(claimed)
 }
 
-/// Claims ready runs of the tree of runs with this root, and of the trees that share its budget. If
-/// nobody drove the latter, they could keep amounts of the budget for which this tree waits.
+/// Claims ready runs of the tree of runs with this root.
 fn claim_runs_of_tree(
     tx: &Tx<'_>,
     request: &ClaimRequest,
     root: RunId,
 ) -> Result<Vec<Claim>, CommandError> {
-    let Some(account) = budget_account_id_of_run(tx, root)? else {
-        return Ok(Vec::new());
-    };
     let limit = limit_to_column(request.limit);
-    let wanted = params![account, request.format, request.host, limit];
-    let ready = tx.query_all(SELECT_READY_OF_ACCOUNT, wanted, ready_run_from_row)?;
+    let wanted = params![root.bytes(), request.format, request.host, limit];
+    let ready = tx.query_all(SELECT_READY_IN_TREE, wanted, ready_run_from_row)?;
     ready.into_iter().map(|ready| claim_run(tx, request, ready)).collect()
 }
 

@@ -10,7 +10,7 @@ use crate::sqlite::api_key::SELECT_KEY;
 use crate::sqlite::append::UPDATE_HEAD_AS_DRIVER;
 use crate::sqlite::budget::SELECT_QUEUE;
 use crate::sqlite::claim::{
-    SELECT_READY, SELECT_READY_OF_ACCOUNT, SELECT_READY_OF_TYPE, SELECT_READY_RUN,
+    SELECT_READY, SELECT_READY_IN_TREE, SELECT_READY_OF_TYPE, SELECT_READY_RUN,
 };
 use crate::sqlite::global_log::{
     SELECT_ALL_AFTER, SELECT_CHANGED_AFTER, SELECT_LAST_GLOBAL_SEQ, SELECT_LAST_WRITTEN_RUN,
@@ -47,7 +47,9 @@ fn check_query_plan(sql: &str, expected: &[&str]) {
 #[test]
 fn the_queue_of_a_budget_is_read_in_its_order() {
     let queue = "SEARCH w USING INDEX budget_wait_account (account=?)";
-    check_query_plan(SELECT_QUEUE, &[queue, "SEARCH h USING PRIMARY KEY (run=?)"]);
+    let head = "SEARCH h USING PRIMARY KEY (run=?)";
+    let run = "SEARCH r USING INDEX sqlite_autoindex_run_1 (id=?)";
+    check_query_plan(SELECT_QUEUE, &[queue, head, run]);
 }
 
 #[test]
@@ -60,15 +62,8 @@ fn a_claim_uses_the_queue_index() {
     check_query_plan(SELECT_READY_OF_TYPE, &[of_type, head]);
     let ready_run = "SEARCH q USING INDEX ready_run (run=?)";
     check_query_plan(SELECT_READY_RUN, &[ready_run, head]);
-    let trees = [
-        "MULTI-INDEX OR",
-        "INDEX 1",
-        "SEARCH t USING INDEX run_tree (root=?)",
-        "INDEX 2",
-        "SEARCH t USING INDEX run_account (account=?)",
-    ];
-    let sorted = [ready_run, head, "USE TEMP B-TREE FOR ORDER BY"];
-    check_query_plan(SELECT_READY_OF_ACCOUNT, &[&trees[..], &sorted].concat());
+    let tree = "SEARCH t USING COVERING INDEX run_tree (root=?)";
+    check_query_plan(SELECT_READY_IN_TREE, &[tree, ready_run, head]);
 }
 
 #[test]

@@ -90,7 +90,7 @@ pub(crate) struct RepairPage {
 
 impl RepairPage {
     /// Returns a page that contains all rows.
-    fn page_of_all_rows() -> Self {
+    fn of_all_rows() -> Self {
         let [run, gate] = [AFTER_ALL_IDS.to_vec(), AFTER_ALL_IDS.to_vec()];
         let last = RepairCursor { run, gate, lane: AFTER_ALL_LANES.to_owned() };
         Self { after: RepairCursor::default(), last }
@@ -167,7 +167,7 @@ impl FoundInconsistencies {
 
 /// Returns the number of inconsistent rows of each kind.
 pub(crate) fn count_inconsistent_rows(tx: &Tx<'_>) -> Result<RepairedRowCounts> {
-    Ok(find_inconsistencies(tx, &RepairPage::page_of_all_rows())?.to_repair_counts())
+    Ok(find_inconsistencies(tx, &RepairPage::of_all_rows())?.to_repair_counts())
 }
 
 /// Returns the page of rows that follows a cursor, and whether its rows are consistent.

@@ -39,7 +39,7 @@ pub(crate) fn reserve_in_spend_caps(
             return Err(over_cap_refusal(&row));
         }
         let held = row.held.saturating_add(reservation.hold.amount);
-        save_row(tx, &CapCounterRow { held, ..row })?;
+        save_spend_row(tx, &CapCounterRow { held, ..row })?;
     }
     tx.exec("DELETE FROM spend_wait WHERE run = ?1", params![run.bytes()])
 }
@@ -63,7 +63,7 @@ pub(crate) fn count_new_run_in_caps(
         let spent = row.spent.saturating_add(reservation.hold.amount);
         // The limit that workers use stays, because a process that submits may have another one.
         let limit = stored.map_or(row.limit, |stored| stored.limit);
-        save_row(tx, &CapCounterRow { spent, limit, ..row })?;
+        save_spend_row(tx, &CapCounterRow { spent, limit, ..row })?;
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ fn load_spend_row(tx: &Tx<'_>, key: &CapCounterKey) -> Result<Option<CapCounterR
     tx.query_one(&sql, key, read_spend_row)
 }
 
-fn save_row(tx: &Tx<'_>, row: &CapCounterRow) -> Result<()> {
+fn save_spend_row(tx: &Tx<'_>, row: &CapCounterRow) -> Result<()> {
     tx.exec(
         "INSERT OR REPLACE INTO spend (cap, subject, window_start, window_end, cap_limit,
                                        raised_limit, spent, lost, held)
@@ -123,7 +123,7 @@ pub(crate) fn settle_spend_caps(tx: &Tx<'_>, settlements: &[CapSettlement]) -> R
             lost: row.lost.saturating_add(settlement.lost),
             ..row
         };
-        save_row(tx, &row)?;
+        save_spend_row(tx, &row)?;
         wake_runs_waiting_at_cap(tx, &row, CAP_WAKES_MAX)?;
     }
     Ok(())
@@ -140,7 +140,7 @@ pub(crate) fn queue_run_at_spend_cap(tx: &Tx<'_>, run: RunId, wait: &CapWaitRow)
     }
     // Without a row a change of the configuration would not find the run.
     if load_spend_row(tx, key)?.is_none() {
-        save_row(tx, &row)?;
+        save_spend_row(tx, &row)?;
     }
     tx.exec(
         "INSERT OR REPLACE INTO spend_wait (run, cap, subject, window_start, amount, timer, since)
@@ -243,7 +243,7 @@ pub(crate) fn set_cap_limit(tx: &Tx<'_>, change: &CapLimitChange) -> Result<()> 
         }
     };
     for row in &rows {
-        save_row(tx, row)?;
+        save_spend_row(tx, row)?;
         wake_runs_waiting_at_cap(tx, row, CAP_WAKES_MAX)?;
     }
     Ok(())

@@ -103,7 +103,7 @@ macro_rules! each_store_check {
                 a_retry_starts_with_a_copied_journal
                 an_incomplete_journal_is_not_copied
                 retries_share_the_account_of_the_first_run
-                a_retry_serves_the_kept_children_of_the_failed_run
+                a_retry_does_not_wait_for_kept_children
             }
             fence {
                 a_driver_that_lost_its_run_is_fenced

@@ -17,7 +17,8 @@ impl Tx<'_> {
     pub(crate) fn hold(&mut self, run: RunId, hold: BudgetHold) -> ChangeResult {
         let root = self.tables.account_root(run);
         let queue = self.tables.budget_queue(root);
-        let account = queue.account_seen_by_run(run);
+        let tree = self.tables.heads.get(&run).map_or(run, |head| head.task.root);
+        let account = queue.account_seen_by_run(run, tree);
         if !hold.fits_without_warning(&account) {
             return refuse(AppendRefusalReason::OverBudget(account));
         }
@@ -39,17 +40,11 @@ impl Tx<'_> {
     }
 
     /// Replaces the caps that `raise` contains, and wakes the runs of the account that wait for a
-    /// higher budget. A raise of a child run concerns only its own caps, which its journal has, unless
-    /// the root of its tree has ended and the new caps are higher than those of the tree.
+    /// higher budget. A raise of a child run concerns only its own caps, which its journal has.
     pub(crate) fn set_cap(&mut self, run: RunId, raise: BudgetRaise) {
         let root = self.tables.account_root(run);
         let mut account = self.account(root);
-        let is_higher = raise.micro_usd > account.cap_micro_usd && account.cap_micro_usd.is_some()
-            || raise.tokens > account.cap_tokens && account.cap_tokens.is_some();
-        let Some(task) = self.tables.heads.get(&run).map(|head| &head.task) else {
-            return;
-        };
-        if task.is_child() && !(is_higher && self.is_ended(task.root)) {
+        if self.tables.heads.get(&run).is_none_or(|head| head.task.is_child()) {
             return;
         }
         account.cap_micro_usd = raise.micro_usd.or(account.cap_micro_usd);
@@ -104,14 +99,15 @@ impl Tables {
         let waits = self.budget_waits.iter().map(|(_, wait)| *wait);
         let waits = waits.filter(|(run, _)| self.account_root(*run) == root);
         let entries = waits.filter_map(|(run, needed)| {
-            let is_parked = match self.heads.get(&run)?.state {
+            let head = self.heads.get(&run)?;
+            let is_parked = match head.state {
                 State::Ready | State::Leased(_) => false,
                 State::Parked { reason: "budget_held", .. } => true,
                 State::Parked { .. } | State::LaneWait | State::Paused | State::Ended { .. } => {
                     return None;
                 }
             };
-            Some(BudgetQueueEntry { run, needed, is_parked })
+            Some(BudgetQueueEntry { run, root: head.task.root, needed, is_parked })
         });
         let account = self.accounts.get(&root).copied().unwrap_or_default();
         BudgetQueue { account, entries: entries.collect() }

@@ -65,10 +65,8 @@ impl Tx<'_> {
         match selection {
             ClaimSelection::Runs(runs) => runs.iter().copied().filter(is_ready).collect(),
             ClaimSelection::Tree(root) => {
-                let account = self.tables.account_root(*root);
-                let runs = heads.iter().map(|(run, _)| *run);
-                let of_account = runs.filter(|run| self.tables.account_root(*run) == account);
-                of_account.filter(is_ready).collect()
+                let of_tree = heads.iter().filter(|(_, head)| head.task.root == *root);
+                of_tree.map(|(run, _)| *run).filter(is_ready).collect()
             }
         }
     }

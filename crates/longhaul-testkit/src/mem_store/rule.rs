@@ -25,7 +25,6 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Counts one more use of a rule.
     pub(crate) fn count_rule_use(&mut self, rule: RuleId) {
         let now = self.now;
         self.tables.rules.update(&rule, |row| {

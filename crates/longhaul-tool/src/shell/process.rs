@@ -66,7 +66,7 @@ impl ShellProcess {
         // The command holds the write ends, which would keep the pipe open.
         drop(command);
         Ok(Self {
-            group: ProcessGroup::of_process_group_leader(&child),
+            group: ProcessGroup::led_by_child(&child),
             child,
             pipe: Receiver::from_owned_fd(reader.into())?,
             output: CapturedOutput::new(OUTPUT_BYTES_MAX),

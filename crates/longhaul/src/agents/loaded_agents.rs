@@ -137,7 +137,7 @@ impl LoadedAgents {
     }
 
     /// Returns the references of this agent to things that do not exist.
-    pub fn unresolved_names_in_agent_file<'a>(
+    pub fn missing_reference_problems_of_agent<'a>(
         &'a self,
         name: &'a str,
     ) -> impl Iterator<Item = &'a Problem> {

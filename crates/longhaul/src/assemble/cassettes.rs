@@ -47,7 +47,7 @@ pub fn cassette_file_path(config: &Config, name: &str) -> Result<PathBuf, String
 ///
 /// # Errors
 /// There is no such cassette or file, or the file can't be copied.
-pub fn cassette_replay_model_name(
+pub fn prepare_cassette_replay_model(
     config: &Config,
     cassette_or_path: &str,
     is_loose: bool,

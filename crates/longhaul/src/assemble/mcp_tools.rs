@@ -253,7 +253,7 @@ impl McpTools {
         let line = self.client_for_claim(claim_id);
         let result = self
             .slow_notice
-            .wait_and_report_slow_server(server, line.list_server_tools(server, tool, claim_id))
+            .wait_and_report_server_if_slow(server, line.list_server_tools(server, tool, claim_id))
             .await;
         let tools = result.map_err(|why| {
             let stop = match why.ends_with(['.', '?', '!']) {

@@ -132,7 +132,7 @@ impl Config {
     /// Returns the path of the file in which the crash probe tools record their calls, for crash
     /// tests. `None` means that these tools are disabled. Only the process environment can enable
     /// them.
-    pub fn crash_test_effect_log(&self) -> Option<PathBuf> {
+    pub fn crash_test_effect_log_path(&self) -> Option<PathBuf> {
         let file = self.env.process_var(CRASH_PROBE_FILE_VAR)?;
         Some(self.root.join(file))
     }

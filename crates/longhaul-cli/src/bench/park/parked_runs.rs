@@ -215,8 +215,8 @@ impl ParkedRuns {
         })
     }
 
-    /// Waits for the next reported step. Fails if it is not the expected one or `STEP_TIMEOUT`
-    /// passes.
+    /// Waits for the next milestone that a run reports. Fails if it is not the expected one or
+    /// `STEP_TIMEOUT` passes.
     async fn wait_for_milestone(&mut self, expected: RunMilestone) -> anyhow::Result<()> {
         let step = tokio::select! {
             step = self.steps.recv() => step.context("the worker has stopped")?,

@@ -91,7 +91,7 @@ pub(crate) fn collect_call_histories(entries: &[Entry]) -> BTreeMap<CallId, Call
 
 impl CallHistory {
     /// Returns whether the call's tool records each effect in the probe file.
-    pub(crate) fn records_effects_in_log(&self) -> bool {
+    pub(crate) fn is_effect_logging_tool_call(&self) -> bool {
         self.tool.starts_with(PROBE_PREFIX)
     }
 

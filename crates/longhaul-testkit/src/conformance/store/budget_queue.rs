@@ -26,9 +26,9 @@ pub async fn runs_hold_budget_in_the_order_of_their_waits(fixture: StoreFixture)
     ];
     hold(&mut root, 90).await;
     // The order of the waits is not the order of the ids.
-    third.append_ok(queue_for_budget(60)).await;
-    first.append_ok(queue_for_budget(30)).await;
-    second.append_ok(queue_for_budget(20)).await;
+    third.append_ok(budget_wait_batch(60)).await;
+    first.append_ok(budget_wait_batch(30)).await;
+    second.append_ok(budget_wait_batch(20)).await;
     settle(&mut root, 50, 10).await;
     assert_waiting(&fixture, [&third, &first, &second]).await;
     assert_refused(&mut newcomer, 1, 0).await;
@@ -57,8 +57,8 @@ pub async fn a_run_that_needs_no_budget_leaves_the_queue(fixture: StoreFixture) 
         let mut root = fixture.open_and_claim(caps(100, 1_000)).await;
         let [mut first, mut second] = [child_of(&root).await, child_of(&root).await];
         hold(&mut root, 90).await;
-        first.append_ok(queue_for_budget(60)).await;
-        second.append_ok(queue_for_budget(60)).await;
+        first.append_ok(budget_wait_batch(60)).await;
+        second.append_ok(budget_wait_batch(60)).await;
         settle(&mut root, 90, 0).await;
         let mut first = fixture.claim_one(root.worker).await;
         assert_waiting(&fixture, [&second]).await;
@@ -69,8 +69,8 @@ pub async fn a_run_that_needs_no_budget_leaves_the_queue(fixture: StoreFixture) 
     let mut root = fixture.open_and_claim(caps(100, 1_000)).await;
     let [mut first, mut second] = [child_of(&root).await, child_of(&root).await];
     hold(&mut root, 50).await;
-    first.append_ok(queue_for_budget(60)).await;
-    second.append_ok(queue_for_budget(50)).await;
+    first.append_ok(budget_wait_batch(60)).await;
+    second.append_ok(budget_wait_batch(50)).await;
     assert_waiting(&fixture, [&first, &second]).await;
     let cancelled = fixture.append_as_closer(first.run, first.last, cancel_batch()).await;
     assert_appended(&cancelled);
@@ -82,8 +82,8 @@ pub async fn a_smaller_hold_wakes_the_next_run(fixture: StoreFixture) {
     let mut root = fixture.open_and_claim(caps(100, 1_000)).await;
     let [mut first, mut second] = [child_of(&root).await, child_of(&root).await];
     hold(&mut root, 90).await;
-    first.append_ok(queue_for_budget(60)).await;
-    second.append_ok(queue_for_budget(60)).await;
+    first.append_ok(budget_wait_batch(60)).await;
+    second.append_ok(budget_wait_batch(60)).await;
     settle(&mut root, 90, 0).await;
     let mut first = fixture.claim_one(root.worker).await;
     hold(&mut first, 40).await;
@@ -95,12 +95,12 @@ pub async fn a_woken_run_keeps_its_place(fixture: StoreFixture) {
     let mut root = fixture.open_and_claim(caps(100, 1_000)).await;
     let [mut first, mut second] = [child_of(&root).await, child_of(&root).await];
     hold(&mut root, 90).await;
-    first.append_ok(queue_for_budget(60)).await;
-    second.append_ok(queue_for_budget(50)).await;
+    first.append_ok(budget_wait_batch(60)).await;
+    second.append_ok(budget_wait_batch(50)).await;
     assert_appended(&fixture.append_outside(first.run, events_batch([resumed()])).await);
     let mut first = fixture.claim_one(root.worker).await;
     assert_refused(&mut first, 60, 10).await;
-    first.append_ok(queue_for_budget(70)).await;
+    first.append_ok(budget_wait_batch(70)).await;
     settle(&mut root, 90, 10).await;
     assert_waiting(&fixture, [&second]).await;
     fixture.claim_one(fixture.worker().await).await;
@@ -120,8 +120,8 @@ pub async fn a_spent_budget_and_a_raise_wake_the_first_run(fixture: StoreFixture
     let mut root = fixture.open_and_claim(caps(100, 1_000)).await;
     let [mut first, mut second] = [child_of(&root).await, child_of(&root).await];
     hold(&mut root, 80).await;
-    first.append_ok(queue_for_budget(40)).await;
-    second.append_ok(queue_for_budget(40)).await;
+    first.append_ok(budget_wait_batch(40)).await;
+    second.append_ok(budget_wait_batch(40)).await;
     raise(&root, 110).await;
     assert_waiting(&fixture, [&first, &second]).await;
     raise(&root, 120).await;
@@ -136,7 +136,7 @@ pub async fn a_spent_budget_and_a_raise_wake_the_first_run(fixture: StoreFixture
 /// A run that begins to wait after the hold was settled does not wait.
 pub async fn a_run_that_waits_for_holds_too_late_is_woken(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
-    held.append_ok(queue_for_budget(100)).await;
+    held.append_ok(budget_wait_batch(100)).await;
     fixture.assert_status(held.run, Status::Running, "worker").await;
     fixture.claim_one(held.worker).await;
 }
@@ -177,6 +177,6 @@ async fn assert_woken<const N: usize>(fixture: &StoreFixture, runs: [&ClaimedRun
 }
 
 /// Returns the batch that parks a run until other runs release what they hold.
-fn queue_for_budget(micros: u64) -> JournalBatch {
+pub(super) fn budget_wait_batch(micros: u64) -> JournalBatch {
     park_batch("budget_held").with_change(Change::WaitForHolds(hold_of(micros, 0)))
 }

@@ -1,7 +1,8 @@
 //! Runs that start with the events of another run.
 
 use longhaul_core::change::{
-    Blob, Change, JournalPrefixCopy, NewRun, RunSchedulingUpdate, SteerRow, SteerStatus,
+    Blob, BudgetHoldSettlement, Change, JournalPrefixCopy, NewRun, RunSchedulingUpdate, SteerRow,
+    SteerStatus,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
@@ -9,9 +10,8 @@ use longhaul_core::event::run::{ForkKind, RunFailed, RunForked};
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{Epoch, RunId, Seq};
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::port::queue::ClaimSelection;
 use longhaul_core::port::store::{
-    AppendRefusalReason, ClaimRequest, CreateRunsRequest, JournalReadRequest, PruneRequest,
+    AppendRefusalReason, CreateRunsRequest, JournalReadRequest, PruneRequest,
 };
 use longhaul_core::status::{RunError, Status};
 use longhaul_core::task::{RetriedRun, TaskSpec};
@@ -22,9 +22,8 @@ use crate::conformance::store::batches::{
     BatchExt as _, cancel_batch, change_batch, events_batch, park_batch, progress,
 };
 use crate::conformance::store::budget::child_of;
-use crate::conformance::store::fixture::{
-    ClaimedRun, StoreFixture, assert_appended, claim_request, refused, run_ids,
-};
+use crate::conformance::store::budget_queue::budget_wait_batch;
+use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_appended, refused};
 
 /// The copied events keep their numbers, times and epochs, and the retry itself starts unclaimed.
 pub async fn a_retry_starts_with_a_copied_journal(fixture: StoreFixture) {
@@ -142,38 +141,35 @@ pub async fn retries_share_the_account_of_the_first_run(fixture: StoreFixture) {
     assert_eq!(held(&fixture, first.run).await, None, "nobody uses the account any more");
 }
 
-/// A claim of the tree of a retry takes also the kept children of the failed run, and a raise of the
-/// retry wakes those that wait for budget. If the root of a kept child has ended, a raise of the child
-/// above the caps of the tree raises them.
-pub async fn a_retry_serves_the_kept_children_of_the_failed_run(fixture: StoreFixture) {
+/// A retry shares the budget with the kept children of the failed run. Their places in the queue of
+/// the budget don't stop the runs of the retry, because it may be that nobody drives them. A raise of
+/// the retry wakes those that wait for a higher budget.
+pub async fn a_retry_does_not_wait_for_kept_children(fixture: StoreFixture) {
     let capped = |task: &mut TaskSpec| task.policy.budget.micro_usd = Some(MicroUsd(100));
     let mut first = fixture.open_and_claim(capped).await;
-    let mut kept = child_of(&first).await;
+    let [mut woken, mut parked, mut exhausted] =
+        [child_of(&first).await, child_of(&first).await, child_of(&first).await];
     fail(&mut first).await;
-    let retry = retry_of(&fixture, first.run, capped);
-    let retry_id = retry.id;
-    fixture.open_runs(vec![retry]).await;
-    let other = fixture.open(|_| {}).await;
-    let raise = |micro_usd| {
-        let raise = BudgetRaise { micro_usd: Some(MicroUsd(micro_usd)), ..BudgetRaise::default() };
-        change_batch(Change::SetCap(raise))
-    };
-    let cap = async || {
-        let account = fixture.harness.records.budget_account(retry_id).await.expect("account");
-        account.and_then(|account| account.cap_micro_usd)
-    };
-    assert_appended(&fixture.append_outside(kept.run, raise(90)).await);
-    assert_eq!(cap().await, Some(MicroUsd(100)), "a raise of a child does not lower a cap");
-    assert_appended(&fixture.append_outside(kept.run, raise(110)).await);
-    assert_eq!(cap().await, Some(MicroUsd(110)));
-    kept.append_ok(park_batch("budget")).await;
-    assert_appended(&fixture.append_outside(retry_id, raise(200)).await);
-    fixture.assert_status(kept.run, Status::Running, "worker").await;
-    let worker = fixture.worker().await;
-    let only = Some(ClaimSelection::Tree(retry_id));
-    let claimed = fixture.claim_with(ClaimRequest { only, ..claim_request(worker) }).await;
-    assert_eq!(run_ids(&claimed), [kept.run, retry_id]);
-    fixture.assert_status(other, Status::Pending, "worker").await;
+    fixture.open_runs(vec![retry_of(&fixture, first.run, capped)]).await;
+    let mut retry = fixture.claim_one(first.worker).await;
+    let mut child = child_of(&retry).await;
+    assert_appended(&retry.change(Change::Hold(money(90).into())).await);
+    woken.append_ok(budget_wait_batch(60)).await;
+    parked.append_ok(budget_wait_batch(60)).await;
+    child.append_ok(budget_wait_batch(50)).await;
+    let settlement = BudgetHoldSettlement { held: money(90), spent: money(0), lost: money(0) };
+    assert_appended(&retry.change(Change::Settle(settlement)).await);
+    for (run, status) in
+        [(&woken, Status::Running), (&parked, Status::Waiting), (&child, Status::Running)]
+    {
+        assert_eq!(fixture.row(run.run).await.status, status, "{}", run.run);
+    }
+    assert_appended(&retry.change(Change::Hold(money(50).into())).await);
+    exhausted.append_ok(park_batch("budget")).await;
+    let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
+    assert_appended(&fixture.append_outside(retry.run, change_batch(Change::SetCap(raise))).await);
+    fixture.assert_status(exhausted.run, Status::Running, "worker").await;
+    fixture.assert_consistent().await;
 }
 
 fn retry_of(fixture: &StoreFixture, failed: RunId, change: impl FnOnce(&mut TaskSpec)) -> NewRun {
