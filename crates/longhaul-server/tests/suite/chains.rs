@@ -7,7 +7,7 @@ use longhaul_core::access::Role;
 use longhaul_core::chain::{ChainSpec, ChainStepSpec};
 use serde_json::{Value, json};
 
-use crate::suite::harness::client::{get, post};
+use crate::suite::harness::client::{get, post, request};
 use crate::suite::harness::model::FakeReply;
 use crate::suite::harness::server_with;
 
@@ -89,9 +89,12 @@ async fn an_ended_step_stands_for_its_chain() {
     let receipt = server.send(post(url("steer"), &text)).await.expect(202);
     assert_eq!(receipt["run"], second);
     let message = format!("{}/{}", url("steer"), receipt["id"].as_str().unwrap());
-    let edited = server.send(patch(&message, &json!({ "text": "no hurry" }))).await.expect(200);
+    let edited = server
+        .send(request("PATCH", &message).json(&json!({ "text": "no hurry" })))
+        .await
+        .expect(200);
     assert_eq!(edited["text"], "no hurry");
-    let withdrawn = server.send(delete(&message)).await.expect(200);
+    let withdrawn = server.send(request("DELETE", &message)).await.expect(200);
     assert_eq!(withdrawn["status"], "withdrawn");
     for action in ["pause", "resume", "cancel"] {
         let changed = server.send(post(url(action), &json!({}))).await.expect(200);
