@@ -166,9 +166,7 @@ impl RunTaskCommand {
         };
         let local = match &listening {
             Some(listening) => Some(&listening.runtime),
-            None => {
-                opened.as_ref().map(|opened| opened.print_driver_and_get_runtime(options.silent))
-            }
+            None => opened.as_ref().map(|opened| opened.runtime_with_driver_note(options.silent)),
         };
         let client: RunClient = match (server, local) {
             (_, Some(runtime)) => RunClient::for_local_store(&runtime.longhaul),

@@ -30,7 +30,7 @@ pub(crate) enum StoreAccess {
 impl StoreAccess {
     /// Returns the opened project. If another process drives its store, prints which one, unless
     /// `silent`.
-    pub(crate) fn print_driver_and_get_runtime(&self, silent: bool) -> &ProjectRuntime {
+    pub(crate) fn runtime_with_driver_note(&self, silent: bool) -> &ProjectRuntime {
         match self {
             Self::Driving(runtime) => runtime,
             Self::Observing(runtime, holder) => {

@@ -81,8 +81,7 @@ impl WatchCommand {
                 Some(open_as_driver_or_observer(&process_env)?)
             }
         };
-        let local =
-            opened.as_ref().map(|opened| opened.print_driver_and_get_runtime(options.silent));
+        let local = opened.as_ref().map(|opened| opened.runtime_with_driver_note(options.silent));
         let client: RunClient = match local {
             None => beside,
             Some(project_runtime) => RunClient::for_local_store(&project_runtime.longhaul),

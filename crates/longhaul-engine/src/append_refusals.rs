@@ -86,7 +86,7 @@ pub(crate) fn key_claims(batch: &JournalBatch) -> Vec<EffectKeyClaim> {
 
 /// Returns what the state machine has to know about an effect key that another tool call has
 /// claimed. If that call has completed, its result is read from the journal of its run.
-pub(crate) async fn load_key_claim_of_other_call(
+pub(crate) async fn load_other_key_claim(
     services: &EngineServices,
     (run, input): (&Run, &RunInput),
     claims: &[EffectKeyClaim],

@@ -171,7 +171,7 @@ pub(crate) fn model_to_call<'a>(run: &'a Run, input: &'a RunInput) -> &'a str {
 }
 
 /// Returns whether the run calls a model that is not its own, such as that for summaries.
-pub(crate) fn calls_model_not_its_own(run: &Run) -> bool {
+pub(crate) fn calls_other_model(run: &Run) -> bool {
     let stage = &run.control().stage;
     matches!(stage, RunStage::ModelRunning(RunningModelCall { model: Some(_), .. }))
 }

@@ -24,11 +24,11 @@ use longhaul_run::input::{ToolCallResult, ToolCallStatus};
 use longhaul_run::{DecideContext, KeyClaimOfOtherCall, Run, RunInput, decide};
 
 use crate::append_refusals::{
-    AppendRefusals, count_new_children, key_claims, load_key_claim_of_other_call,
+    AppendRefusals, count_new_children, key_claims, load_other_key_claim,
 };
 use crate::error::Error;
 use crate::notifier::DriverRegistration;
-use crate::provider_blocks::{ProviderAvailability, calls_model_not_its_own, model_to_call};
+use crate::provider_blocks::{ProviderAvailability, calls_other_model, model_to_call};
 use crate::replay::{read_journal_page, replay_for_driver};
 use crate::services::EngineServices;
 
@@ -140,9 +140,8 @@ impl RunSession {
         }
     }
 
-    /// Passes an input to the state machine and appends the resulting events. Repeats both if
-    /// another writer has appended meanwhile, or if the store refuses the append, for example
-    /// because it exceeds a budget.
+    /// Passes an input to the state machine and appends the resulting events. Repeats both if the
+    /// append conflicts with another writer or is refused, for example because of a budget.
     pub(crate) async fn commit_input(&mut self, input: RunInput) -> Result<CommitOutcome, Error> {
         let mut refusals = AppendRefusals::default();
         loop {
@@ -161,7 +160,7 @@ impl RunSession {
                 ..self.decide_context()
             };
             let ctx = refusals.add_to_decide_context(ctx);
-            let (now, calls_model_not_its_own) = (ctx.now, calls_model_not_its_own(&self.run));
+            let (now, calls_other_model) = (ctx.now, calls_other_model(&self.run));
             let batch = match decide(&self.run, input.clone(), ctx) {
                 Ok(batch) if batch.is_empty() => {
                     return self.count_rejected_input("the input has no effect");
@@ -176,7 +175,7 @@ impl RunSession {
             match self.append_batch(batch).await? {
                 AppendAttemptOutcome::Committed => {
                     self.rejections = 0;
-                    if let Some(news) = news.filter(|_| !calls_model_not_its_own) {
+                    if let Some(news) = news.filter(|_| !calls_other_model) {
                         let EngineServices { provider_blocks, records, .. } = &self.services;
                         provider_blocks.record_availability(&**records, &model, (news, now)).await;
                     }
@@ -195,10 +194,8 @@ impl RunSession {
                 }
                 AppendAttemptOutcome::OverCap(refusal) => refusals.add_cap_refusal(*refusal),
                 AppendAttemptOutcome::KeyTaken(taken) => {
-                    let info = self
-                        .load_key_claim_of_other_call_with_retries(&input, &claims, taken)
-                        .await?;
-                    refusals.add_effect_key_refusal(info);
+                    let claim = self.load_other_key_claim_with_retries(&input, &claims, taken);
+                    refusals.add_effect_key_refusal(claim.await?);
                 }
                 AppendAttemptOutcome::KeyNotHeld => refusals.set_effect_keys_changed(),
                 AppendAttemptOutcome::Fenced => {
@@ -211,16 +208,14 @@ impl RunSession {
 
     /// Returns what is known about an effect key that another call has claimed. Retries while the
     /// store is busy.
-    async fn load_key_claim_of_other_call_with_retries(
+    async fn load_other_key_claim_with_retries(
         &self,
         input: &RunInput,
         claims: &[EffectKeyClaim],
         taken: ClaimedEffectKey,
     ) -> Result<KeyClaimOfOtherCall, Error> {
         loop {
-            match load_key_claim_of_other_call(&self.services, (&self.run, input), claims, taken)
-                .await
-            {
+            match load_other_key_claim(&self.services, (&self.run, input), claims, taken).await {
                 Err(Error::Store(StoreError::Busy { .. })) => {
                     self.services.clock.sleep(STORE_RETRY_DELAY).await;
                 }
@@ -250,9 +245,8 @@ impl RunSession {
         Arc::clone(&self.services.clock)
     }
 
-    /// Commits an input that must not be lost, such as durable progress of a call. Repeats the
-    /// append if another writer has appended meanwhile. Does nothing if the state machine rejects
-    /// the input, for example because the call has ended.
+    /// Commits an input that must not be lost, such as durable progress of a call. Does nothing if
+    /// the state machine rejects the input, for example because the call has ended.
     pub(crate) async fn commit_required_input(
         &mut self,
         input: RunInput,
