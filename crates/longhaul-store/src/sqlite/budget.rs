@@ -1,9 +1,9 @@
 //! The budget of a tree of runs (a root run and its descendants): caps, holds (reserved amounts),
 //! spent and lost amounts, and runs that wait until a hold is released.
 //!
-//! Invariant: a hold never makes the sum of spent, lost and held amounts exceed a cap. Runs hold
-//! amounts in the order of their queue (`BudgetQueue`): a change that removes a run from the queue or
-//! releases an amount wakes the next runs in the same transaction.
+//! Invariant: a hold never makes the sum of spent, lost and held amounts exceed a cap. The runs of a
+//! tree hold amounts in the order of their queue (`BudgetQueue`): a change that removes a run from the
+//! queue or releases an amount wakes the next runs in the same transaction.
 
 use longhaul_core::change::{BudgetHold, BudgetHoldSettlement};
 use longhaul_core::id::RunId;
@@ -140,8 +140,8 @@ pub(crate) fn set_budget_caps(
 }
 
 /// Queues a parked run until the budget covers this amount. A run that is queued already keeps its
-/// place. The run is woken at once if no run waits before it and the amount is free by now, because
-/// another run has released its hold since the refusal.
+/// place. The run is woken at once if no run of its tree waits before it and the amount is free by
+/// now, because another run has released its hold since the refusal.
 pub(crate) fn queue_for_budget(
     tx: &Tx<'_>,
     run: RunId,
