@@ -88,7 +88,8 @@ pub enum ParkedLanePolicy {
     /// lane starts.
     #[default]
     Keep,
-    /// The run releases its lane to the next run, and queues for the lane again when it wakes.
+    /// The run releases its lane to the next run, and queues for the lane again when it wakes. A run
+    /// whose call holds an effect key keeps its lane.
     Release,
 }
 

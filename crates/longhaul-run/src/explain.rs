@@ -177,9 +177,10 @@ fn explain_key_wait(EffectKeyHolder { run, call }: EffectKeyHolder) -> (String, 
 /// Returns the sentence about a run whose budget is used up, and the command that raises the cap.
 fn explain_budget_wait(run: &Run, cap: BudgetCap) -> (String, String) {
     let (cap_name, new_cap) = budget_raise_argument(run, cap);
-    let (tree_suffix, run_id) = match run.control.exhausted_tree_cap {
-        Some(_) => (" of its whole tree", run.task().root),
-        None => ("", run.id()),
+    let is_cap_of_parents = run.task().is_child() && run.control.exhausted_tree_cap.is_some();
+    let (tree_suffix, run_id) = match is_cap_of_parents {
+        true => (" of its whole tree", run.task().root),
+        false => ("", run.id()),
     };
     (
         format!("The run's budget of {cap_name}{tree_suffix} is used up."),

@@ -13,6 +13,7 @@ use longhaul_core::task::EarliestStart;
 use longhaul_core::time::Timestamp;
 
 use crate::decision::DecisionBuilder;
+use crate::policy::effect_keys::holds_effect_key;
 use crate::rejection::Rejection;
 use crate::state::Run;
 use crate::state::control::ControlState;
@@ -41,13 +42,21 @@ fn record_run_waiting(
 ) -> Result<ControlFlow<()>, Rejection> {
     let reason = waiting.wait.reason();
     decision.record_event(Event::RunWaiting(waiting))?;
-    let release_lane = decision.control.policy.lane_on_park == ParkedLanePolicy::Release;
+    let release_lane = releases_lane_while_parked(&decision.control);
     decision.add_scheduling_update(RunSchedulingUpdate::Park {
         reason,
         blocked: false,
         release_lane,
     });
     Ok(ControlFlow::Break(()))
+}
+
+/// Returns whether the run gives up its lane while it is parked. A run that holds an effect key
+/// keeps its lane: another run could otherwise enter the lane and wait there for the key, while this
+/// run waits for the lane.
+fn releases_lane_while_parked(control: &ControlState) -> bool {
+    control.policy.lane_on_park == ParkedLanePolicy::Release
+        && !control.calls().iter().any(holds_effect_key)
 }
 
 /// Returns what a new run waits for before it may start. `None` means that it may start.
@@ -92,7 +101,7 @@ pub(crate) fn block_run_at_gate(
     reason: &str,
 ) -> Result<ControlFlow<()>, Rejection> {
     decision.record_event(Event::RunBlocked(RunBlocked { gate, reason: reason.into() }))?;
-    let release_lane = decision.control.policy.lane_on_park == ParkedLanePolicy::Release;
+    let release_lane = releases_lane_while_parked(&decision.control);
     decision.add_scheduling_update(RunSchedulingUpdate::Park {
         reason: "blocked",
         blocked: true,

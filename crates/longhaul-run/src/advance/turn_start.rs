@@ -204,8 +204,7 @@ fn limit_call_to_budget(
                 BudgetCap::Money => account.cap_micro_usd.map(|cap| cap.0),
                 BudgetCap::Tokens | BudgetCap::Turns | BudgetCap::ActiveTime => account.cap_tokens,
             };
-            let is_child = decision.run.task.is_child();
-            let tree_cap = tree_cap.filter(|_| is_child && !is_own);
+            let tree_cap = tree_cap.filter(|_| !is_own);
             BudgetCoverage::Exhausted(BudgetReached { cap: short, tree_cap })
         }
     }

@@ -101,6 +101,12 @@ pub(crate) const fn has_claimed(call: &TrackedToolCall) -> bool {
     call.classification.key.is_some() && (call.starts > 0 || call.replaces.is_some())
 }
 
+/// Returns whether the call holds its effect key: it was started and has not ended, so that calls of
+/// other runs with this key wait for it.
+pub(crate) const fn holds_effect_key(call: &TrackedToolCall) -> bool {
+    call.classification.key.is_some() && call.starts > 0 && !call.is_done()
+}
+
 /// Returns the claim of the call on its effect key. `None` means that the call has no effect key.
 pub(crate) fn effect_key_claim(run: RunId, call: &TrackedToolCall) -> Option<EffectKeyClaim> {
     let key = call.classification.key.as_ref()?.hash;

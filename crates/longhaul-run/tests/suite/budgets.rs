@@ -9,6 +9,7 @@ use longhaul_core::usage::MicroUsd;
 
 use super::harness::TestRun;
 use super::harness::children::child_id;
+use super::harness::rows::Head;
 use super::harness::script::{check, check_in};
 use super::policies::{plain, with_caps, with_money_cap};
 
@@ -332,6 +333,32 @@ fn the_money_cap_of_a_child_binds_its_own_spending() {
         others 0 49000     =>
         see max_output=512 => run.prepared budget.warned(money) budget.reached(money) run.waiting(budget) | waiting budget
         ? why              => The run's budget of money of its whole tree is used up.
+    "#,
+    );
+}
+
+#[test]
+fn a_root_run_learns_of_a_cap_that_was_raised_through_another_run() {
+    let mut step = TestRun::with_task(|task| task.policy = with_money_cap(1_000_000));
+    step.rows.account.cap.micro_usd = Some(MicroUsd(5_000_000));
+    let mut step = check_in(
+        step,
+        r#"
+        claim            => run.claimed | running
+        others 0 4999000 =>
+        see              => run.prepared budget.warned(money) budget.reached(money) run.waiting(budget) | waiting budget
+        ? why            => The run's budget of money is used up.
+        ? command        => longhaul resume RUN --budget usd=10
+    "#,
+    );
+    // A raise through another run of the account changes no journal but its own.
+    step.rows.account.cap.micro_usd = Some(MicroUsd(10_000_000));
+    step.rows.head = Head::Ready;
+    check_in(
+        step,
+        r#"
+        claim => run.claimed | running
+        go    => turn.started
     "#,
     );
 }

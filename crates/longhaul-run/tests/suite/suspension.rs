@@ -1,6 +1,7 @@
 //! Tool calls that their tools suspend: questions of tools, and results that come later.
 
 use longhaul_core::policy::effect_key::EffectKeyState;
+use longhaul_core::policy::{ParkedLanePolicy, RunPolicy};
 use longhaul_core::port::tool::{ToolQuestionAnswer, ToolResumption};
 use longhaul_core::raw::RawJson;
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
@@ -307,6 +308,23 @@ fn a_suspended_call_keeps_its_effect_key_until_the_call_ends() {
         assert_eq!(key_state(&test_run), Some(EffectKeyState::Held));
         test_run.play(line);
         assert_eq!(key_state(&test_run), state, "{line}");
+    }
+}
+
+#[test]
+fn a_parked_run_keeps_its_lane_while_a_call_holds_an_effect_key() {
+    for (call, has_released_lane) in [("pay/once", true), (r#"pay/once {"key": "k"}"#, false)] {
+        let mut test_run = check(
+            RunPolicy { lane_on_park: ParkedLanePolicy::Release, ..plain() },
+            r#"
+            claim => run.claimed | running
+            see   => run.prepared turn.started
+        "#,
+        );
+        test_run.play(&format!("call {call}"));
+        test_run.play("ask t1.1");
+        assert_eq!(test_run.status_line(), "waiting question");
+        assert_eq!(test_run.rows.has_released_lane, has_released_lane, "{call}");
     }
 }
 

@@ -83,6 +83,8 @@ pub(crate) struct Rows {
     pub(crate) run: RunId,
     pub(crate) submitter: Option<String>,
     pub(crate) head: Head,
+    /// True if the run is parked and has released its lane.
+    pub(crate) has_released_lane: bool,
     pub(crate) epoch: u64,
     pub(crate) gates: Vec<GateRow>,
     pub(crate) timers: BTreeMap<TimerId, (Timestamp, TimerKind)>,
@@ -118,6 +120,7 @@ impl Rows {
             run: task.root,
             submitter: task.submitter.clone(),
             head: Head::Ready,
+            has_released_lane: false,
             epoch: 0,
             gates: Vec::new(),
             timers: BTreeMap::new(),
@@ -160,7 +163,11 @@ impl Rows {
 
     pub(crate) fn change(&mut self, change: Change, now: Timestamp) -> Result<(), RowConflict> {
         match change {
-            Change::UpdateScheduling(to) => self.head = head_after(&to),
+            Change::UpdateScheduling(to) => {
+                self.head = head_after(&to);
+                self.has_released_lane =
+                    matches!(to, RunSchedulingUpdate::Park { release_lane: true, .. });
+            }
             Change::RaiseGate(spec) => {
                 assert!(self.gate_index(spec.id).is_none(), "a gate is raised only once");
                 self.gates.push(GateRow {
