@@ -14,7 +14,8 @@ pub(crate) struct CrashCounts {
     pub(crate) recorded_replies: usize,
     /// Number of tool results that were recorded before the crash.
     pub(crate) recorded_results: usize,
-    /// Number of recorded replies and results whose calls were started again.
+    /// Number of model and tool calls that were started again although their reply or result was
+    /// recorded before the crash.
     pub(crate) repeated: usize,
     /// Number of model calls that were in flight at the crash and were repeated.
     pub(crate) retried_model_calls: usize,

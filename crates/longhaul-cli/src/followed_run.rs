@@ -37,7 +37,7 @@ pub(crate) struct FollowedRun<'a> {
 }
 
 /// Registers a callback that prints the name of an MCP server if the run waits long for it.
-fn register_slow_server_printer(runtime: &ProjectRuntime, options: FollowOptions) {
+fn register_slow_mcp_server_printer(runtime: &ProjectRuntime, options: FollowOptions) {
     if options.silent || options.as_json {
         return;
     }
@@ -80,7 +80,7 @@ impl FollowedRun<'_> {
     ) -> anyhow::Result<Exit> {
         let mut driver = match self.runtime {
             Some(runtime) => {
-                register_slow_server_printer(runtime, options);
+                register_slow_mcp_server_printer(runtime, options);
                 Some(LocalDriver::start(runtime, self.run, options.silent).await?)
             }
             None => None,

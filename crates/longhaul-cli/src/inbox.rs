@@ -105,8 +105,8 @@ struct PostTaskCommand {
     /// Person or thing that the conversation is about
     #[arg(long)]
     resource: Option<String>,
-    /// Any data as a JSON object, returned with the run; threadId and resourceId name the thread
-    /// and the resource
+    /// Any data as a JSON object, returned with the run; its keys threadId and resourceId set the
+    /// thread and the resource
     #[arg(long, value_name = "JSON", value_parser = parse_metadata)]
     metadata: Option<BTreeMap<String, Value>>,
     /// Context for tools, as name and value, which the model does not see; may be repeated

@@ -27,7 +27,7 @@ use crate::agent::{Agent, EffectRule};
 use crate::find_tools::join_tool_names;
 use crate::panics;
 use crate::polling::polling_hint;
-use crate::recorded_outputs::ResolveError;
+use crate::recorded_outputs::OutputReferenceError;
 use crate::run_env::RunEnv;
 use crate::run_session::STORE_RETRY_DELAY;
 use crate::services::EngineServices;
@@ -127,16 +127,16 @@ pub(crate) async fn classify_effects_of_input(
     let spec = registered.spec();
     let resolved = match parse_tool_input(input) {
         Ok(input) => env.resolve_tool_input(run.id(), registered, input).await,
-        Err(why) => Err(ResolveError::Invalid(why)),
+        Err(why) => Err(OutputReferenceError::Invalid(why)),
     };
     match resolved {
         Ok(resolved) => {
             Ok(classify_effects_of_resolved_input(env, run, registered, resolved).await)
         }
-        Err(ResolveError::Invalid(why)) => {
+        Err(OutputReferenceError::Invalid(why)) => {
             Ok(rejected_call_classification(spec.name.as_str(), &why))
         }
-        Err(ResolveError::Store(error)) => Err(error),
+        Err(OutputReferenceError::Store(error)) => Err(error),
     }
 }
 

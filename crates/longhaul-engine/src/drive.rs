@@ -78,7 +78,7 @@ async fn run_drive_loop(
         if starts_children {
             services.notifier.notify_work_available();
         }
-        ctx.release_crash_guard_permits();
+        ctx.release_crash_limiter_permits();
         input = match next_engine_step(ctx.session.run(), ctx.session.now()) {
             EngineStep::Prepare => prepare_run_prompt(&mut ctx).await?,
             EngineStep::RefreshPerception => refetch_context_before_turn(&mut ctx).await?,

@@ -19,7 +19,7 @@ mod compactor;
 pub mod context_providers;
 mod control_tools;
 pub mod counters;
-pub mod crash_guard;
+pub mod crash_limiter;
 pub mod deltas;
 pub mod drive;
 pub mod drive_permit;

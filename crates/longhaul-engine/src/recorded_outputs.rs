@@ -52,7 +52,7 @@ pub(crate) struct RecordedOutput {
 
 /// Why the references in an input can't be replaced by their values.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ResolveError {
+pub(crate) enum OutputReferenceError {
     /// A reference is invalid. The text is a message for the model.
     #[error("{0}")]
     Invalid(String),
@@ -158,12 +158,13 @@ impl RecordedOutputReader {
         run: RunId,
         mut input: Value,
         redact: &dyn Redact,
-    ) -> Result<(Value, Vec<OutputReference>), ResolveError> {
+    ) -> Result<(Value, Vec<OutputReference>), OutputReferenceError> {
         let mut found = Vec::new();
-        find_output_refs(&input, String::new(), &mut found).map_err(ResolveError::Invalid)?;
+        find_output_refs(&input, String::new(), &mut found)
+            .map_err(OutputReferenceError::Invalid)?;
         if found.len() > REFERENCES_MAX {
             let why = format!("the input has more than {REFERENCES_MAX} references to outputs");
-            return Err(ResolveError::Invalid(why));
+            return Err(OutputReferenceError::Invalid(why));
         }
         let (mut texts, mut resolved) = (BTreeMap::new(), Vec::with_capacity(found.len()));
         let mut left = VALUES_BYTES_MAX;
@@ -220,9 +221,9 @@ impl RecordedOutputReader {
     }
 }
 
-fn invalid_reference_error(reference: &FoundReference, why: &str) -> ResolveError {
+fn invalid_reference_error(reference: &FoundReference, why: &str) -> OutputReferenceError {
     let at = if reference.at.is_empty() { "/" } else { &reference.at };
-    ResolveError::Invalid(format!("the reference to an output at `{at}` is invalid: {why}"))
+    OutputReferenceError::Invalid(format!("the reference to an output at `{at}` is invalid: {why}"))
 }
 
 /// Checks that the references of a call that is about to start have the same values as when rules

@@ -31,7 +31,7 @@ async fn load_checkpoint(services: &EngineServices, run: RunId) -> Option<RunChe
 
 /// Replays (folds) the journal of a run for its driver. Returns the run's state, the writer of its
 /// checkpoints and the current time of the store.
-pub(crate) async fn replay_for_driver(
+pub(crate) async fn replay_driven_run(
     services: &EngineServices,
     run: RunId,
 ) -> Result<(Run, CheckpointWriter, Timestamp), Error> {

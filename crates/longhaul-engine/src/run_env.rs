@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::event_text::{IDLE_TICK, event_kind};
 use crate::find_tools::{FIND_TOOLS, find_tools_tool};
 use crate::output_schema::{FINISH_TOOL, OutputSchema};
-use crate::recorded_outputs::{RecordedOutputReader, ResolveError};
+use crate::recorded_outputs::{OutputReferenceError, RecordedOutputReader};
 use crate::run_session::STORE_RETRY_DELAY;
 use crate::services::{EngineServices, ResolveModelError, ResolvedModel};
 use crate::tool_registry::RegisteredTool;
@@ -286,17 +286,17 @@ impl RunEnv {
         run: RunId,
         tool: &RegisteredTool,
         input: Value,
-    ) -> Result<(Value, Vec<OutputReference>), ResolveError> {
+    ) -> Result<(Value, Vec<OutputReference>), OutputReferenceError> {
         let (input, outputs) = loop {
             match self.outputs.resolve_output_references(run, input.clone(), &*self.redact).await {
-                Err(ResolveError::Store(StoreError::Busy { .. })) => {
+                Err(OutputReferenceError::Store(StoreError::Busy { .. })) => {
                     self.clock.sleep(STORE_RETRY_DELAY).await;
                 }
                 resolved => break resolved?,
             }
         };
         if !outputs.is_empty() && tool.tool.is_none() {
-            return Err(ResolveError::Invalid(format!(
+            return Err(OutputReferenceError::Invalid(format!(
                 "`{}` takes no references to outputs: leave out `{OUTPUT_MEMBER}`",
                 tool.spec().name
             )));
@@ -353,7 +353,7 @@ fn model_names(services: &EngineServices, run: &Run, agent: &Agent) -> Vec<Strin
     let own = agent.models.first().map(String::as_str);
     let (idle, others) = match agent.idle_models.is_empty() {
         true => (services.models.idle_tick_model_of_same_provider(own), &agent.models),
-        false => (services.models.idle_tick_model_override(), &agent.idle_models),
+        false => (services.models.idle_models_override(), &agent.idle_models),
     };
     idle.map_or_else(|| others.clone(), |idle| vec![idle])
 }

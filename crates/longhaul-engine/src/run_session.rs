@@ -29,7 +29,7 @@ use crate::append_refusals::{
 use crate::error::Error;
 use crate::notifier::DriverRegistration;
 use crate::provider_blocks::{ProviderAvailability, calls_other_model, model_to_call};
-use crate::replay::{read_journal_page, replay_for_driver};
+use crate::replay::{read_journal_page, replay_driven_run};
 use crate::services::EngineServices;
 
 /// Maximum number of consecutive inputs that the state machine may reject. More rejections are a
@@ -74,7 +74,7 @@ impl RunSession {
         claimed: Claim,
     ) -> Result<Self, Error> {
         let registration = services.notifier.register(claimed.run);
-        let (run, checkpoints, now) = Box::pin(replay_for_driver(services, claimed.run)).await?;
+        let (run, checkpoints, now) = Box::pin(replay_driven_run(services, claimed.run)).await?;
         registration.set_replayed_seq(run.seq());
         Ok(Self {
             store_time: (now, services.clock.monotonic_nanos()),

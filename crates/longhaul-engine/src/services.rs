@@ -77,7 +77,7 @@ pub trait ModelResolver: Send + Sync + fmt::Debug {
 
     /// Returns the name of a model that replaces the `idle_models` of every agent that sets them.
     /// `None` means that each agent's own `idle_models` are used.
-    fn idle_tick_model_override(&self) -> Option<String> {
+    fn idle_models_override(&self) -> Option<String> {
         None
     }
 

@@ -83,8 +83,8 @@ pub struct TaskChain {
 }
 
 impl TaskChain {
-    /// Creates the reference to a chain of which all steps run, with results approved as the chain
-    /// says.
+    /// Creates the reference to a whole chain: all its steps run, and each result is approved by a
+    /// person or automatically, as the chain says.
     pub fn new(chain: impl Into<ChainChoice>) -> Self {
         Self { chain: chain.into(), step: None, auto_approve: false }
     }

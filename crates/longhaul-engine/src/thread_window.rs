@@ -236,10 +236,10 @@ mod tests {
         check("u4", 0, "");
     }
 
-    /// Formats messages in the short notation; `*` marks truncated messages.
+    /// Formats messages as `check` expects them, such as `u12` for a user message of 12 characters.
+    /// `*` marks truncated messages.
     fn messages_to_notation(messages: &[Message]) -> String {
         let labels = messages.iter().map(|message| {
-            // Such as `u12` for a user message of 12 characters, and `u900*` for a shortened one.
             let role_mark = match message {
                 Message::User(_) => "u",
                 Message::Assistant(_) | Message::Results(_) => "m",

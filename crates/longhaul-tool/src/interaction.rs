@@ -129,8 +129,7 @@ fn validate_interaction(input: LogInteractionInput) -> Result<LogInteractionInpu
         return Err(interaction_failure(why));
     }
     if too_long(input.kind.as_deref().unwrap_or_default(), KIND_LENGTH_MAX) {
-        let why =
-            format!("the kind is longer than {KIND_LENGTH_MAX} characters; use a single word");
+        let why = format!("`kind` is longer than {KIND_LENGTH_MAX} characters; use a single word");
         return Err(interaction_failure(why));
     }
     let details = input.details.as_ref().map(|details| details.to_string().len());

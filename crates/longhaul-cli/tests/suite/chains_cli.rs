@@ -64,8 +64,9 @@ fn a_chain_runs_to_its_end_and_is_shown() {
 fn a_chain_that_goes_on_does_not_end_the_command_with_success() {
     let project = project_with_chain();
     project.write("agents/writer.md", "---\nmodel: scripted/writer\nkeep_open: 1h\n---\nWork.\n");
-    project.write("scripts/critic.yaml", "replies:\n  - text: \"Good.\"\n    delay: 1h\n");
-    let stopped = project.run(&["run", "--chain", "poem", "x", "--json", "--timeout", "2s"], 124);
+    let_critic_ask(&project);
+    let args = ["run", "--chain", "poem", "x", "--json", "--wait", "--timeout", "2s"];
+    let stopped = project.run(&args, 124);
     assert_eq!(stopped.json()["agent"], "critic");
 }
 
@@ -157,11 +158,16 @@ fn schedules_name_their_chain() {
     assert!(list.contains("chain poem"), "{list}");
 }
 
-/// Lets the second step of the chain wait at a question, and returns the first and the second run.
-fn chain_at_question(project: &Project) -> [String; 2] {
+/// Lets the agent of the second step ask a person a question.
+fn let_critic_ask(project: &Project) {
     let question = "  - tools: [{ name: ask_human, input: { question: \"Which?\" } }]\n";
     project.write("scripts/critic.yaml", &format!("replies:\n{question}  - text: \"Fine.\"\n"));
     project.write("agents/critic.md", "---\nmodel: scripted/critic\ntools: [ask_human]\n---\nX.\n");
+}
+
+/// Lets the second step of the chain wait at a question, and returns the first and the second run.
+fn chain_at_question(project: &Project) -> [String; 2] {
+    let_critic_ask(project);
     let stopped = project.run(&["run", "--chain", "poem", "x", "--json", "--no-input"], 3).json();
     let id = |field: &str| stopped[field].as_str().unwrap().to_owned();
     [id("root"), id("id")]

@@ -31,7 +31,7 @@ fn an_mcp_command_from_dotenv_needs_trust() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     fixture.run(&["trust", "--yes"], 0);
-    run();
+    fixture.run(&["mcp", "check"], 5);
     assert!(started("good"));
     fixture.write(".env", "SRV=evil.sh\n");
     let err = run();
@@ -51,7 +51,7 @@ fn an_mcp_command_from_dotenv_needs_trust() {
     fixture.write("evil.sh", "touch evil-started later\n");
     assert_eq!(fixture.statuses(), [".mcp.json changed"]);
     fixture.run(&["trust", "--yes"], 0);
-    run();
+    fixture.run(&["mcp", "check"], 5);
     assert!(started("evil"));
 }
 

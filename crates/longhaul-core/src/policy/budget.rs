@@ -149,13 +149,13 @@ pub struct BudgetHold {
     /// Money and tokens that must be left after the request, so that the model can still be asked
     /// to finish. Ignored for a cap about which the model was warned already.
     pub reserve: BudgetAmount,
-    /// Used percentage of the tree's cap on money from which the hold is refused, so that the model
-    /// is warned first. `None` means that the model is not warned, for example because it was
-    /// warned already.
+    /// If the tree of runs has used at least this percentage of its cap on money, the hold is
+    /// refused, so that the model is warned first. `None` means that the model is not warned, for
+    /// example because it was warned already.
     pub warn_money_at: Option<u8>,
-    /// Used percentage of the tree's cap on tokens from which the hold is refused, so that the
-    /// model is warned first. `None` means that the model is not warned, for example because it was
-    /// warned already.
+    /// If the tree of runs has used at least this percentage of its cap on tokens, the hold is
+    /// refused, so that the model is warned first. `None` means that the model is not warned, for
+    /// example because it was warned already.
     pub warn_tokens_at: Option<u8>,
 }
 

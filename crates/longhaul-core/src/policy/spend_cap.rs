@@ -212,7 +212,8 @@ pub struct CapRefusal {
 /// cap covers the amount that the run needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapWaitRow {
-    /// Amount that the run needs for its next model request and that the spend cap did not cover.
+    /// Whole amount that the run tried to reserve for its next model request. It did not fit under
+    /// the spend cap.
     pub reservation: CapReservation,
     /// Timer that wakes the run when the window of the spend cap has ended.
     pub timer: TimerId,

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AgentName, ResourceKey, RunId, ThreadKey};
 use crate::raw::RawJson;
 
-/// Provides the current state of an agent's environment.
+/// Provides the current state of what an agent works with, such as a game world or a shop. The model
+/// is shown this state with the task.
 #[async_trait]
 pub trait ContextProvider: Send + Sync + std::fmt::Debug {
-    /// Fetches the current state of the environment for one run.
+    /// Fetches the current state of what the agent of this run works with.
     async fn fetch(&self, request: &ContextRequest) -> Result<Perception, ContextError>;
 }
 

@@ -3,7 +3,7 @@
 use longhaul_core::id::WorkerId;
 use longhaul_core::port::store::Claim;
 
-use crate::crash_guard::RunCrashLimiter;
+use crate::crash_limiter::RunCrashLimiter;
 use crate::drive_permit::DrivePermit;
 use crate::lease::Lease;
 use crate::shutdown::Shutdown;
@@ -20,7 +20,7 @@ pub struct RunAssignment {
     /// Shutdown signal of the worker.
     pub shutdown: Shutdown,
     /// Limit on how often the run may crash its worker.
-    pub crash_guard: RunCrashLimiter,
+    pub crash_limiter: RunCrashLimiter,
     /// Permit to drive the run: one of the permits that limit the worker's concurrent runs.
     pub permit: DrivePermit,
 }

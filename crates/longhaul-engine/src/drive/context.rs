@@ -13,7 +13,7 @@ use longhaul_run::RunInput;
 use crate::agent::Agent;
 use crate::blob_texts::BlobTextCache;
 use crate::blocker::RunBlocker;
-use crate::crash_guard::{RunAdmission, TrialPermits};
+use crate::crash_limiter::{RunAdmission, TrialPermits};
 use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
 use crate::drive::assignment::{DriveOutcome, RunAssignment};
 use crate::drive::calls::ActiveToolCalls;
@@ -37,7 +37,7 @@ pub(super) struct DriveContext {
     pub(super) session: RunSession,
     pub(super) lease: Lease,
     pub(super) shutdown: Shutdown,
-    /// Permits of the crash guard, held after a crash of the worker until the run has made
+    /// Permits of the crash limiter, held after a crash of the worker until the run has made
     /// progress. `None` if the run holds no permits.
     trial: Option<TrialPermits>,
     /// Environment of the run. `None` if a dependency is missing and the run is blocked.
@@ -85,10 +85,10 @@ impl DriveContext {
             blob_texts: BlobTextCache::default(),
         };
         let crashes = ctx.session.run().control().crashes;
-        let may_begin = match assignment.crash_guard.admission_after_crashes(crashes) {
+        let may_begin = match assignment.crash_limiter.admission_after_crashes(crashes) {
             RunAdmission::Free => true,
             RunAdmission::Trial { permits } => {
-                ctx.acquire_crash_guard_permits(&assignment, permits).await?
+                ctx.acquire_crash_limiter_permits(&assignment, permits).await?
             }
             RunAdmission::Blocked => return Ok((ctx, DriverSetupOutcome::CrashLoop)),
         };
@@ -103,15 +103,15 @@ impl DriveContext {
         Ok((ctx, arrived))
     }
 
-    /// Acquires the crash guard permits that a run needs after a crash. Returns `false` if the run
+    /// Acquires the crash limiter permits that a run needs after a crash. Returns `false` if the run
     /// has to be released. While waiting, the drive permit is released to another run. A cancelled
     /// run needs no permits, because it only ends.
-    async fn acquire_crash_guard_permits(
+    async fn acquire_crash_limiter_permits(
         &mut self,
         assignment: &RunAssignment,
         permit_count: u32,
     ) -> Result<bool, Error> {
-        self.trial = assignment.crash_guard.try_acquire_permits(permit_count);
+        self.trial = assignment.crash_limiter.try_acquire_permits(permit_count);
         if self.trial.is_some() {
             return Ok(true);
         }
@@ -119,7 +119,7 @@ impl DriveContext {
         self.services.notifier.notify_work_available();
         let waiting = pin!(async {
             let admitted = async {
-                let trial = assignment.crash_guard.acquire_permits(permit_count).await;
+                let trial = assignment.crash_limiter.acquire_permits(permit_count).await;
                 assignment.permit.acquire().await;
                 trial
             };
@@ -146,8 +146,8 @@ impl DriveContext {
         Ok(true)
     }
 
-    /// Releases the crash guard permits once the run has made progress.
-    pub(super) fn release_crash_guard_permits(&mut self) {
+    /// Releases the crash limiter permits once the run has made progress.
+    pub(super) fn release_crash_limiter_permits(&mut self) {
         if self.session.run().control().crashes == 0 {
             self.trial = None;
         }

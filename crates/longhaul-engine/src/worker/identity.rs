@@ -9,7 +9,7 @@ use longhaul_core::id::{InboxName, WorkerId};
 use longhaul_core::port::store::{Claim, Heartbeat, WorkerLiveness};
 use longhaul_core::time::Millis;
 
-use crate::crash_guard::RunCrashLimiter;
+use crate::crash_limiter::RunCrashLimiter;
 use crate::drive::assignment::RunAssignment;
 use crate::drive_permit::DrivePermit;
 use crate::error::Error;
@@ -27,7 +27,7 @@ const CLOCK_STEP_MAX: Millis = Millis::from_secs(1);
 pub(super) struct WorkerIdentity {
     pub(super) worker: WorkerId,
     pub(super) lease: Lease,
-    crash_guard: RunCrashLimiter,
+    crash_limiter: RunCrashLimiter,
 }
 
 impl WorkerIdentity {
@@ -43,7 +43,7 @@ impl WorkerIdentity {
             worker: self.worker,
             lease: self.lease.clone(),
             shutdown: shutdown.clone(),
-            crash_guard: self.crash_guard.clone(),
+            crash_limiter: self.crash_limiter.clone(),
             permit,
         }
     }
@@ -132,7 +132,7 @@ impl HeartbeatSender {
         }
         tracing::error!(worker = %identity.worker, "the lease of the worker has expired");
         identity.lease.mark_lost();
-        let next = new_worker_identity(&self.services, self.ttl, identity.crash_guard);
+        let next = new_worker_identity(&self.services, self.ttl, identity.crash_limiter);
         self.services.store.heartbeat(self.build_heartbeat(&next, draining)).await?;
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
@@ -157,11 +157,11 @@ impl HeartbeatSender {
 fn new_worker_identity(
     services: &EngineServices,
     ttl: Millis,
-    crash_guard: RunCrashLimiter,
+    crash_limiter: RunCrashLimiter,
 ) -> WorkerIdentity {
     WorkerIdentity {
         worker: WorkerId::from_bits(services.ids.next_id_bits()),
         lease: Lease::new(services.clock.clone(), ttl),
-        crash_guard,
+        crash_limiter,
     }
 }

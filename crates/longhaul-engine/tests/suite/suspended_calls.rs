@@ -28,8 +28,7 @@ fn question(state: &str) -> SuspendedToolCall {
 fn task(state: &str) -> SuspendedToolCall {
     let state = RawJson::from_serialize(&state);
     let suspension = ToolSuspension { state, may_repeat: true, must_cancel: true };
-    let wait =
-        SuspendedCallWait::Poll { after: Millis::from_secs(3_600), ttl: None, message: None };
+    let wait = SuspendedCallWait::Poll { after: Millis::from_secs(60), ttl: None, message: None };
     SuspendedToolCall { suspension, wait }
 }
 

@@ -11,7 +11,7 @@ use longhaul_core::port::store::StoreError;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
-use crate::sqlite::check::{CheckReport, JournalChecker, check_store, query_snapshot};
+use crate::sqlite::check::{CheckReport, JournalChecker, check_store, query_in_snapshot};
 use crate::sqlite::connect;
 use crate::sqlite::error::{CommandError, CommitError, store_error_from_io, store_error_from_sql};
 use crate::sqlite::location::{
@@ -134,7 +134,7 @@ fn copy_snapshot(
     let mut target =
         connect::open_backup_target(to).map_err(|error| store_error_from_sql(error, &written))?;
     // The open snapshot keeps commits of other processes from restarting the copy.
-    let copied = query_snapshot(&source, |tx| {
+    let copied = query_in_snapshot(&source, |tx| {
         tx.conn.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
         copy_database_pages(tx.conn, &mut target, progress)
     });

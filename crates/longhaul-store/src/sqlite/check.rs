@@ -135,7 +135,7 @@ fn run_store_checks(
             source: "the schema is older than this build; start a driver to migrate it".into(),
         });
     }
-    let checked = query_snapshot(&conn, |tx| {
+    let checked = query_in_snapshot(&conn, |tx| {
         check_database_pages(tx, report)?;
         if report.problems.is_empty() {
             check_row_consistency(tx, report)?;
@@ -148,7 +148,7 @@ fn run_store_checks(
 }
 
 /// Runs a query on one consistent snapshot of the file, even while other processes write.
-pub(crate) fn query_snapshot<T>(
+pub(crate) fn query_in_snapshot<T>(
     conn: &Connection,
     look: impl FnOnce(&Tx<'_>) -> Result<T, CommandError>,
 ) -> Result<T, CommandError> {

@@ -45,7 +45,7 @@ impl ReadConnection {
     }
 
     /// Runs a query on one consistent snapshot of the database.
-    fn query_snapshot<T>(
+    fn query_in_snapshot<T>(
         &self,
         job: impl FnOnce(&Tx<'_>) -> Result<T, CommandError>,
     ) -> Result<T, CommandError> {
@@ -107,7 +107,7 @@ impl ReaderPool {
     {
         let (caller, answer) = oneshot::channel();
         let job: ReadJob = Box::new(move |read_conn| {
-            _ = caller.send(read_conn.query_snapshot(job));
+            _ = caller.send(read_conn.query_in_snapshot(job));
         });
         let sent = match &self.jobs {
             Some(job_sender) => job_sender.send(job).await.is_ok(),

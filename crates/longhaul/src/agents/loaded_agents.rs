@@ -58,9 +58,9 @@ pub struct BrokenAgent {
 /// An agent that is not used because an agent of higher precedence has the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShadowedAgent {
-    /// Name of the hidden agent.
+    /// Name of the agent that is not used.
     pub name: String,
-    /// Path of the hidden agent's file.
+    /// Path of the file of the agent that is not used.
     pub path: PathBuf,
     /// Where the hidden agent's file was found.
     pub source: AgentSource,

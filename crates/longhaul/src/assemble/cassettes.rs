@@ -146,8 +146,8 @@ impl ModelResolver for RecordingModelResolver {
         Ok(ResolvedModel { name, model })
     }
 
-    fn idle_tick_model_override(&self) -> Option<String> {
-        self.models.idle_tick_model_override()
+    fn idle_models_override(&self) -> Option<String> {
+        self.models.idle_models_override()
     }
 
     fn idle_tick_model_of_same_provider(&self, name: Option<&str>) -> Option<String> {

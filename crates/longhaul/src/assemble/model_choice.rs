@@ -84,7 +84,7 @@ impl ModelSelector {
 
     /// Returns the model that the environment sets for runs that an `idle_tick` event starts. It
     /// overrides the model in the agent's file.
-    pub fn idle_tick_model_override(&self) -> Option<String> {
+    pub fn idle_models_override(&self) -> Option<String> {
         choose_moonshot_model(&self.env, IDLE_MODEL_VAR, || None).map(|(model, _)| model)
     }
 

@@ -246,8 +246,8 @@ impl ModelResolver for ModelRegistry {
         Ok(ResolvedModel { name, model })
     }
 
-    fn idle_tick_model_override(&self) -> Option<String> {
-        self.selector.as_ref().ok()?.idle_tick_model_override()
+    fn idle_models_override(&self) -> Option<String> {
+        self.selector.as_ref().ok()?.idle_models_override()
     }
 
     fn idle_tick_model_of_same_provider(&self, name: Option<&str>) -> Option<String> {

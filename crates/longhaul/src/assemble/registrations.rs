@@ -194,8 +194,8 @@ impl ModelResolver for RegisteredModelResolver {
         }
     }
 
-    fn idle_tick_model_override(&self) -> Option<String> {
-        self.fallback.idle_tick_model_override()
+    fn idle_models_override(&self) -> Option<String> {
+        self.fallback.idle_models_override()
     }
 
     fn idle_tick_model_of_same_provider(&self, name: Option<&str>) -> Option<String> {

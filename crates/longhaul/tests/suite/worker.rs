@@ -26,6 +26,7 @@ while read -r line; do
     *'"initialize"'*) answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"hi","version":"1"}}' ;;
     *'"tools/list"'*) answer '{"tools":[{"name":"greet","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}' ;;
     *'"tools/call"'*) answer '{"content":[{"type":"text","text":"Hello from the server."}]}' ;;
+    *'"id"'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown"}}\n' "$id" ;;
   esac
 done
 "#;

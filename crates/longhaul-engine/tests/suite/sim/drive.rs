@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use longhaul_core::id::WorkerId;
 use longhaul_core::port::store::Claim;
 use longhaul_engine::Error;
-use longhaul_engine::crash_guard::RunCrashLimiter;
+use longhaul_engine::crash_limiter::RunCrashLimiter;
 use longhaul_engine::drive::{DriveOutcome, RunAssignment, drive_run};
 use longhaul_engine::drive_permit::DrivePermit;
 use longhaul_engine::lease::Lease;
@@ -36,7 +36,7 @@ pub(super) struct EngineProcess {
     ctx: SimContext,
     store: Arc<YieldingStore>,
     lease: Lease,
-    crash_guard: RunCrashLimiter,
+    crash_limiter: RunCrashLimiter,
 }
 
 impl EngineProcess {
@@ -47,7 +47,7 @@ impl EngineProcess {
     ) -> Self {
         Self {
             lease: Lease::new(services.clock.clone(), TTL),
-            crash_guard: RunCrashLimiter::new(Some(3)),
+            crash_limiter: RunCrashLimiter::new(Some(3)),
             services,
             ctx,
             store: yielding,
@@ -84,7 +84,7 @@ impl SimProcess for EngineProcess {
             worker,
             lease: self.lease.clone(),
             shutdown: Shutdown::new(),
-            crash_guard: self.crash_guard.clone(),
+            crash_limiter: self.crash_limiter.clone(),
             permit: DrivePermit::default(),
         };
         let services = self.services.clone();

@@ -161,13 +161,19 @@ impl Rows {
         }
     }
 
+    fn update_scheduling(&mut self, to: &RunSchedulingUpdate) {
+        self.has_released_lane = matches!(to, RunSchedulingUpdate::Park { release_lane: true, .. });
+        self.head = match to {
+            RunSchedulingUpdate::Park { .. } => Head::Parked,
+            RunSchedulingUpdate::Pause => Head::Paused,
+            RunSchedulingUpdate::Release => Head::Ready,
+            RunSchedulingUpdate::End { .. } => Head::Ended,
+        };
+    }
+
     pub(crate) fn change(&mut self, change: Change, now: Timestamp) -> Result<(), RowConflict> {
         match change {
-            Change::UpdateScheduling(to) => {
-                self.head = head_after(&to);
-                self.has_released_lane =
-                    matches!(to, RunSchedulingUpdate::Park { release_lane: true, .. });
-            }
+            Change::UpdateScheduling(to) => self.update_scheduling(&to),
             Change::RaiseGate(spec) => {
                 assert!(self.gate_index(spec.id).is_none(), "a gate is raised only once");
                 self.gates.push(GateRow {
@@ -451,15 +457,6 @@ impl Rows {
 
 pub(crate) fn is_queued(row: &SteerRow) -> bool {
     row.status == SteerStatus::Queued
-}
-
-fn head_after(to: &RunSchedulingUpdate) -> Head {
-    match to {
-        RunSchedulingUpdate::Park { .. } => Head::Parked,
-        RunSchedulingUpdate::Pause => Head::Paused,
-        RunSchedulingUpdate::Release => Head::Ready,
-        RunSchedulingUpdate::End { .. } => Head::Ended,
-    }
 }
 
 pub(crate) fn plus(one: BudgetAmount, other: BudgetAmount) -> BudgetAmount {

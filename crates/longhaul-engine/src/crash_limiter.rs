@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Total number of permits of a crash guard. A run that has crashed before holds one permit, and a
+/// Total number of permits of a crash limiter. A run that has crashed before holds one permit, and a
 /// run on its last attempt holds all of them.
 const PERMITS: u32 = 1 << 16;
 
@@ -23,7 +23,8 @@ pub struct RunCrashLimiter {
     permits: Arc<Semaphore>,
 }
 
-/// Crash guard permits that a run holds while it is tried again after a crash.
+/// Permits that a run holds while it is driven again after a crash. They limit how many such runs
+/// are driven at the same time.
 pub(crate) type TrialPermits = OwnedSemaphorePermit;
 
 /// Whether a run may be driven, depending on how often it has crashed its worker.
@@ -39,7 +40,7 @@ pub(crate) enum RunAdmission {
 }
 
 impl RunCrashLimiter {
-    /// Creates a guard that blocks a run after `limit` crashes at the same point.
+    /// Creates a limiter that blocks a run after `limit` crashes at the same point.
     pub fn new(limit: Option<u32>) -> Self {
         Self {
             limit: limit.filter(|limit| *limit > 0),
@@ -65,7 +66,7 @@ impl RunCrashLimiter {
         all.try_acquire_many_owned(permit_count).ok()
     }
 
-    /// Waits for the permits of a run that has crashed before. `None` if the crash guard's
+    /// Waits for the permits of a run that has crashed before. `None` if the crash limiter's
     /// semaphore is closed.
     pub(crate) async fn acquire_permits(&self, permit_count: u32) -> Option<TrialPermits> {
         let all = Arc::clone(&self.permits);
@@ -81,7 +82,7 @@ mod tests {
     const SHARED_TRIAL: RunAdmission = RunAdmission::Trial { permits: 1 };
 
     #[test]
-    fn the_last_attempt_before_the_crash_limit_is_exclusive() {
+    fn the_last_attempt_before_the_crash_limit_runs_alone() {
         let admitted =
             |limit, crashes| RunCrashLimiter::new(limit).admission_after_crashes(crashes);
         let three: Vec<RunAdmission> = (0..5).map(|crashes| admitted(Some(3), crashes)).collect();
