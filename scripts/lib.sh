@@ -18,6 +18,9 @@ fi
 # The interop tests read this variable too.
 export LONGHAUL_INTEROP_DIR="${LONGHAUL_INTEROP_DIR:-$PWD/target/interop}"
 
+# Many tests wait for processes and timers, so that more tests than cores run at once.
+export NEXTEST_TEST_THREADS="${NEXTEST_TEST_THREADS:-$((($(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2))}"
+
 stages_done=()
 
 # stage NAME COMMAND...: runs the command and prints how long it took. On failure
