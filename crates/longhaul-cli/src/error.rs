@@ -293,7 +293,9 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
         "scope_not_offered" => &[("approve it once", "longhaul approve GATE")],
         "rules_full" => &[("revoke some of them", "longhaul rules")],
         "rule_revoked" | "no_rule" => &[("see all rules", "longhaul rules --all")],
-        "already_in_state" | "not_failed" | "stopping" => &[("see its status", "longhaul why RUN")],
+        "already_in_state" | "not_failed" | "stopping" | "budget_not_raised" => {
+            &[("see its status", "longhaul why RUN")]
+        }
         "steers_full" => &[("see the messages", "longhaul steer RUN --status")],
         "unauthorized" => &[(NEW_KEY, "longhaul keys new NAME --role operator"), SHOW_KEY],
         "forbidden" => &[SHOW_KEY],

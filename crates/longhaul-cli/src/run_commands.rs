@@ -77,7 +77,7 @@ pub(crate) struct PauseCommand {
 pub(crate) struct ResumeCommand {
     #[command(flatten)]
     args: RunsArgs,
-    /// New caps of the budget: dollars, or a list such as
+    /// Higher caps of the budget: dollars, or a list such as
     /// usd=2,turns=20,tokens=100000,active_time=10m
     #[arg(long, value_parser = parse_budget_caps)]
     budget: Option<BudgetRaise>,

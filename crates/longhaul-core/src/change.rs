@@ -98,6 +98,14 @@ pub enum Change {
     /// its place, and leaves the queue when it holds its amount, ends, pauses or waits for something
     /// else.
     WaitForHolds(BudgetAmount),
+    /// Wakes the parked run at once if the caps of its budget are not these any more: somebody has
+    /// raised them since the store refused a hold. Follows the change that parks the run.
+    WaitForHigherCaps {
+        /// Cap on money that the decision to park was based on. `None` means no cap.
+        micro_usd: Option<MicroUsd>,
+        /// Cap on tokens that the decision to park was based on. `None` means no cap.
+        tokens: Option<u64>,
+    },
     /// Holds (reserves) amounts within spend caps. Refused if one of them does not fit, or if the
     /// window of a cap has ended.
     HoldCaps(Vec<CapReservation>),
@@ -135,8 +143,9 @@ pub enum Change {
     /// call, records the outcome of the call under the key, frees the key, or makes the run wait
     /// for it.
     UpdateKey(EffectKeyChange),
-    /// Replaces those caps of the run's budget for which a new value is given.
-    SetCap(BudgetRaise),
+    /// Raises those caps of the run's budget for which a higher value is given, and wakes the runs
+    /// that wait for a higher cap.
+    RaiseBudget(BudgetRaise),
     /// Marks the request with this idempotency key as applied by this batch. Refused if the request
     /// has already been applied or is not in progress: when an attempt at the request outlives its
     /// lease and is replaced by another attempt, only one of the two may take effect.

@@ -166,7 +166,7 @@ impl BudgetPatch {
     pub fn apply_to_budget(self, budget: Budget) -> Budget {
         Budget {
             warn_percent: self.warn_percent.unwrap_or(budget.warn_percent),
-            ..budget.with_raised_caps(self.caps)
+            ..budget.with_replaced_caps(self.caps)
         }
     }
 }

@@ -37,7 +37,7 @@ impl AppendRefusals {
     /// the decision avoids them.
     pub(crate) fn add_to_decide_context(&self, ctx: DecideContext) -> DecideContext {
         DecideContext {
-            budget_account: self.budget_account,
+            budget_account: self.budget_account.or(ctx.budget_account),
             free_children: self.free_children,
             cap_refusals: self.cap_refusals.clone(),
             keys_claimed_by_other_calls: self.keys_claimed_by_other_calls.clone(),
@@ -65,6 +65,24 @@ impl AppendRefusals {
         self.keys_claimed_by_other_calls.clear();
         self.keys_changed = true;
     }
+}
+
+/// Outcome of one attempt to append to the journal.
+pub(crate) enum AppendAttemptOutcome {
+    Committed,
+    Conflict,
+    /// The budget does not cover the append, or the model must be warned first that little is left.
+    /// The value is the budget account of the run's tree (its root run and all descendants).
+    OverBudget(BudgetAccount),
+    /// The append would start a child run, but the run's tree has the maximum number of open runs.
+    TreeFull,
+    /// What is left of a spend cap does not cover the append.
+    OverCap(Box<CapRefusal>),
+    /// The append would start a call whose effect key another call has claimed.
+    KeyTaken(ClaimedEffectKey),
+    /// The append would make the run wait for a call that does not hold its effect key any more.
+    KeyNotHeld,
+    Fenced,
 }
 
 /// Returns the number of child runs that a batch starts.

@@ -13,7 +13,6 @@ use longhaul_core::event::tool::LateToolResultEvent;
 use longhaul_core::id::{Seq, WorkerId};
 use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::policy::effect_key::{ClaimedEffectKey, EffectKeyClaim};
-use longhaul_core::policy::spend_cap::CapRefusal;
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, JournalPage, StoreError,
 };
@@ -24,7 +23,7 @@ use longhaul_run::input::{ToolCallResult, ToolCallStatus};
 use longhaul_run::{DecideContext, KeyClaimOfOtherCall, Run, RunInput, decide};
 
 use crate::append_refusals::{
-    AppendRefusals, count_new_children, key_claims, load_other_key_claim,
+    AppendAttemptOutcome, AppendRefusals, count_new_children, key_claims, load_other_key_claim,
 };
 use crate::error::Error;
 use crate::notifier::DriverRegistration;
@@ -64,6 +63,9 @@ pub(crate) struct RunSession {
     /// Last known time of the store, and the monotonic clock in nanoseconds when it was read.
     store_time: (Timestamp, u64),
     rejections: u32,
+    /// Budget account of the run's tree at the claim, if the run had reached a cap of the account. The
+    /// cap may have been raised through another run.
+    account_at_claim: Option<BudgetAccount>,
 }
 
 impl RunSession {
@@ -76,6 +78,10 @@ impl RunSession {
         let registration = services.notifier.register(claimed.run);
         let (run, checkpoints, now) = Box::pin(replay_driven_run(services, claimed.run)).await?;
         registration.set_replayed_seq(run.seq());
+        let account_at_claim = match run.control().is_shared_cap_exhausted() {
+            true => services.records.budget_account(run.task().root).await?,
+            false => None,
+        };
         Ok(Self {
             store_time: (now, services.clock.monotonic_nanos()),
             services: services.clone(),
@@ -85,6 +91,7 @@ impl RunSession {
             run,
             checkpoints,
             rejections: 0,
+            account_at_claim,
         })
     }
 
@@ -224,10 +231,14 @@ impl RunSession {
         }
     }
 
-    /// Returns the context for the state machine: the current time, and the spend caps.
+    /// Returns the context for the state machine: the current time, the spend caps, and the budget
+    /// account if the run waited for a higher cap of it.
     fn decide_context(&self) -> DecideContext {
         let now = self.now();
-        DecideContext { caps: self.services.caps.at(now), ..DecideContext::new(now) }
+        let is_at_cap = self.run.control().is_shared_cap_exhausted();
+        let budget_account = self.account_at_claim.filter(|_| is_at_cap);
+        let caps = self.services.caps.at(now);
+        DecideContext { caps, budget_account, ..DecideContext::new(now) }
     }
 
     /// Returns a random number by which the delay of a retry is varied. 0 if no retry can follow
@@ -479,22 +490,4 @@ impl RunSession {
         }
         Ok(())
     }
-}
-
-/// Outcome of one attempt to append to the journal.
-enum AppendAttemptOutcome {
-    Committed,
-    Conflict,
-    /// The budget does not cover the append, or the model must be warned first that little is left.
-    /// The value is the budget account of the run's tree (its root run and all descendants).
-    OverBudget(BudgetAccount),
-    /// The append would start a child run, but the run's tree has the maximum number of open runs.
-    TreeFull,
-    /// What is left of a spend cap does not cover the append.
-    OverCap(Box<CapRefusal>),
-    /// The append would start a call whose effect key another call has claimed.
-    KeyTaken(ClaimedEffectKey),
-    /// The append would make the run wait for a call that does not hold its effect key any more.
-    KeyNotHeld,
-    Fenced,
 }

@@ -155,7 +155,7 @@ pub fn decide_command(
         RunCommand::Resume { by, raise } => Ok(decide_resume(by, raise)),
         RunCommand::RaiseBudget { raise, by } => Ok(JournalBatch {
             events: vec![Event::BudgetRaised(BudgetRaised { raise, by })],
-            changes: vec![Change::SetCap(raise)],
+            changes: vec![Change::RaiseBudget(raise)],
         }),
         RunCommand::RevokeRule { rule, by } => Ok(JournalBatch {
             events: vec![Event::RuleRevoked(RuleRevoked { rule, by: by.clone() })],
@@ -204,6 +204,6 @@ fn decide_resume(by: String, raise: Option<BudgetRaise>) -> JournalBatch {
     let request = RunControlRequest { raise, ..RunControlRequest::from_principal(by) };
     JournalBatch {
         events: vec![Event::RunResumed(request)],
-        changes: raise.map(Change::SetCap).into_iter().collect(),
+        changes: raise.map(Change::RaiseBudget).into_iter().collect(),
     }
 }

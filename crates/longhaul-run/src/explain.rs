@@ -177,8 +177,7 @@ fn explain_key_wait(EffectKeyHolder { run, call }: EffectKeyHolder) -> (String, 
 /// Returns the sentence about a run whose budget is used up, and the command that raises the cap.
 fn explain_budget_wait(run: &Run, cap: BudgetCap) -> (String, String) {
     let (cap_name, new_cap) = budget_raise_argument(run, cap);
-    let is_cap_of_parents = run.task().is_child() && run.control.exhausted_tree_cap.is_some();
-    let (tree_suffix, run_id) = match is_cap_of_parents {
+    let (tree_suffix, run_id) = match is_child_at_cap_of_tree(run) {
         true => (" of its whole tree", run.task().root),
         false => ("", run.id()),
     };
@@ -186,6 +185,20 @@ fn explain_budget_wait(run: &Run, cap: BudgetCap) -> (String, String) {
         format!("The run's budget of {cap_name}{tree_suffix} is used up."),
         format!("longhaul resume {run_id} --budget {new_cap}"),
     )
+}
+
+fn is_child_at_cap_of_tree(run: &Run) -> bool {
+    run.task().is_child() && run.control.is_shared_cap_exhausted()
+}
+
+/// Returns the command that raises the budget of the tree through a child run, which is possible
+/// after the root of the tree has ended. `None` if the run does not wait for this budget.
+pub fn command_to_raise_budget_through_child(run: &Run) -> Option<String> {
+    let Some(IdleReason::Parked { wait: WaitReason::Budget(cap), .. }) = &run.control.idle else {
+        return None;
+    };
+    let (_, new_cap) = budget_raise_argument(run, *cap);
+    is_child_at_cap_of_tree(run).then(|| format!("longhaul resume {} --budget {new_cap}", run.id()))
 }
 
 fn approval_count_text(count: usize) -> String {
@@ -245,7 +258,7 @@ fn cap_amount_text(cap: &str, amount: u64) -> String {
 }
 
 /// Returns an amount of millionths of a dollar in dollars, rounded up to a cent.
-fn dollars_text(micro_usd: u64) -> String {
+pub fn dollars_text(micro_usd: u64) -> String {
     let cents = micro_usd.div_ceil(10_000);
     format!("{}.{:02}", cents / 100, cents % 100)
 }

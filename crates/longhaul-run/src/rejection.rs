@@ -110,6 +110,15 @@ pub enum Rejection {
     /// The run can't be retried, because it has not failed.
     #[error("only a failed run can be retried, and the status of this run is {}", .0.as_str())]
     NotFailed(Status),
+    /// The new cap of a budget is not above the current one. The texts are the name of the cap and its
+    /// current value.
+    #[error("the budget of {cap} is {current} already, and a raise does not lower it")]
+    BudgetNotRaised {
+        /// Name of the cap: money or tokens.
+        cap: &'static str,
+        /// Current value of the cap.
+        current: String,
+    },
     /// The run is already in the requested state, such as paused.
     #[error("the run is already {0}")]
     AlreadyInState(&'static str),
@@ -148,6 +157,7 @@ impl Rejection {
             Self::Empty(_) => "empty",
             Self::InvalidTask(_) => "invalid_task",
             Self::NotFailed(_) => "not_failed",
+            Self::BudgetNotRaised { .. } => "budget_not_raised",
             Self::AlreadyInState(_) => "already_in_state",
         }
     }

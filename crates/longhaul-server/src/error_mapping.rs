@@ -171,6 +171,7 @@ const fn rejection_status(refusal: &Rejection) -> (StatusCode, &'static str) {
             (StatusCode::TOO_MANY_REQUESTS, "wait until the run has read some, or withdraw one")
         }
         Rejection::NotFailed(_) => (StatusCode::CONFLICT, "GET the run to see its status"),
+        Rejection::BudgetNotRaised { .. } => (StatusCode::CONFLICT, "send a higher cap"),
         Rejection::AlreadyInState(_) => (StatusCode::CONFLICT, "nothing to do"),
         Rejection::InvalidState { .. } | Rejection::CallNotRunning(_) => {
             (StatusCode::CONFLICT, "GET the run to see its status")

@@ -45,16 +45,34 @@ impl Budget {
         warn_percent: 90,
     };
 
-    /// Returns the budget after replacing every cap for which `raise` has a new value.
-    pub fn with_raised_caps(self, raise: BudgetRaise) -> Self {
+    /// Returns the budget after replacing every cap for which `caps` has a value.
+    pub fn with_replaced_caps(self, caps: BudgetRaise) -> Self {
         Self {
-            micro_usd: raise.micro_usd.or(self.micro_usd),
-            tokens: raise.tokens.or(self.tokens),
-            turns: raise.turns.or(self.turns),
-            active: raise.active.or(self.active),
+            micro_usd: caps.micro_usd.or(self.micro_usd),
+            tokens: caps.tokens.or(self.tokens),
+            turns: caps.turns.or(self.turns),
+            active: caps.active.or(self.active),
             warn_percent: self.warn_percent,
         }
     }
+
+    /// Returns the budget after raising every cap for which `raise` has a higher value. No cap is
+    /// lowered, and a missing cap stays missing.
+    pub fn with_raised_caps(self, raise: BudgetRaise) -> Self {
+        Self {
+            micro_usd: raised_cap(self.micro_usd, raise.micro_usd),
+            tokens: raised_cap(self.tokens, raise.tokens),
+            turns: raised_cap(self.turns, raise.turns),
+            active: raised_cap(self.active, raise.active),
+            warn_percent: self.warn_percent,
+        }
+    }
+}
+
+/// Returns the higher one of a cap and its new value. `None` means no cap, which is not limited by a
+/// raise.
+pub fn raised_cap<T: Copy + Ord>(cap: Option<T>, raise: Option<T>) -> Option<T> {
+    cap.map(|cap| raise.map_or(cap, |raise| cap.max(raise)))
 }
 
 /// New budget caps for a run that continues. `None` leaves a cap unchanged.
@@ -116,13 +134,22 @@ impl BudgetAccount {
         self.remaining_caps_after(self.used())
     }
 
+    /// Returns a cap in millionths of a US dollar or in tokens. `None` means that the account has no
+    /// such cap.
+    pub fn cap(&self, cap: BudgetCap) -> Option<u64> {
+        match cap {
+            BudgetCap::Money => self.cap_micro_usd.map(|micro_usd| micro_usd.0),
+            BudgetCap::Tokens => self.cap_tokens,
+            BudgetCap::Turns | BudgetCap::ActiveTime => None,
+        }
+    }
+
     /// Returns whether at least this percentage of a cap on money or tokens is used.
     pub fn has_used_percent(&self, cap: BudgetCap, percent: u8) -> bool {
-        let (used, max) = match cap {
-            BudgetCap::Money => {
-                (self.used().micro_usd.0, self.cap_micro_usd.map(|micro_usd| micro_usd.0))
-            }
-            BudgetCap::Tokens => (self.used().tokens, self.cap_tokens),
+        let max = self.cap(cap);
+        let used = match cap {
+            BudgetCap::Money => self.used().micro_usd.0,
+            BudgetCap::Tokens => self.used().tokens,
             BudgetCap::Turns | BudgetCap::ActiveTime => return false,
         };
         let is_above = |max: u64| u128::from(used) * 100 >= u128::from(max) * u128::from(percent);

@@ -10,7 +10,9 @@ use longhaul_core::port::records::{GlobalJournalPage, GlobalSeq, LaneRow};
 use longhaul_core::port::store::{GateFilter, JournalReadRequest, RunFilter, RunRow};
 use longhaul_core::status::{Status, WaitReason};
 use longhaul_core::time::Timestamp;
-use longhaul_run::explain::{StateExplanation, explain_run_state};
+use longhaul_run::explain::{
+    StateExplanation, command_to_raise_budget_through_child, explain_run_state,
+};
 use longhaul_run::state::control::IdleReason;
 use longhaul_run::{CHILD_DEPTH_MAX, Run};
 
@@ -223,7 +225,8 @@ impl Longhaul {
                 // Waiting for a lane, a batch or a start time is recorded only in the row.
                 let queued = start_time.or_else(|| describe_queue_wait(&row));
                 let message = queued.unwrap_or(explanation.message);
-                StateExplanation { message, command: explanation.command }
+                let command = self.command_to_raise_budget_without_root(&folded).await?;
+                StateExplanation { message, command: command.unwrap_or(explanation.command) }
             }
         };
         let (status, reason) = (row.status, row.reason);
@@ -235,6 +238,26 @@ impl Longhaul {
             Some(IdleReason::Parked { .. } | IdleReason::Paused) | None => None,
         };
         Ok((RunExplanation { run, status, reason, message, command }, child))
+    }
+
+    /// Returns the command that raises the budget of the tree through this child run, because the root
+    /// of the tree, or the chain of the root, has ended. `None` if it is open, or if the run does not
+    /// wait for this budget.
+    async fn command_to_raise_budget_without_root(
+        &self,
+        run: &Run,
+    ) -> Result<Option<String>, Error> {
+        let Some(command) = command_to_raise_budget_through_child(run) else {
+            return Ok(None);
+        };
+        let store = &self.services.store;
+        let root = store.get_run(run.task().root).await?;
+        let newest = match root.map(|root| root.chain.map_or(root.id, |chain| chain.current)) {
+            Some(newest) => store.get_run(newest).await?,
+            None => None,
+        };
+        let has_ended = newest.is_none_or(|row| row.status.is_terminal());
+        Ok(Some(command).filter(|_| has_ended))
     }
 
     /// Returns the child run whose status explains best why its parent waits: one of `open` that

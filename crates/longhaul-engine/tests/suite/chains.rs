@@ -11,6 +11,7 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::{LaneKey, RunId, SteerId};
+use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{
     ApprovalRequirement, GateDecision, GateStatus, GateTimeout, GateTimeoutAction,
     ResultApprovalGate,
@@ -460,4 +461,35 @@ async fn a_chain_of_nine_days_takes_milliseconds() {
     assert!(last > Timestamp::from_micros(0));
     let open = engine.longhaul.services().records.next_timer_due().await.unwrap();
     assert_eq!(open, None);
+}
+
+#[tokio::test]
+async fn a_raised_budget_is_that_of_the_next_step_too() {
+    let engine = engine_with([]).start();
+    engine.add_agent("plan", [FakeReply::Text("A plan.")]);
+    engine.add_agent("build", [FakeReply::Text("Built.")]);
+    for name in ["plan", "build"] {
+        let mut agent = (*engine.longhaul.get_agent(name).unwrap()).clone();
+        agent.budget.caps.micro_usd = Some(MicroUsd(5_000_000));
+        if name == "plan" {
+            result_gate(&mut agent);
+        }
+        engine.longhaul.register(agent);
+    }
+    let steps = vec![ChainStepSpec::new("plan"), ChainStepSpec::new("build")];
+    let root = engine.longhaul.submit(chain(steps)).await.unwrap();
+    let gate = engine.gate(root).await;
+    let resume = async |usd: u64| {
+        let micro_usd = Some(MicroUsd(usd * 1_000_000));
+        let raise = BudgetRaise { micro_usd, ..BudgetRaise::default() };
+        engine.longhaul.resume_run(root, Some(raise), "cli:anna").await
+    };
+    resume(900).await.unwrap();
+    let error = resume(800).await.unwrap_err();
+    assert_eq!(error.code(), "budget_not_raised");
+    let message = "the budget of money is $900.00 already, and a raise does not lower it";
+    assert_eq!(error.to_string(), message);
+    engine.longhaul.answer_gate(gate.spec.id, answer(&gate, GateDecision::Approve)).await.unwrap();
+    let build = engine.chain_ended(root).await[1].id;
+    assert_eq!(engine.longhaul.get_run(build).await.unwrap().budget.usd, Some(900.0));
 }

@@ -369,3 +369,28 @@ async fn the_budget_in_the_file_of_a_child_limits_the_child() {
     engine.ended(run).await;
     assert_eq!(engine.results(), [("read".to_owned(), false)]);
 }
+
+#[tokio::test]
+async fn the_budget_of_a_kept_child_can_be_raised_after_its_root_has_ended() {
+    let long = "x".repeat(60_000);
+    let engine = engine_with([FakeReply::Calls(vec![run_agent("reader", &long)])]);
+    let engine = engine.agent(|agent| {
+        agent.tools.push("run_agent".to_owned());
+        agent.children.on_cancel = ChildCancelPolicy::Keep;
+        agent.budget.caps.tokens = Some(8_000);
+    });
+    let engine = engine.start();
+    engine.add_agent("reader", [FakeReply::Text("read")]);
+    let run = engine.submit().await;
+    let child = children(&engine, run, 1).await[0].id;
+    engine.until(child, "run.waiting").await;
+    let why = async || engine.longhaul.explain_run(child).await.unwrap();
+    assert_eq!(why().await.message, "The run's budget of tokens of its whole tree is used up.");
+    assert_eq!(why().await.command, format!("longhaul resume {run} --budget tokens=100000"));
+    engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
+    engine.ended(run).await;
+    assert_eq!(why().await.command, format!("longhaul resume {child} --budget tokens=100000"));
+    let raise = BudgetRaise { tokens: Some(100_000), ..BudgetRaise::default() };
+    engine.longhaul.resume_run(child, Some(raise), "cli:anna").await.unwrap();
+    assert_eq!(outcome_text(&engine.ended(child).await), "read");
+}

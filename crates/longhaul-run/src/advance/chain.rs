@@ -7,6 +7,7 @@ use longhaul_core::change::Change;
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ChainStepStarted;
 use longhaul_core::id::RunId;
+use longhaul_core::policy::budget::Budget;
 use longhaul_core::status::RunOutput;
 use longhaul_core::task::{EarliestStart, TaskSpec};
 
@@ -30,10 +31,14 @@ pub(super) fn create_next_chain_step(
         return Ok(());
     };
     let run = RunId::derive(id.bits(), &decision.unique_id_salt("step"), decision.ctx.now);
+    let mut policy = step.policy.clone();
+    // The steps share a budget account, whose caps may have been raised through this run.
+    let Budget { micro_usd, tokens, .. } = decision.control.caps;
+    policy.budget = Budget { micro_usd, tokens, ..policy.budget };
     let next = TaskSpec {
         agent: step.agent.clone(),
         definition: step.definition,
-        policy: step.policy.clone(),
+        policy,
         history: Vec::new(),
         start: EarliestStart::Now,
         parent: Some(task.root),

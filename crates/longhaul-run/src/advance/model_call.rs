@@ -2,10 +2,12 @@
 
 use std::ops::ControlFlow;
 
+use longhaul_core::change::Change;
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunRetried;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::turn::ModelCallPurpose;
+use longhaul_core::policy::budget::{BudgetAccount, BudgetCap};
 use longhaul_core::status::{RunError, WaitReason};
 
 use crate::advance::outage::park_while_provider_is_blocked;
@@ -43,8 +45,10 @@ pub(super) fn advance_model_call(
     if let Some(error) = runtime_message::invalid_output_error(&decision.control) {
         return finish::fail_run(decision, error);
     }
-    if let Some(cap) = decision.control.exhausted_cap {
-        return park_run(decision, WaitReason::Budget(cap));
+    if let Some(cap) = decision.control.exhausted_cap
+        && !may_have_been_raised_by_other_run(decision, cap)
+    {
+        return park_until_cap_is_raised(decision, cap);
     }
     let spoken_to =
         decision.control.steers.iter().any(|steer| steer.delivery != SteerDelivery::FollowUp);
@@ -85,6 +89,29 @@ pub(super) fn advance_model_call(
     }
     let purpose = if must_compact { ModelCallPurpose::Compact } else { ModelCallPurpose::Turn };
     start_turn(decision, purpose)
+}
+
+/// Returns whether an exhausted cap is one of the shared account and may have been raised through
+/// another run, which this run's journal does not say.
+fn may_have_been_raised_by_other_run(decision: &DecisionBuilder<'_>, cap: BudgetCap) -> bool {
+    let account = decision.ctx.budget_account.as_ref();
+    decision
+        .control
+        .exhausted_tree_cap
+        .is_some_and(|exhausted| account.is_none_or(|account| account.cap(cap) != Some(exhausted)))
+}
+
+fn park_until_cap_is_raised(
+    decision: &mut DecisionBuilder<'_>,
+    cap: BudgetCap,
+) -> Result<ControlFlow<()>, Rejection> {
+    let flow = park_run(decision, WaitReason::Budget(cap))?;
+    if let Some(BudgetAccount { cap_micro_usd: micro_usd, cap_tokens: tokens, .. }) =
+        decision.ctx.budget_account
+    {
+        decision.add_row_change(Change::WaitForHigherCaps { micro_usd, tokens });
+    }
+    Ok(flow)
 }
 
 /// Returns whether the context window is nearly full and a compaction would help. A conversation

@@ -13,7 +13,7 @@ use longhaul_core::task::EarliestStart;
 use longhaul_core::time::Timestamp;
 
 use crate::decision::DecisionBuilder;
-use crate::policy::effect_keys::holds_effect_key;
+use crate::policy::effect_keys::may_hold_effect_key;
 use crate::rejection::Rejection;
 use crate::state::Run;
 use crate::state::control::ControlState;
@@ -56,7 +56,7 @@ fn record_run_waiting(
 /// run waits for the lane.
 fn releases_lane_while_parked(control: &ControlState) -> bool {
     control.policy.lane_on_park == ParkedLanePolicy::Release
-        && !control.calls().iter().any(holds_effect_key)
+        && !control.calls().iter().any(may_hold_effect_key)
 }
 
 /// Returns what a new run waits for before it may start. `None` means that it may start.

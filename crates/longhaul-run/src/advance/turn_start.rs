@@ -49,7 +49,7 @@ pub(super) fn start_turn(
         decision.record_event(Event::BudgetReached(BudgetReached::of_run(cap)))?;
         return Ok(ControlFlow::Continue(()));
     }
-    let cap = cap_to_warn_about(&decision.control).or_else(|| tree_cap_to_warn_about(decision));
+    let cap = cap_to_warn_about(decision).or_else(|| tree_cap_to_warn_about(decision));
     if let Some(cap) = cap {
         return warn_model_about_cap(decision, cap);
     }
@@ -199,13 +199,31 @@ fn limit_call_to_budget(
             outcome_of_size(ModelCallSize::new(pricing, bytes, needed))
         }
         None => {
-            let is_own = affordable_reply_tokens(pricing, bytes, own).is_none();
-            let tree_cap = match short {
-                BudgetCap::Money => account.cap_micro_usd.map(|cap| cap.0),
-                BudgetCap::Tokens | BudgetCap::Turns | BudgetCap::ActiveTime => account.cap_tokens,
-            };
-            let tree_cap = tree_cap.filter(|_| !is_own);
-            BudgetCoverage::Exhausted(BudgetReached { cap: short, tree_cap })
+            let needed =
+                pricing.worst_case_hold(bytes, REPLY_TOKENS_MIN.min(pricing.max_output_tokens));
+            BudgetCoverage::Exhausted(exhausted_budget(needed, own, &account))
+        }
+    }
+}
+
+/// Returns the cap that does not cover the amount `needed`: a cap of the run alone, of which `own` is
+/// left, or else a cap of the account of its tree.
+fn exhausted_budget(
+    needed: BudgetAmount,
+    own: RemainingBudget,
+    account: &BudgetAccount,
+) -> BudgetReached {
+    let short_cap = |left: RemainingBudget| {
+        let is_money_short = left.micro_usd.is_some_and(|left| needed.micro_usd > left);
+        let is_tokens_short = left.tokens.is_some_and(|left| needed.tokens > left);
+        let money = is_money_short.then_some(BudgetCap::Money);
+        money.or_else(|| is_tokens_short.then_some(BudgetCap::Tokens))
+    };
+    match short_cap(own) {
+        Some(cap) => BudgetReached::of_run(cap),
+        None => {
+            let cap = short_cap(account.unspent_budget()).unwrap_or(BudgetCap::Tokens);
+            BudgetReached { cap, tree_cap: account.cap(cap) }
         }
     }
 }
@@ -341,9 +359,12 @@ fn tree_cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
 }
 
 /// Returns a budget cap that is nearly exhausted by this run alone and that the model was not
-/// warned about yet. `None` if there is none.
-fn cap_to_warn_about(control: &ControlState) -> Option<BudgetCap> {
+/// warned about yet. `None` if there is none. The caps on money and tokens of a run that is no child
+/// are those of the shared account, which the store checks.
+fn cap_to_warn_about(decision: &DecisionBuilder<'_>) -> Option<BudgetCap> {
+    let control = &decision.control;
     let caps = &control.caps;
+    let own_caps = Some(caps).filter(|_| decision.run.task.is_child());
     let sums = &control.totals;
     let money = sums.cost.plus(sums.lost.micro_usd).0;
     let tokens = sums.usage.total_tokens().saturating_add(sums.lost.tokens);
@@ -351,8 +372,8 @@ fn cap_to_warn_about(control: &ControlState) -> Option<BudgetCap> {
         (BudgetCap::Turns, u64::from(control.turns), caps.turns.map(u64::from)),
         (BudgetCap::Turns, u64::from(control.turns), control.policy.max_turns.map(u64::from)),
         (BudgetCap::ActiveTime, sums.active.0, caps.active.map(|cap| cap.0)),
-        (BudgetCap::Money, money, caps.micro_usd.map(|cap| cap.0)),
-        (BudgetCap::Tokens, tokens, caps.tokens),
+        (BudgetCap::Money, money, own_caps.and_then(|caps| caps.micro_usd).map(|cap| cap.0)),
+        (BudgetCap::Tokens, tokens, own_caps.and_then(|caps| caps.tokens)),
     ];
     let warn_at = u128::from(caps.warn_percent);
     shares.into_iter().find_map(|(cap, used, max)| {

@@ -158,7 +158,7 @@ impl ControlState {
 
     pub(super) fn raise_budget_caps(&mut self, raise: BudgetRaise) {
         self.caps = self.caps.with_raised_caps(raise);
-        self.exhausted_cap = None;
+        (self.exhausted_cap, self.exhausted_tree_cap) = (None, None);
         self.warned.clear();
     }
 

@@ -28,10 +28,6 @@ impl ControlState {
         self.epoch = data.epoch;
         self.driven = true;
         self.idle = None;
-        // Another run of the tree may have got a higher budget, so the request is tried again.
-        if self.exhausted_tree_cap.take().is_some() {
-            self.exhausted_cap = None;
-        }
         NO_MESSAGES
     }
 
@@ -118,7 +114,7 @@ impl ControlState {
         self.pause = None;
         self.crashes = 0;
         // The budget may have been raised through another run of the tree.
-        self.exhausted_cap = None;
+        (self.exhausted_cap, self.exhausted_tree_cap) = (None, None);
         self.blocked_resumed = self.blocked_on.is_some();
         // A person who resumes a run that waits for a retry wants the request to be sent now.
         if let RunStage::ModelPending(pending) = &mut self.stage {

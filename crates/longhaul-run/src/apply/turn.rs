@@ -43,6 +43,8 @@ impl ControlState {
         if pending.failures > 0 {
             self.retries.model_calls = self.retries.model_calls.saturating_add(1);
         }
+        // The cap of the shared account may have been raised through another run.
+        (self.exhausted_cap, self.exhausted_tree_cap) = (None, None);
         self.stage = RunStage::ModelRunning(RunningModelCall {
             turn: data.turn,
             attempt: data.attempt,

@@ -101,9 +101,9 @@ pub(crate) const fn has_claimed(call: &TrackedToolCall) -> bool {
     call.classification.key.is_some() && (call.starts > 0 || call.replaces.is_some())
 }
 
-/// Returns whether the call holds its effect key: it was started and has not ended, so that calls of
-/// other runs with this key wait for it.
-pub(crate) const fn holds_effect_key(call: &TrackedToolCall) -> bool {
+/// Returns whether the call may hold its effect key: it was started and has not ended, so that calls
+/// of other runs with this key may wait for it.
+pub(crate) const fn may_hold_effect_key(call: &TrackedToolCall) -> bool {
     call.classification.key.is_some() && call.starts > 0 && !call.is_done()
 }
 

@@ -307,6 +307,12 @@ impl ControlState {
             || self.is_timed_out()
     }
 
+    /// Returns whether a cap of the budget account that the run shares with other runs is recorded as
+    /// exhausted. It may have been raised through another run since.
+    pub const fn is_shared_cap_exhausted(&self) -> bool {
+        self.exhausted_tree_cap.is_some()
+    }
+
     /// Returns the active time that the run's budget still allows, without the work in progress.
     /// `None` means that there is no cap, or that a budget cap is already recorded as exhausted.
     pub fn remaining_active_time(&self) -> Option<Millis> {

@@ -338,6 +338,20 @@ fn the_money_cap_of_a_child_binds_its_own_spending() {
 }
 
 #[test]
+fn the_cap_that_does_not_cover_the_shortest_reply_is_exhausted() {
+    let caps = Budget { micro_usd: Some(MicroUsd(25_000)), tokens: Some(1), ..Budget::default() };
+    check(
+        with_caps(caps),
+        r#"
+        claim     => run.claimed | running
+        see       => run.prepared budget.reached(tokens) run.waiting(budget) | waiting budget
+        ? why     => The run's budget of tokens is used up.
+        ? command => longhaul resume RUN --budget tokens=100000
+    "#,
+    );
+}
+
+#[test]
 fn a_root_run_learns_of_a_cap_that_was_raised_through_another_run() {
     let mut step = TestRun::with_task(|task| task.policy = with_money_cap(1_000_000));
     step.rows.account.cap.micro_usd = Some(MicroUsd(5_000_000));

@@ -235,10 +235,10 @@ fn a_message_does_not_end_a_budget_wait() {
         see                     => run.prepared budget.reached(money) run.waiting(budget) | waiting budget
         steer interrupt Please. => steer.queued | running
         claim                   => run.claimed
-        go                      => steer.delivered(after turn 0) budget.reached(money) run.waiting(budget) | waiting budget
+        go                      => run.waiting(budget) | waiting budget
         raise money 9000000     => budget.raised | running
         claim                   => run.claimed
-        go                      => turn.started
+        go                      => steer.delivered(after turn 0) turn.started
     "#,
     );
 }

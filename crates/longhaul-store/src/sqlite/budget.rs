@@ -13,7 +13,7 @@ use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::usage::{BudgetAmount, MicroUsd};
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{LEASED, PARKED, READY, amount_to_column, get_u64};
+use crate::sqlite::column::{ENDED, LEASED, PARKED, READY, amount_to_column, get_u64};
 use crate::sqlite::error::RowChangeError;
 use crate::sqlite::head::wake_run;
 use crate::sqlite::tx::Tx;
@@ -102,25 +102,29 @@ pub(crate) fn settle_budget_hold(
     }
 }
 
-/// Sets those budget caps of a tree of runs that `raise` contains. Other caps stay unchanged. Does
-/// nothing for a child run that is not a chain step: its own caps are only in its journal. All runs
-/// that wait for a higher budget of this account are woken and try again.
-pub(crate) fn set_budget_caps(
+/// Raises those budget caps of a tree of runs that `raise` contains. A cap is never lowered, and a
+/// missing cap stays missing. Does nothing for a child run that is not a chain step while its root is
+/// open: its own caps are only in its journal. All runs that wait for a higher budget of this account
+/// are woken and try again.
+pub(crate) fn raise_budget_caps(
     tx: &Tx<'_>,
     run: RunId,
     raise: BudgetRaise,
 ) -> Result<(), RowChangeError> {
     let account = tx.query_one(
         "UPDATE budget
-            SET cap_micro_usd = coalesce(?2, cap_micro_usd), cap_tokens = coalesce(?3, cap_tokens)
+            SET cap_micro_usd = max(cap_micro_usd, coalesce(?2, cap_micro_usd)),
+                cap_tokens = max(cap_tokens, coalesce(?3, cap_tokens))
            FROM run r
           WHERE r.id = ?1 AND budget.root = coalesce(r.account, r.root)
-            AND (r.parent IS NULL OR r.chain_step IS NOT NULL)
+            AND (r.parent IS NULL OR r.chain_step IS NOT NULL
+                 OR NOT EXISTS (SELECT 1 FROM run_head h WHERE h.run = r.root AND h.state <> ?4))
          RETURNING budget.root",
         params![
             run.bytes(),
             raise.micro_usd.map(|cap| amount_to_column(cap.0)),
-            raise.tokens.map(amount_to_column)
+            raise.tokens.map(amount_to_column),
+            ENDED
         ],
         |row| row.get(0),
     )?;
@@ -137,6 +141,26 @@ pub(crate) fn set_budget_caps(
         wake_run(tx, RunId::from_bytes(waiting))?;
     }
     wake_runs_waiting_for_budget(tx, account)
+}
+
+/// Wakes a parked run if the caps of its budget differ from these, on which the decision to park was
+/// based.
+pub(crate) fn wake_if_caps_differ(
+    tx: &Tx<'_>,
+    run: RunId,
+    (micro_usd, tokens): (Option<MicroUsd>, Option<u64>),
+) -> Result<(), RowChangeError> {
+    let differing = tx.query_one(
+        "SELECT 1 FROM run r CROSS JOIN budget b ON b.root = coalesce(r.account, r.root)
+          WHERE r.id = ?1 AND (b.cap_micro_usd IS NOT ?2 OR b.cap_tokens IS NOT ?3)",
+        params![
+            run.bytes(),
+            micro_usd.map(|cap| amount_to_column(cap.0)),
+            tokens.map(amount_to_column)
+        ],
+        |_| Ok(()),
+    )?;
+    if differing.is_some() { wake_run(tx, run) } else { Ok(()) }
 }
 
 /// Queues a parked run until the budget covers this amount. A run that is queued already keeps its

@@ -57,11 +57,14 @@ pub(crate) fn apply_row_change(
         Change::Hold(hold) => budget::hold_budget(tx, run, *hold),
         Change::Settle(settlement) => budget::settle_budget_hold(tx, run, *settlement),
         Change::WaitForHolds(needed) => budget::queue_for_budget(tx, run, *needed),
+        Change::WaitForHigherCaps { micro_usd, tokens } => {
+            budget::wake_if_caps_differ(tx, run, (*micro_usd, *tokens))
+        }
         Change::HoldCaps(reservations) => spend::reserve_in_spend_caps(tx, run, reservations),
         Change::SettleCaps(settlements) => Ok(spend::settle_spend_caps(tx, settlements)?),
         Change::WaitAtCap(row) => Ok(spend::queue_run_at_spend_cap(tx, run, row)?),
         Change::UpdateKey(to) => effect_key::update_effect_key(tx, run, to),
-        Change::SetCap(raise) => budget::set_budget_caps(tx, run, *raise),
+        Change::RaiseBudget(raise) => budget::raise_budget_caps(tx, run, *raise),
         Change::AddUsage(row) => Ok(usage::add_usage(tx, run, row)?),
         Change::AddOutbox(row) => Ok(add_outbox_row(tx, run, row)?),
         Change::AppendThread(row) => Ok(records::extend_thread(tx, &row.thread, &row.messages)?),

@@ -4,10 +4,11 @@
 
 use longhaul_core::change::{BudgetHold, BudgetHoldSettlement};
 use longhaul_core::id::RunId;
-use longhaul_core::policy::budget::{BudgetAccount, BudgetRaise};
+use longhaul_core::policy::budget::{BudgetAccount, BudgetRaise, raised_cap};
 use longhaul_core::policy::budget_queue::{BudgetQueue, BudgetQueueEntry};
 use longhaul_core::port::store::AppendRefusalReason;
-use longhaul_core::usage::BudgetAmount;
+use longhaul_core::task::TaskSpec;
+use longhaul_core::usage::{BudgetAmount, MicroUsd};
 
 use crate::mem_store::rows::{State, Tables};
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
@@ -39,16 +40,20 @@ impl Tx<'_> {
         self.wake_budget_waits(root);
     }
 
-    /// Replaces the caps that `raise` contains, and wakes the runs of the account that wait for a
-    /// higher budget. A raise of a child run concerns only its own caps, which its journal has.
-    pub(crate) fn set_cap(&mut self, run: RunId, raise: BudgetRaise) {
+    /// Raises the caps that `raise` contains, and wakes the runs of the account that wait for a higher
+    /// budget. A cap is never lowered. A raise of a child run concerns only its own caps, which its
+    /// journal has, unless its root has ended.
+    pub(crate) fn raise_caps(&mut self, run: RunId, raise: BudgetRaise) {
         let root = self.tables.account_root(run);
         let mut account = self.account(root);
-        if self.tables.heads.get(&run).is_none_or(|head| head.task.is_child()) {
+        let heads = &self.tables.heads;
+        let has_ended = |run: &RunId| heads.get(run).is_none_or(|head| head.state.is_ended());
+        let is_of_open_root = |task: &TaskSpec| task.is_child() && !has_ended(&task.root);
+        if heads.get(&run).is_none_or(|head| is_of_open_root(&head.task)) {
             return;
         }
-        account.cap_micro_usd = raise.micro_usd.or(account.cap_micro_usd);
-        account.cap_tokens = raise.tokens.or(account.cap_tokens);
+        account.cap_micro_usd = raised_cap(account.cap_micro_usd, raise.micro_usd);
+        account.cap_tokens = raised_cap(account.cap_tokens, raise.tokens);
         self.tables.accounts.insert(root, account);
         let waits = |state: &State| matches!(state, State::Parked { reason: "budget", .. });
         let heads = self.tables.heads.iter();
@@ -57,6 +62,18 @@ impl Tx<'_> {
             waiting.filter(|run| self.tables.account_root(*run) == root).collect();
         waiting.into_iter().for_each(|run| self.wake(run));
         self.wake_budget_waits(root);
+    }
+
+    /// Wakes a parked run if the caps of its budget differ from these.
+    pub(crate) fn wake_if_caps_differ(
+        &mut self,
+        run: RunId,
+        caps: (Option<MicroUsd>, Option<u64>),
+    ) {
+        let account = self.account(self.tables.account_root(run));
+        if (account.cap_micro_usd, account.cap_tokens) != caps {
+            self.wake(run);
+        }
     }
 
     /// Queues a parked run until the budget covers this amount, or wakes it if it is its turn. A run

@@ -34,9 +34,12 @@ impl Tx<'_> {
             Change::QueueForSlot(provider) => self.queue_for_slot(run, provider),
             Change::Settle(settlement) => self.settle(run, settlement),
             Change::WaitForHolds(needed) => self.queue_for_budget(run, needed),
+            Change::WaitForHigherCaps { micro_usd, tokens } => {
+                self.wake_if_caps_differ(run, (micro_usd, tokens));
+            }
             Change::SettleCaps(settlements) => self.settle_spend_caps(settlements),
             Change::WaitAtCap(row) => self.wait_at_cap(run, row),
-            Change::SetCap(raise) => self.set_cap(run, raise),
+            Change::RaiseBudget(raise) => self.raise_caps(run, raise),
             Change::AddUsage(row) => self.add_usage(run, row),
             Change::AddOutbox(row) => self.add_outbox(run, row),
             Change::AppendThread(row) => self.extend_thread(&row.thread, row.messages),

@@ -8,7 +8,7 @@ use longhaul_core::change::{
 };
 use longhaul_core::event::{Event, RunsToWake};
 use longhaul_core::id::{CallId, RuleId, RunId, TimerId};
-use longhaul_core::policy::budget::BudgetAccount;
+use longhaul_core::policy::budget::{BudgetAccount, BudgetRaise, raised_cap};
 use longhaul_core::policy::effect_key::{
     ClaimedEffectKey, EffectKeyChange, EffectKeyHolder, EffectKeyState,
 };
@@ -55,6 +55,11 @@ pub(crate) struct Account {
 }
 
 impl Account {
+    fn raise_caps(&mut self, raise: BudgetRaise) {
+        self.cap.micro_usd = raised_cap(self.cap.micro_usd, raise.micro_usd);
+        self.cap.tokens = raised_cap(self.cap.tokens, raise.tokens);
+    }
+
     /// Returns the account of the whole tree.
     fn of_tree(&self) -> BudgetAccount {
         BudgetAccount {
@@ -218,6 +223,9 @@ impl Rows {
                 account.settled_ever = plus(account.settled_ever, settled.held);
             }
             Change::WaitForHolds(needed) => self.queue_for_budget(needed),
+            Change::WaitForHigherCaps { micro_usd, tokens } => {
+                assert_eq!(RemainingBudget { micro_usd, tokens }, self.account.cap);
+            }
             Change::AddUsage(row) => {
                 let used = &mut self.used;
                 used.usage = used.usage.plus(row.usage);
@@ -230,10 +238,7 @@ impl Rows {
             Change::UseRule(rule) => self.count_rule_use(rule),
             Change::RevokeRule { rule, by } => return self.revoke_rule(rule, by, now),
             Change::UpdateKey(to) => return self.update_effect_key(to),
-            Change::SetCap(raise) => {
-                self.account.cap.micro_usd = raise.micro_usd.or(self.account.cap.micro_usd);
-                self.account.cap.tokens = raise.tokens.or(self.account.cap.tokens);
-            }
+            Change::RaiseBudget(raise) => self.account.raise_caps(raise),
             Change::AppendThread(row) => self.remembered += row.messages.len(),
             Change::CreateRun(new) | Change::CreateStep(new) => self.add_child(new.id),
             Change::PutBlob(_) | Change::PutDefinition(_) => {}

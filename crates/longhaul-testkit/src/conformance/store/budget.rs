@@ -1,7 +1,7 @@
 //! Budgets: a hold never exceeds the remaining cap, over a whole tree of runs. Turns and active
 //! time are limited by the state machine, not by the store.
 
-use longhaul_core::change::{BudgetHold, BudgetHoldSettlement, Change, UsageRow};
+use longhaul_core::change::{BudgetHold, BudgetHoldSettlement, Change, JournalBatch, UsageRow};
 use longhaul_core::policy::budget::{BudgetAccount, BudgetRaise};
 use longhaul_core::port::records::{ModelUsage, UsageQuery};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
@@ -11,7 +11,7 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget, Usage};
 
 use crate::conformance::store::batches::{
-    BatchExt as _, change_batch, end_batch, events_batch, progress,
+    BatchExt as _, change_batch, end_batch, events_batch, park_batch, progress,
 };
 use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_appended, refused};
 
@@ -77,10 +77,58 @@ pub async fn caps_can_be_raised(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
     refused(held.change(Change::Hold(hold_of(150, 0).into())).await);
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
-    assert_appended(&fixture.append_outside(held.run, change_batch(Change::SetCap(raise))).await);
+    assert_appended(
+        &fixture.append_outside(held.run, change_batch(Change::RaiseBudget(raise))).await,
+    );
     let account = account(&fixture, &held).await;
     assert_eq!((account.cap_micro_usd, account.cap_tokens), (Some(MicroUsd(200)), Some(1_000)));
     assert_appended(&held.change(Change::Hold(hold_of(150, 0).into())).await);
+}
+
+/// A raise does not lower a cap, and does not add a cap that is missing.
+pub async fn a_raise_lowers_no_cap(fixture: StoreFixture) {
+    let held = fixture.open_and_claim(|task| task.policy.budget.tokens = Some(1_000)).await;
+    let raise =
+        BudgetRaise { micro_usd: Some(MicroUsd(1)), tokens: Some(999), ..BudgetRaise::default() };
+    assert_appended(&fixture.append_outside(held.run, raise_batch(raise)).await);
+    let account = account(&fixture, &held).await;
+    assert_eq!((account.cap_micro_usd, account.cap_tokens), (None, Some(1_000)));
+}
+
+/// A run that parks at a cap which was raised since the refusal is woken at once.
+pub async fn a_raise_before_the_park_wakes_the_run(fixture: StoreFixture) {
+    for (raised_to, status, reason) in
+        [(100, Status::Waiting, "budget"), (200, Status::Running, "worker")]
+    {
+        let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
+        let raise = BudgetRaise { micro_usd: Some(MicroUsd(raised_to)), ..BudgetRaise::default() };
+        assert_appended(&held.change(Change::RaiseBudget(raise)).await);
+        let (micro_usd, tokens) = (Some(MicroUsd(100)), Some(1_000));
+        let wait = Change::WaitForHigherCaps { micro_usd, tokens };
+        held.append_ok(park_batch("budget").with_change(wait)).await;
+        fixture.assert_status(held.run, status, reason).await;
+    }
+}
+
+/// A child run raises the caps of its tree only after its root has ended.
+pub async fn a_child_of_an_ended_root_raises_the_caps_of_the_tree(fixture: StoreFixture) {
+    let mut root = fixture.open_and_claim(caps(100, 1_000)).await;
+    let child = fixture.new_run(|task| {
+        task.root = root.run;
+        task.parent = Some(root.run);
+    });
+    let child_id = child.id;
+    assert_appended(&root.change(Change::CreateRun(Box::new(child))).await);
+    let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
+    assert_appended(&fixture.append_outside(child_id, raise_batch(raise)).await);
+    assert_eq!(account(&fixture, &root).await.cap_micro_usd, Some(MicroUsd(100)));
+    root.append_ok(end_batch()).await;
+    assert_appended(&fixture.append_outside(child_id, raise_batch(raise)).await);
+    assert_eq!(account(&fixture, &root).await.cap_micro_usd, Some(MicroUsd(200)));
+}
+
+fn raise_batch(raise: BudgetRaise) -> JournalBatch {
+    change_batch(Change::RaiseBudget(raise))
 }
 
 /// Child runs use the account of their root and have none of their own.
@@ -162,7 +210,7 @@ pub async fn a_raise_of_the_root_reaches_its_tree(fixture: StoreFixture) {
     waiting.park("budget").await;
     let raise = |tokens| {
         let tokens = Some(tokens);
-        Change::SetCap(BudgetRaise { tokens, ..BudgetRaise::default() })
+        Change::RaiseBudget(BudgetRaise { tokens, ..BudgetRaise::default() })
     };
     for tokens in [50, 200] {
         assert_appended(&raised.change(raise(tokens)).await);

@@ -153,7 +153,7 @@ async fn settle(run: &mut ClaimedRun, held: u64, spent: u64) {
 
 async fn raise(root: &ClaimedRun, micros: u64) {
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(micros)), ..BudgetRaise::default() };
-    let raised = change_batch(Change::SetCap(raise));
+    let raised = change_batch(Change::RaiseBudget(raise));
     assert_appended(&root.fixture.append_outside(root.run, raised).await);
 }
 

@@ -115,7 +115,9 @@ pub async fn retries_share_the_account_of_the_first_run(fixture: StoreFixture) {
     assert_eq!(held(&fixture, second.run).await, Some(money(90)));
     assert_eq!(held(&fixture, child.run).await, None, "only a root has an account");
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
-    assert_appended(&fixture.append_outside(second.run, change_batch(Change::SetCap(raise))).await);
+    assert_appended(
+        &fixture.append_outside(second.run, change_batch(Change::RaiseBudget(raise))).await,
+    );
     assert_appended(&second.change(Change::Hold(money(50).into())).await);
     // The first run is deleted, and a retry of its retry still has the same account.
     fixture.advance(Millis(10));
@@ -167,7 +169,9 @@ pub async fn a_retry_does_not_wait_for_kept_children(fixture: StoreFixture) {
     assert_appended(&retry.change(Change::Hold(money(50).into())).await);
     exhausted.append_ok(park_batch("budget")).await;
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
-    assert_appended(&fixture.append_outside(retry.run, change_batch(Change::SetCap(raise))).await);
+    assert_appended(
+        &fixture.append_outside(retry.run, change_batch(Change::RaiseBudget(raise))).await,
+    );
     fixture.assert_status(exhausted.run, Status::Running, "worker").await;
     fixture.assert_consistent().await;
 }
