@@ -456,8 +456,8 @@ pub struct CancelBody {
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResumeBody {
-    /// Higher budget limits. They require the role approver. A limit on money or tokens below the
-    /// current one is refused; another lower limit has no effect. `None` keeps all limits.
+    /// Higher budget limits. They require the role approver. A limit below the current one is
+    /// refused. `None` keeps all limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetBody>,
 }

@@ -226,6 +226,11 @@ impl<'a> RunFollower<'a> {
         let stops =
             stops && !(view.status == Status::Waiting && gates.iter().any(will_chain_approve));
         if stops && !self.can_other_runs_continue(view.id).await? {
+            // A gate that was closed since the run was loaded is not in the list.
+            let still_waiting = self.load_run_waiting_for_person().await?;
+            if still_waiting.is_none_or(|waiting| waiting.id != view.id) {
+                return Ok(None);
+            }
             return Ok(Some(match is_session {
                 true => FollowOutcome::OpenForMessages,
                 false => FollowOutcome::NeedsPerson,

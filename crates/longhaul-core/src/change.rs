@@ -144,8 +144,11 @@ pub enum Change {
     /// for it.
     UpdateKey(EffectKeyChange),
     /// Raises those caps of the run's budget for which a higher value is given, and wakes the runs
-    /// that wait for a higher cap.
+    /// that wait for a higher cap. Has no effect for a child run, whose own caps are only in its
+    /// journal.
     RaiseBudget(BudgetRaise),
+    /// Like `RaiseBudget`, but a raise of a child run raises the caps of its tree.
+    RaiseTreeBudget(BudgetRaise),
     /// Marks the request with this idempotency key as applied by this batch. Refused if the request
     /// has already been applied or is not in progress: when an attempt at the request outlives its
     /// lease and is replaced by another attempt, only one of the two may take effect.

@@ -5,6 +5,7 @@
 
 mod answer;
 mod batch;
+mod budget;
 mod chains;
 mod child;
 mod commands;

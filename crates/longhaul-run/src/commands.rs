@@ -76,6 +76,13 @@ pub enum RunCommand {
         /// New budget caps of the run. `None` means that the caps don't change.
         raise: Option<BudgetRaise>,
     },
+    /// Resumes a child run and raises the budget caps of its tree.
+    ResumeAndRaiseTreeBudget {
+        /// Principal that resumes the run.
+        by: String,
+        /// New budget caps of the tree.
+        raise: BudgetRaise,
+    },
     /// Raises the budget caps of the run.
     RaiseBudget {
         /// New budget caps of the run.
@@ -152,7 +159,12 @@ pub fn decide_command(
             Ok(decide_cancel(RunControlRequest::from_principal(by).with_reason(reason)))
         }
         RunCommand::Pause { by } => decide_pause(snapshot, by),
-        RunCommand::Resume { by, raise } => Ok(decide_resume(by, raise)),
+        RunCommand::Resume { by, raise } => {
+            Ok(decide_resume(by, raise, raise.map(Change::RaiseBudget)))
+        }
+        RunCommand::ResumeAndRaiseTreeBudget { by, raise } => {
+            Ok(decide_resume(by, Some(raise), Some(Change::RaiseTreeBudget(raise))))
+        }
         RunCommand::RaiseBudget { raise, by } => Ok(JournalBatch {
             events: vec![Event::BudgetRaised(BudgetRaised { raise, by })],
             changes: vec![Change::RaiseBudget(raise)],
@@ -200,10 +212,7 @@ fn decide_pause(snapshot: &RunSnapshot, by: String) -> Result<JournalBatch, Reje
     Ok(JournalBatch { events: vec![requested], changes: vec![stop] })
 }
 
-fn decide_resume(by: String, raise: Option<BudgetRaise>) -> JournalBatch {
+fn decide_resume(by: String, raise: Option<BudgetRaise>, change: Option<Change>) -> JournalBatch {
     let request = RunControlRequest { raise, ..RunControlRequest::from_principal(by) };
-    JournalBatch {
-        events: vec![Event::RunResumed(request)],
-        changes: raise.map(Change::RaiseBudget).into_iter().collect(),
-    }
+    JournalBatch { events: vec![Event::RunResumed(request)], changes: change.into_iter().collect() }
 }

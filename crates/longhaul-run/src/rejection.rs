@@ -1,7 +1,7 @@
 //! Reasons for which a run rejects an input, each with a message for people and a code for
 //! programs. A rejected input changes nothing.
 
-use longhaul_core::id::{CallId, GateId, RuleId, SteerId};
+use longhaul_core::id::{CallId, GateId, RuleId, RunId, SteerId};
 use longhaul_core::policy::gate::{AnswerScope, GateStatus};
 use longhaul_core::policy::rule::RuleRevocation;
 use longhaul_core::status::Status;
@@ -110,15 +110,17 @@ pub enum Rejection {
     /// The run can't be retried, because it has not failed.
     #[error("only a failed run can be retried, and the status of this run is {}", .0.as_str())]
     NotFailed(Status),
-    /// The new cap of a budget is not above the current one. The texts are the name of the cap and its
-    /// current value.
+    /// The new cap of a budget is below the current one.
     #[error("the budget of {cap} is {current} already, and a raise does not lower it")]
     BudgetNotRaised {
-        /// Name of the cap: money or tokens.
+        /// Name of the cap, such as `money`.
         cap: &'static str,
         /// Current value of the cap.
         current: String,
     },
+    /// The budget of the whole tree is used up, so that a raise of the child run would not help.
+    #[error("the budget of the whole tree is used up: raise it through {0}")]
+    TreeBudgetExhausted(RunId),
     /// The run is already in the requested state, such as paused.
     #[error("the run is already {0}")]
     AlreadyInState(&'static str),
@@ -157,7 +159,7 @@ impl Rejection {
             Self::Empty(_) => "empty",
             Self::InvalidTask(_) => "invalid_task",
             Self::NotFailed(_) => "not_failed",
-            Self::BudgetNotRaised { .. } => "budget_not_raised",
+            Self::BudgetNotRaised { .. } | Self::TreeBudgetExhausted(_) => "budget_not_raised",
             Self::AlreadyInState(_) => "already_in_state",
         }
     }

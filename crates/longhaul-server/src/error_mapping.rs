@@ -172,6 +172,9 @@ const fn rejection_status(refusal: &Rejection) -> (StatusCode, &'static str) {
         }
         Rejection::NotFailed(_) => (StatusCode::CONFLICT, "GET the run to see its status"),
         Rejection::BudgetNotRaised { .. } => (StatusCode::CONFLICT, "send a higher cap"),
+        Rejection::TreeBudgetExhausted(_) => {
+            (StatusCode::CONFLICT, "resume that run with a budget")
+        }
         Rejection::AlreadyInState(_) => (StatusCode::CONFLICT, "nothing to do"),
         Rejection::InvalidState { .. } | Rejection::CallNotRunning(_) => {
             (StatusCode::CONFLICT, "GET the run to see its status")

@@ -45,6 +45,16 @@ impl Budget {
         warn_percent: 90,
     };
 
+    /// Returns a cap in millionths of a US dollar, tokens, turns or milliseconds. `None` means no cap.
+    pub fn cap(&self, cap: BudgetCap) -> Option<u64> {
+        match cap {
+            BudgetCap::Money => self.micro_usd.map(|micro_usd| micro_usd.0),
+            BudgetCap::Tokens => self.tokens,
+            BudgetCap::Turns => self.turns.map(u64::from),
+            BudgetCap::ActiveTime => self.active.map(|active| active.0),
+        }
+    }
+
     /// Returns the budget after replacing every cap for which `caps` has a value.
     pub fn with_replaced_caps(self, caps: BudgetRaise) -> Self {
         Self {

@@ -6,14 +6,13 @@ use longhaul_api::steer::{SteerReceipt, SteerState};
 use longhaul_core::change::JournalBatch;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{RunId, Seq, SteerId};
-use longhaul_core::policy::budget::{BudgetCap, BudgetRaise};
+use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{GateKind, GateStatus};
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendRequest, AppendResult, GateFilter, JournalAuthor,
 };
 use longhaul_core::status::Status;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
-use longhaul_run::explain::dollars_text;
 use longhaul_run::{DecideContext, Rejection, check_question_answer};
 
 use crate::error::Error;
@@ -155,44 +154,20 @@ impl Longhaul {
     ///
     /// # Errors
     ///
-    /// The run has ended, or a cap on money or tokens of its tree is above the new one.
+    /// The run has ended, a cap is above the new one, or the run is a child and the budget of its whole
+    /// tree is used up.
     pub async fn resume_run(
         &self,
         run: RunId,
         raise: Option<BudgetRaise>,
         by: &str,
     ) -> Result<RunId, Error> {
-        if let Some(raise) = raise {
-            self.check_caps_are_not_lowered(run, raise).await?;
-        }
         let by = by.to_owned();
-        self.apply_input_or_send_command(run, None, RunCommand::Resume { by, raise }).await
-    }
-
-    /// Returns an error if a cap on money or tokens of the run's tree is above the new one. An equal
-    /// cap is no error, so that a request can be repeated.
-    async fn check_caps_are_not_lowered(
-        &self,
-        run: RunId,
-        raise: BudgetRaise,
-    ) -> Result<(), Error> {
-        let row = self.run_row(run).await?;
-        let is_child = row.parent.is_some() && row.chain.is_none();
-        if is_child {
-            return Ok(());
-        }
-        let account = self.services.records.budget_account(row.root).await?.unwrap_or_default();
-        let is_lowered = |cap: Option<u64>, new: Option<u64>| cap > new && new.is_some();
-        let money = account.cap(BudgetCap::Money);
-        if is_lowered(money, raise.micro_usd.map(|new| new.0)) {
-            let current = format!("${}", dollars_text(money.unwrap_or_default()));
-            return Err(Rejection::BudgetNotRaised { cap: "money", current }.into());
-        }
-        if is_lowered(account.cap_tokens, raise.tokens) {
-            let current = format!("{} tokens", account.cap_tokens.unwrap_or_default());
-            return Err(Rejection::BudgetNotRaised { cap: "tokens", current }.into());
-        }
-        Ok(())
+        let command = match raise {
+            Some(raise) => self.resume_command_with_raise(run, raise, by).await?,
+            None => RunCommand::Resume { by, raise },
+        };
+        self.apply_input_or_send_command(run, None, command).await
     }
 
     /// Sends a command to a run. Returns the sequence number of the last appended event.

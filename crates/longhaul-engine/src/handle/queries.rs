@@ -10,9 +10,7 @@ use longhaul_core::port::records::{GlobalJournalPage, GlobalSeq, LaneRow};
 use longhaul_core::port::store::{GateFilter, JournalReadRequest, RunFilter, RunRow};
 use longhaul_core::status::{Status, WaitReason};
 use longhaul_core::time::Timestamp;
-use longhaul_run::explain::{
-    StateExplanation, command_to_raise_budget_through_child, explain_run_state,
-};
+use longhaul_run::explain::{StateExplanation, explain_run_state};
 use longhaul_run::state::control::IdleReason;
 use longhaul_run::{CHILD_DEPTH_MAX, Run};
 
@@ -238,26 +236,6 @@ impl Longhaul {
             Some(IdleReason::Parked { .. } | IdleReason::Paused) | None => None,
         };
         Ok((RunExplanation { run, status, reason, message, command }, child))
-    }
-
-    /// Returns the command that raises the budget of the tree through this child run, because the root
-    /// of the tree, or the chain of the root, has ended. `None` if it is open, or if the run does not
-    /// wait for this budget.
-    async fn command_to_raise_budget_without_root(
-        &self,
-        run: &Run,
-    ) -> Result<Option<String>, Error> {
-        let Some(command) = command_to_raise_budget_through_child(run) else {
-            return Ok(None);
-        };
-        let store = &self.services.store;
-        let root = store.get_run(run.task().root).await?;
-        let newest = match root.map(|root| root.chain.map_or(root.id, |chain| chain.current)) {
-            Some(newest) => store.get_run(newest).await?,
-            None => None,
-        };
-        let has_ended = newest.is_none_or(|row| row.status.is_terminal());
-        Ok(Some(command).filter(|_| has_ended))
     }
 
     /// Returns the child run whose status explains best why its parent waits: one of `open` that

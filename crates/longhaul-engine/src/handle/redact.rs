@@ -150,6 +150,7 @@ impl Longhaul {
             RunCommand::WithdrawSteer { by, .. }
             | RunCommand::Pause { by }
             | RunCommand::Resume { by, .. }
+            | RunCommand::ResumeAndRaiseTreeBudget { by, .. }
             | RunCommand::RaiseBudget { by, .. }
             | RunCommand::RevokeRule { by, .. } => clean(by),
             // These contain only data that was redacted before.

@@ -387,10 +387,17 @@ async fn the_budget_of_a_kept_child_can_be_raised_after_its_root_has_ended() {
     let why = async || engine.longhaul.explain_run(child).await.unwrap();
     assert_eq!(why().await.message, "The run's budget of tokens of its whole tree is used up.");
     assert_eq!(why().await.command, format!("longhaul resume {run} --budget tokens=100000"));
+    let resume_child = async |tokens| {
+        let raise = BudgetRaise { tokens: Some(tokens), ..BudgetRaise::default() };
+        engine.longhaul.resume_run(child, Some(raise), "cli:anna").await
+    };
+    let error = resume_child(100_000).await.unwrap_err().to_string();
+    assert_eq!(error, format!("the budget of the whole tree is used up: raise it through {run}"));
     engine.longhaul.cancel_run(run, "cli:anna", "enough").await.unwrap();
     engine.ended(run).await;
     assert_eq!(why().await.command, format!("longhaul resume {child} --budget tokens=100000"));
-    let raise = BudgetRaise { tokens: Some(100_000), ..BudgetRaise::default() };
-    engine.longhaul.resume_run(child, Some(raise), "cli:anna").await.unwrap();
+    let error = resume_child(7_000).await.unwrap_err().to_string();
+    assert_eq!(error, "the budget of tokens is 8000 already, and a raise does not lower it");
+    resume_child(100_000).await.unwrap();
     assert_eq!(outcome_text(&engine.ended(child).await), "read");
 }

@@ -13,7 +13,7 @@ use longhaul_core::status::{RunError, WaitReason};
 use crate::advance::outage::park_while_provider_is_blocked;
 use crate::advance::park::{park_run, park_run_with_timer};
 use crate::advance::steer::deliver_steers;
-use crate::advance::turn_start::start_turn;
+use crate::advance::turn_start::{exhausted_budget_before_messages, start_turn};
 use crate::advance::{finish, runtime_message};
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
@@ -52,6 +52,12 @@ pub(super) fn advance_model_call(
     }
     let spoken_to =
         decision.control.steers.iter().any(|steer| steer.delivery != SteerDelivery::FollowUp);
+    if spoken_to && let Some(reached) = exhausted_budget_before_messages(decision) {
+        // Messages that the model can't read yet stay queued, so that they can be edited.
+        let cap = reached.cap;
+        decision.record_event(Event::BudgetReached(reached))?;
+        return park_until_cap_is_raised(decision, cap);
+    }
     if !spoken_to && let Some(wait) = wait_reason_before_model_call(&pending) {
         return park_run_with_timer(decision, wait.0, wait.1);
     }

@@ -157,9 +157,18 @@ impl ControlState {
     }
 
     pub(super) fn raise_budget_caps(&mut self, raise: BudgetRaise) {
-        self.caps = self.caps.with_raised_caps(raise);
-        (self.exhausted_cap, self.exhausted_tree_cap) = (None, None);
-        self.warned.clear();
+        let (before, after) = (self.caps, self.caps.with_raised_caps(raise));
+        self.caps = after;
+        self.warned.retain(|cap| before.cap(*cap) == after.cap(*cap));
+        self.clear_exhausted_own_cap();
+    }
+
+    /// Lets the run try again at a cap of its own. At a cap of the shared account it compares the
+    /// current cap with the exhausted one instead.
+    pub(super) fn clear_exhausted_own_cap(&mut self) {
+        if self.exhausted_tree_cap.is_none() {
+            self.exhausted_cap = None;
+        }
     }
 
     /// Remembers an approval for this run. An approval for the agent or the project is read from the

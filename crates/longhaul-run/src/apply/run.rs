@@ -113,8 +113,7 @@ impl ControlState {
     pub(super) fn apply_run_resumed(&mut self, data: &RunControlRequest) -> ApplyResult {
         self.pause = None;
         self.crashes = 0;
-        // The budget may have been raised through another run of the tree.
-        (self.exhausted_cap, self.exhausted_tree_cap) = (None, None);
+        self.clear_exhausted_own_cap();
         self.blocked_resumed = self.blocked_on.is_some();
         // A person who resumes a run that waits for a retry wants the request to be sent now.
         if let RunStage::ModelPending(pending) = &mut self.stage {

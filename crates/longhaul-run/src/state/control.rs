@@ -113,8 +113,8 @@ pub struct ControlState {
     #[serde(default)]
     pub(crate) result_rejected: bool,
     pub(crate) warned: Vec<BudgetCap>,
-    /// Budget cap that was exhausted and has not been raised since. `None` means that no cap is
-    /// exhausted.
+    /// Budget cap that was exhausted. A cap of the whole tree may have been raised since through
+    /// another run. `None` means that no cap is exhausted.
     pub(crate) exhausted_cap: Option<BudgetCap>,
     /// Value of `exhausted_cap` in millionths of a US dollar or in tokens, if it is a cap of the
     /// whole tree. `None` means that it is a cap of this run alone.
@@ -314,9 +314,9 @@ impl ControlState {
     }
 
     /// Returns the active time that the run's budget still allows, without the work in progress.
-    /// `None` means that there is no cap, or that a budget cap is already recorded as exhausted.
+    /// `None` means that there is no cap, or that it is already recorded as exhausted.
     pub fn remaining_active_time(&self) -> Option<Millis> {
-        let cap = self.caps.active.filter(|_| self.exhausted_cap.is_none())?;
+        let cap = self.caps.active.filter(|_| !self.is_active_time_used_up())?;
         Some(cap.minus(self.totals.active))
     }
 

@@ -164,7 +164,7 @@ fn the_remaining_budget_limits_the_reply_or_parks_the_run() {
         see    => run.prepared budget.reached(tokens) run.waiting(budget) | waiting budget
         resume => run.resumed | running
         claim  => run.claimed
-        go     => budget.reached(tokens) run.waiting(budget) | waiting budget
+        go     => run.waiting(budget) | waiting budget
         cancel => run.cancel_requested | running
         claim  => run.claimed
         go     => run.cancelled | cancelled
@@ -333,6 +333,25 @@ fn the_money_cap_of_a_child_binds_its_own_spending() {
         others 0 49000     =>
         see max_output=512 => run.prepared budget.warned(money) budget.reached(money) run.waiting(budget) | waiting budget
         ? why              => The run's budget of money of its whole tree is used up.
+    "#,
+    );
+}
+
+#[test]
+fn a_raise_that_raises_nothing_does_not_warn_the_model_again() {
+    check(
+        with_money_cap(1_000_000),
+        r#"
+        claim               => run.claimed | running
+        others 0 800000     =>
+        see                 => run.prepared turn.started
+        others 0 920000     =>
+        call nonsense/bad   => turn.completed tool.failed(t1.1) budget.warned(money) turn.started
+        raise money 1000000 => budget.raised
+        raise turns 500     => budget.raised
+        call nonsense/bad   => turn.completed tool.failed(t2.1) turn.started
+        raise money 1010000 => budget.raised
+        call nonsense/bad   => turn.completed tool.failed(t3.1) budget.warned(money) turn.started
     "#,
     );
 }

@@ -236,6 +236,12 @@ fn a_message_does_not_end_a_budget_wait() {
         steer interrupt Please. => steer.queued | running
         claim                   => run.claimed
         go                      => run.waiting(budget) | waiting budget
+        resume                  => run.resumed | running
+        claim                   => run.claimed
+        go                      => run.waiting(budget) | waiting budget
+        raise money 2           => budget.raised | running
+        claim                   => run.claimed
+        go                      => budget.reached(money) run.waiting(budget) | waiting budget
         raise money 9000000     => budget.raised | running
         claim                   => run.claimed
         go                      => steer.delivered(after turn 0) turn.started

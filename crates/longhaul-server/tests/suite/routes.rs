@@ -154,7 +154,7 @@ async fn a_run_is_steered_paused_resumed_and_cancelled() {
     check(&server, request("POST", format!("/v1/runs/{run}/pause")), 200, &id).await;
     latch.open();
     server.until(&run, "run.paused").await;
-    let resume = post(format!("/v1/runs/{run}/resume"), &json!({ "budget": { "turns": 50 } }));
+    let resume = post(format!("/v1/runs/{run}/resume"), &json!({ "budget": { "turns": 500 } }));
     check(&server, resume, 200, &id).await;
     server.ended(&run).await;
     let (second, reason) = (server.submit().await, json!({ "reason": "enough" }));

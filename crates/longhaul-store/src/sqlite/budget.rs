@@ -13,7 +13,7 @@ use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::usage::{BudgetAmount, MicroUsd};
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{ENDED, LEASED, PARKED, READY, amount_to_column, get_u64};
+use crate::sqlite::column::{LEASED, PARKED, READY, amount_to_column, get_u64};
 use crate::sqlite::error::RowChangeError;
 use crate::sqlite::head::wake_run;
 use crate::sqlite::tx::Tx;
@@ -103,12 +103,12 @@ pub(crate) fn settle_budget_hold(
 }
 
 /// Raises those budget caps of a tree of runs that `raise` contains. A cap is never lowered, and a
-/// missing cap stays missing. Does nothing for a child run that is not a chain step while its root is
-/// open: its own caps are only in its journal. All runs that wait for a higher budget of this account
-/// are woken and try again.
+/// missing cap stays missing. Does nothing for a child run that is not a chain step, unless
+/// `may_be_child` is true: the own caps of a child are only in its journal. All runs that wait for a
+/// higher budget of this account are woken and try again.
 pub(crate) fn raise_budget_caps(
     tx: &Tx<'_>,
-    run: RunId,
+    (run, may_be_child): (RunId, bool),
     raise: BudgetRaise,
 ) -> Result<(), RowChangeError> {
     let account = tx.query_one(
@@ -117,14 +117,13 @@ pub(crate) fn raise_budget_caps(
                 cap_tokens = max(cap_tokens, coalesce(?3, cap_tokens))
            FROM run r
           WHERE r.id = ?1 AND budget.root = coalesce(r.account, r.root)
-            AND (r.parent IS NULL OR r.chain_step IS NOT NULL
-                 OR NOT EXISTS (SELECT 1 FROM run_head h WHERE h.run = r.root AND h.state <> ?4))
+            AND (?4 OR r.parent IS NULL OR r.chain_step IS NOT NULL)
          RETURNING budget.root",
         params![
             run.bytes(),
             raise.micro_usd.map(|cap| amount_to_column(cap.0)),
             raise.tokens.map(amount_to_column),
-            ENDED
+            may_be_child
         ],
         |row| row.get(0),
     )?;

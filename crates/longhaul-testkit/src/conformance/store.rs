@@ -194,7 +194,7 @@ macro_rules! each_store_check {
                 caps_can_be_raised
                 a_raise_lowers_no_cap
                 a_raise_before_the_park_wakes_the_run
-                a_child_of_an_ended_root_raises_the_caps_of_the_tree
+                the_caps_of_a_tree_can_be_raised_through_a_child
                 a_tree_has_one_account
                 a_hold_is_refused_until_the_model_is_warned
                 a_hold_leaves_a_reserve_until_the_model_is_warned

@@ -7,7 +7,6 @@ use longhaul_core::id::RunId;
 use longhaul_core::policy::budget::{BudgetAccount, BudgetRaise, raised_cap};
 use longhaul_core::policy::budget_queue::{BudgetQueue, BudgetQueueEntry};
 use longhaul_core::port::store::AppendRefusalReason;
-use longhaul_core::task::TaskSpec;
 use longhaul_core::usage::{BudgetAmount, MicroUsd};
 
 use crate::mem_store::rows::{State, Tables};
@@ -40,18 +39,15 @@ impl Tx<'_> {
         self.wake_budget_waits(root);
     }
 
+    pub(crate) fn is_child(&self, run: RunId) -> bool {
+        self.tables.heads.get(&run).is_none_or(|head| head.task.is_child())
+    }
+
     /// Raises the caps that `raise` contains, and wakes the runs of the account that wait for a higher
-    /// budget. A cap is never lowered. A raise of a child run concerns only its own caps, which its
-    /// journal has, unless its root has ended.
+    /// budget. A cap is never lowered.
     pub(crate) fn raise_caps(&mut self, run: RunId, raise: BudgetRaise) {
         let root = self.tables.account_root(run);
         let mut account = self.account(root);
-        let heads = &self.tables.heads;
-        let has_ended = |run: &RunId| heads.get(run).is_none_or(|head| head.state.is_ended());
-        let is_of_open_root = |task: &TaskSpec| task.is_child() && !has_ended(&task.root);
-        if heads.get(&run).is_none_or(|head| is_of_open_root(&head.task)) {
-            return;
-        }
         account.cap_micro_usd = raised_cap(account.cap_micro_usd, raise.micro_usd);
         account.cap_tokens = raised_cap(account.cap_tokens, raise.tokens);
         self.tables.accounts.insert(root, account);

@@ -39,7 +39,10 @@ impl Tx<'_> {
             }
             Change::SettleCaps(settlements) => self.settle_spend_caps(settlements),
             Change::WaitAtCap(row) => self.wait_at_cap(run, row),
-            Change::RaiseBudget(raise) => self.raise_caps(run, raise),
+            Change::RaiseBudget(raise) if self.is_child(run) => _ = raise,
+            Change::RaiseBudget(raise) | Change::RaiseTreeBudget(raise) => {
+                self.raise_caps(run, raise);
+            }
             Change::AddUsage(row) => self.add_usage(run, row),
             Change::AddOutbox(row) => self.add_outbox(run, row),
             Change::AppendThread(row) => self.extend_thread(&row.thread, row.messages),

@@ -110,20 +110,15 @@ pub async fn a_raise_before_the_park_wakes_the_run(fixture: StoreFixture) {
     }
 }
 
-/// A child run raises the caps of its tree only after its root has ended.
-pub async fn a_child_of_an_ended_root_raises_the_caps_of_the_tree(fixture: StoreFixture) {
-    let mut root = fixture.open_and_claim(caps(100, 1_000)).await;
-    let child = fixture.new_run(|task| {
-        task.root = root.run;
-        task.parent = Some(root.run);
-    });
-    let child_id = child.id;
-    assert_appended(&root.change(Change::CreateRun(Box::new(child))).await);
+/// A raise of a child run raises the caps of its tree only if it says so.
+pub async fn the_caps_of_a_tree_can_be_raised_through_a_child(fixture: StoreFixture) {
+    let root = fixture.open_and_claim(caps(100, 1_000)).await;
+    let child = child_of(&root).await;
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
-    assert_appended(&fixture.append_outside(child_id, raise_batch(raise)).await);
+    assert_appended(&fixture.append_outside(child.run, raise_batch(raise)).await);
     assert_eq!(account(&fixture, &root).await.cap_micro_usd, Some(MicroUsd(100)));
-    root.append_ok(end_batch()).await;
-    assert_appended(&fixture.append_outside(child_id, raise_batch(raise)).await);
+    let of_tree = change_batch(Change::RaiseTreeBudget(raise));
+    assert_appended(&fixture.append_outside(child.run, of_tree).await);
     assert_eq!(account(&fixture, &root).await.cap_micro_usd, Some(MicroUsd(200)));
 }
 

@@ -1,0 +1,97 @@
+//! Raises of budgets: which caps a raise changes, and which command raises them.
+
+use longhaul_core::id::RunId;
+use longhaul_core::policy::budget::{Budget, BudgetCap, BudgetRaise};
+use longhaul_run::commands::RunCommand;
+use longhaul_run::explain::{command_to_raise_budget_through_child, dollars_text};
+use longhaul_run::{Rejection, Run};
+
+use crate::error::Error;
+use crate::handle::Longhaul;
+use crate::replay::replay_without_transcript;
+
+impl Longhaul {
+    /// Returns the command that resumes a run with higher caps. A child run that waits for the budget
+    /// of its tree raises that budget if the root of the tree has ended.
+    ///
+    /// # Errors
+    ///
+    /// A cap is above the new one, or the raise must go through the root of the tree.
+    pub(super) async fn resume_command_with_raise(
+        &self,
+        run: RunId,
+        raise: BudgetRaise,
+        by: String,
+    ) -> Result<RunCommand, Error> {
+        let newest = self.newest_run_of_chain(run).await?.unwrap_or(run);
+        let (folded, _) = replay_without_transcript(&self.services, newest).await?;
+        let (control, task) = (folded.control(), folded.task());
+        let raises_shared_cap = raise.micro_usd.is_some() || raise.tokens.is_some();
+        let is_at_cap_of_tree =
+            task.is_child() && raises_shared_cap && control.is_shared_cap_exhausted();
+        if is_at_cap_of_tree && !self.has_tree_ended(task.root).await? {
+            return Err(Rejection::TreeBudgetExhausted(task.root).into());
+        }
+        let mut caps = control.caps;
+        if !task.is_child() || is_at_cap_of_tree {
+            let account = self.services.records.budget_account(task.root).await?;
+            let account = account.unwrap_or_default();
+            caps = Budget { micro_usd: account.cap_micro_usd, tokens: account.cap_tokens, ..caps };
+        }
+        // The error of a run that has ended says so.
+        if folded.outcome().is_none() {
+            check_that_no_cap_is_lowered(&caps, raise)?;
+        }
+        Ok(match is_at_cap_of_tree {
+            true => RunCommand::ResumeAndRaiseTreeBudget { by, raise },
+            false => RunCommand::Resume { by, raise: Some(raise) },
+        })
+    }
+
+    /// Returns the command that raises the budget of the tree through this child run, because the
+    /// root of the tree has ended. `None` if the root is open, or if the run does not wait for this
+    /// budget.
+    pub(super) async fn command_to_raise_budget_without_root(
+        &self,
+        run: &Run,
+    ) -> Result<Option<String>, Error> {
+        let Some(command) = command_to_raise_budget_through_child(run) else {
+            return Ok(None);
+        };
+        let has_ended = self.has_tree_ended(run.task().root).await?;
+        Ok(Some(command).filter(|_| has_ended))
+    }
+
+    /// Returns whether the root of a tree of runs has ended and goes on in no other run of a chain.
+    async fn has_tree_ended(&self, root: RunId) -> Result<bool, Error> {
+        let store = &self.services.store;
+        let Some(row) = store.get_run(root).await? else {
+            return Ok(true);
+        };
+        let newest = match row.chain {
+            Some(chain) => store.get_run(chain.current).await?,
+            None => Some(row),
+        };
+        Ok(newest.is_none_or(|row| row.status.is_terminal()))
+    }
+}
+
+/// Returns an error if a raise would lower a cap. An equal cap is no error, so that a request can be
+/// repeated, and neither is a raise of a missing cap, which has no effect.
+fn check_that_no_cap_is_lowered(caps: &Budget, raise: BudgetRaise) -> Result<(), Rejection> {
+    let new_caps = Budget::default().with_replaced_caps(raise);
+    let kinds = [BudgetCap::Money, BudgetCap::Tokens, BudgetCap::Turns, BudgetCap::ActiveTime];
+    for kind in kinds {
+        let (Some(current), Some(new)) = (caps.cap(kind), new_caps.cap(kind)) else { continue };
+        if new < current {
+            let (cap, current) = match kind {
+                BudgetCap::Money => ("money", format!("${}", dollars_text(current))),
+                BudgetCap::Tokens => ("tokens", current.to_string()),
+                BudgetCap::Turns => ("turns", current.to_string()),
+                BudgetCap::ActiveTime => ("active time", format!("{} s", current / 1_000)),
+            };
+            return Err(Rejection::BudgetNotRaised { cap, current });
+        }
+    }
+    Ok(())
+}
