@@ -28,7 +28,7 @@ const PAUSE_EXAMPLES: &str = "Examples:
 const RESUME_EXAMPLES: &str = "Examples:
   longhaul resume @last                                continue it, or try again now
   longhaul resume run_01k3qv9 --budget 10              up to ten dollars in all
-  longhaul resume run_01k3qv9 --budget turns=50,tokens=1000000";
+  longhaul resume run_01k3qv9 --budget turns=500,tokens=1000000";
 
 const RETRY_EXAMPLES: &str = "Examples:
   longhaul retry @last
@@ -78,7 +78,7 @@ pub(crate) struct ResumeCommand {
     #[command(flatten)]
     args: RunsArgs,
     /// Higher caps of the budget: dollars, or a list such as
-    /// usd=2,turns=20,tokens=100000,active_time=10m
+    /// usd=20,turns=500,tokens=1000000,active_time=8h
     #[arg(long, value_parser = parse_budget_caps)]
     budget: Option<BudgetRaise>,
 }

@@ -78,7 +78,7 @@ impl RunSession {
         let registration = services.notifier.register(claimed.run);
         let (run, checkpoints, now) = Box::pin(replay_driven_run(services, claimed.run)).await?;
         registration.set_replayed_seq(run.seq());
-        let account_at_claim = match run.control().is_shared_cap_exhausted() {
+        let account_at_claim = match run.control().exhausted_shared_cap().is_some() {
             true => services.records.budget_account(run.task().root).await?,
             false => None,
         };
@@ -235,7 +235,7 @@ impl RunSession {
     /// account if the run waited for a higher cap of it.
     fn decide_context(&self) -> DecideContext {
         let now = self.now();
-        let is_at_cap = self.run.control().is_shared_cap_exhausted();
+        let is_at_cap = self.run.control().exhausted_shared_cap().is_some();
         let budget_account = self.account_at_claim.filter(|_| is_at_cap);
         let caps = self.services.caps.at(now);
         DecideContext { caps, budget_account, ..DecideContext::new(now) }

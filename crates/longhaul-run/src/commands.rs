@@ -159,11 +159,9 @@ pub fn decide_command(
             Ok(decide_cancel(RunControlRequest::from_principal(by).with_reason(reason)))
         }
         RunCommand::Pause { by } => decide_pause(snapshot, by),
-        RunCommand::Resume { by, raise } => {
-            Ok(decide_resume(by, raise, raise.map(Change::RaiseBudget)))
-        }
+        RunCommand::Resume { by, raise } => Ok(decide_resume(by, raise, false)),
         RunCommand::ResumeAndRaiseTreeBudget { by, raise } => {
-            Ok(decide_resume(by, Some(raise), Some(Change::RaiseTreeBudget(raise))))
+            Ok(decide_resume(by, Some(raise), true))
         }
         RunCommand::RaiseBudget { raise, by } => Ok(JournalBatch {
             events: vec![Event::BudgetRaised(BudgetRaised { raise, by })],
@@ -212,7 +210,11 @@ fn decide_pause(snapshot: &RunSnapshot, by: String) -> Result<JournalBatch, Reje
     Ok(JournalBatch { events: vec![requested], changes: vec![stop] })
 }
 
-fn decide_resume(by: String, raise: Option<BudgetRaise>, change: Option<Change>) -> JournalBatch {
-    let request = RunControlRequest { raise, ..RunControlRequest::from_principal(by) };
+fn decide_resume(by: String, raise: Option<BudgetRaise>, raises_tree: bool) -> JournalBatch {
+    let request = RunControlRequest { raise, raises_tree, ..RunControlRequest::from_principal(by) };
+    let change = raise.map(|raise| match raises_tree {
+        true => Change::RaiseTreeBudget(raise),
+        false => Change::RaiseBudget(raise),
+    });
     JournalBatch { events: vec![Event::RunResumed(request)], changes: change.into_iter().collect() }
 }

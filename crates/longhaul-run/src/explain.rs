@@ -188,7 +188,7 @@ fn explain_budget_wait(run: &Run, cap: BudgetCap) -> (String, String) {
 }
 
 fn is_child_at_cap_of_tree(run: &Run) -> bool {
-    run.task().is_child() && run.control.is_shared_cap_exhausted()
+    run.task().is_child() && run.control.exhausted_shared_cap().is_some()
 }
 
 /// Returns the command that raises the budget of the tree through a child run, which is possible

@@ -158,13 +158,16 @@ pub struct RunControlRequest {
     /// New budget caps that come with a resume. `None` leaves the caps unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raise: Option<BudgetRaise>,
+    /// Whether a resume of a child run raises the caps of its tree instead of its own ones.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub raises_tree: bool,
 }
 
 impl RunControlRequest {
     /// Creates a request by the given principal, without a reason.
     pub fn from_principal(principal: impl Into<String>) -> Self {
         let (reason, cause) = (String::new(), CancelCause::Principal);
-        Self { by: principal.into(), reason, cause, raise: None }
+        Self { by: principal.into(), reason, cause, raise: None, raises_tree: false }
     }
 
     /// Returns the request with this reason.

@@ -25,26 +25,28 @@ impl Longhaul {
     ) -> Result<RunCommand, Error> {
         let newest = self.newest_run_of_chain(run).await?.unwrap_or(run);
         let (folded, _) = replay_without_transcript(&self.services, newest).await?;
+        let resume = |by| RunCommand::Resume { by, raise: Some(raise) };
+        // The error of a run that has ended says so.
+        if folded.outcome().is_some() {
+            return Ok(resume(by));
+        }
         let (control, task) = (folded.control(), folded.task());
+        let account = self.services.records.budget_account(task.root).await?.unwrap_or_default();
         let raises_shared_cap = raise.micro_usd.is_some() || raise.tokens.is_some();
         let is_at_cap_of_tree =
-            task.is_child() && raises_shared_cap && control.is_shared_cap_exhausted();
+            task.is_child() && raises_shared_cap && control.is_at_cap_of(&account);
         if is_at_cap_of_tree && !self.has_tree_ended(task.root).await? {
             return Err(Rejection::TreeBudgetExhausted(task.root).into());
         }
         let mut caps = control.caps;
         if !task.is_child() || is_at_cap_of_tree {
-            let account = self.services.records.budget_account(task.root).await?;
-            let account = account.unwrap_or_default();
-            caps = Budget { micro_usd: account.cap_micro_usd, tokens: account.cap_tokens, ..caps };
+            let (micro_usd, tokens) = (account.cap_micro_usd, account.cap_tokens);
+            caps = Budget { micro_usd, tokens, ..caps };
         }
-        // The error of a run that has ended says so.
-        if folded.outcome().is_none() {
-            check_that_no_cap_is_lowered(&caps, raise)?;
-        }
+        check_that_no_cap_is_lowered(&caps, raise)?;
         Ok(match is_at_cap_of_tree {
             true => RunCommand::ResumeAndRaiseTreeBudget { by, raise },
-            false => RunCommand::Resume { by, raise: Some(raise) },
+            false => resume(by),
         })
     }
 
@@ -88,7 +90,7 @@ fn check_that_no_cap_is_lowered(caps: &Budget, raise: BudgetRaise) -> Result<(),
                 BudgetCap::Money => ("money", format!("${}", dollars_text(current))),
                 BudgetCap::Tokens => ("tokens", current.to_string()),
                 BudgetCap::Turns => ("turns", current.to_string()),
-                BudgetCap::ActiveTime => ("active time", format!("{} s", current / 1_000)),
+                BudgetCap::ActiveTime => ("active time", format!("{current} ms")),
             };
             return Err(Rejection::BudgetNotRaised { cap, current });
         }

@@ -399,5 +399,6 @@ async fn the_budget_of_a_kept_child_can_be_raised_after_its_root_has_ended() {
     let error = resume_child(7_000).await.unwrap_err().to_string();
     assert_eq!(error, "the budget of tokens is 8000 already, and a raise does not lower it");
     resume_child(100_000).await.unwrap();
+    assert_eq!(engine.longhaul.get_run(child).await.unwrap().budget.tokens, None);
     assert_eq!(outcome_text(&engine.ended(child).await), "read");
 }

@@ -46,13 +46,17 @@ pub(super) fn advance_model_call(
         return finish::fail_run(decision, error);
     }
     if let Some(cap) = decision.control.exhausted_cap
-        && !may_have_been_raised_by_other_run(decision, cap)
+        && !may_have_been_raised_by_other_run(decision)
     {
         return park_until_cap_is_raised(decision, cap);
     }
     let spoken_to =
         decision.control.steers.iter().any(|steer| steer.delivery != SteerDelivery::FollowUp);
-    if spoken_to && let Some(reached) = exhausted_budget_before_messages(decision) {
+    let may_compact = pending.must_compact || !pending.compacted && needs_compaction(decision);
+    if spoken_to
+        && !may_compact
+        && let Some(reached) = exhausted_budget_before_messages(decision)
+    {
         // Messages that the model can't read yet stay queued, so that they can be edited.
         let cap = reached.cap;
         decision.record_event(Event::BudgetReached(reached))?;
@@ -99,12 +103,10 @@ pub(super) fn advance_model_call(
 
 /// Returns whether an exhausted cap is one of the shared account and may have been raised through
 /// another run, which this run's journal does not say.
-fn may_have_been_raised_by_other_run(decision: &DecisionBuilder<'_>, cap: BudgetCap) -> bool {
-    let account = decision.ctx.budget_account.as_ref();
-    decision
-        .control
-        .exhausted_tree_cap
-        .is_some_and(|exhausted| account.is_none_or(|account| account.cap(cap) != Some(exhausted)))
+fn may_have_been_raised_by_other_run(decision: &DecisionBuilder<'_>) -> bool {
+    let DecisionBuilder { control, ctx, .. } = decision;
+    let is_at_cap = ctx.budget_account.is_some_and(|account| control.is_at_cap_of(&account));
+    control.exhausted_shared_cap().is_some() && !is_at_cap
 }
 
 fn park_until_cap_is_raised(

@@ -206,19 +206,25 @@ fn limit_call_to_budget(
     }
 }
 
-/// Returns the cap on money or tokens that covers no useful reply, even without new messages. `None`
-/// if there is none, or if the conversation may be compacted first. A cap of the run's tree is known
-/// only after the store has refused a hold.
+/// Returns the cap that allows no further model call, even without new messages. `None` if there is
+/// none, or if the run fails because of its turn limit. A cap on money or tokens of the run's tree is
+/// known only after the store has refused a hold.
 pub(super) fn exhausted_budget_before_messages(
     decision: &DecisionBuilder<'_>,
 ) -> Option<BudgetReached> {
-    let ControlState { pricing, transcript_bytes, compactor, .. } = &decision.control;
+    let control = &decision.control;
+    if turn_limit_error(control).is_some() {
+        return None;
+    }
+    if let Some(cap) = exhausted_cap(control, Millis::ZERO) {
+        return Some(BudgetReached::of_run(cap));
+    }
     let account = decision.ctx.budget_account.unwrap_or_default();
     let own = own_budget_account(decision).free();
-    let needed =
-        pricing.worst_case_hold(*transcript_bytes, REPLY_TOKENS_MIN.min(pricing.max_output_tokens));
+    let reply_tokens = REPLY_TOKENS_MIN.min(control.pricing.max_output_tokens);
+    let needed = control.pricing.worst_case_hold(control.transcript_bytes, reply_tokens);
     let is_covered = account.unspent_budget().min(own).covers(needed);
-    (!is_covered && compactor.is_none()).then(|| exhausted_budget(needed, own, &account))
+    (!is_covered).then(|| exhausted_budget(needed, own, &account))
 }
 
 /// Returns the cap that does not cover the amount `needed`: a cap of the run alone, of which `own` is

@@ -121,7 +121,10 @@ impl ControlState {
             pending.resumed = true;
         }
         if let Some(raise) = data.raise {
-            self.raise_budget_caps(raise);
+            match data.raises_tree {
+                true => self.clear_exhausted_own_cap(),
+                false => self.raise_budget_caps(raise),
+            }
         }
         NO_MESSAGES
     }

@@ -43,8 +43,11 @@ impl ControlState {
         if pending.failures > 0 {
             self.retries.model_calls = self.retries.model_calls.saturating_add(1);
         }
-        // The cap of the shared account may have been raised through another run.
-        (self.exhausted_cap, self.exhausted_tree_cap) = (None, None);
+        // A cap of the shared account was raised, perhaps through another run.
+        if let Some((raised, _)) = self.exhausted_shared_cap() {
+            self.warned.retain(|cap| *cap != raised);
+            (self.exhausted_cap, self.exhausted_tree_cap) = (None, None);
+        }
         self.stage = RunStage::ModelRunning(RunningModelCall {
             turn: data.turn,
             attempt: data.attempt,

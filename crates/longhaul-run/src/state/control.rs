@@ -10,7 +10,7 @@ use longhaul_core::event::run::{CancelCause, CompactionModel, CompactionPolicy};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{AgentName, CallId, Epoch, GateId, RunId, SteerId, TimerId};
 use longhaul_core::policy::RunPolicy;
-use longhaul_core::policy::budget::{Budget, BudgetCap};
+use longhaul_core::policy::budget::{Budget, BudgetAccount, BudgetCap};
 use longhaul_core::policy::gate::GateSpec;
 use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::raw::RawJson;
@@ -307,10 +307,15 @@ impl ControlState {
             || self.is_timed_out()
     }
 
-    /// Returns whether a cap of the budget account that the run shares with other runs is recorded as
-    /// exhausted. It may have been raised through another run since.
-    pub const fn is_shared_cap_exhausted(&self) -> bool {
-        self.exhausted_tree_cap.is_some()
+    /// Returns the cap of the budget account that the run shares with other runs which is recorded as
+    /// exhausted, and its value at that time. It may have been raised through another run since.
+    pub fn exhausted_shared_cap(&self) -> Option<(BudgetCap, u64)> {
+        self.exhausted_cap.zip(self.exhausted_tree_cap)
+    }
+
+    /// Returns whether a cap of this account is recorded as exhausted and was not raised since.
+    pub fn is_at_cap_of(&self, account: &BudgetAccount) -> bool {
+        self.exhausted_shared_cap().is_some_and(|(cap, value)| account.cap(cap) == Some(value))
     }
 
     /// Returns the active time that the run's budget still allows, without the work in progress.

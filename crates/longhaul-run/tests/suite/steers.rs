@@ -2,6 +2,7 @@
 //!
 //! Invariant: no message is lost, and none is inserted between the results of a turn.
 
+use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::gate::GateTimeoutAction;
 
 use super::harness::script::check;
@@ -245,6 +246,26 @@ fn a_message_does_not_end_a_budget_wait() {
         raise money 9000000     => budget.raised | running
         claim                   => run.claimed
         go                      => steer.delivered(after turn 0) turn.started
+    "#,
+    );
+}
+
+#[test]
+fn a_message_does_not_end_a_wait_for_turns() {
+    let turns = Budget { turns: Some(1), ..Budget::default() };
+    check(
+        super::policies::with_caps(turns),
+        r#"
+        claim             => run.claimed | running
+        see               => run.prepared turn.started
+        call nonsense/bad => turn.completed tool.failed(t1.1) budget.reached(turns) run.waiting(budget) | waiting budget
+        steer interrupt X => steer.queued | running
+        resume            => run.resumed
+        claim             => run.claimed
+        go                => budget.reached(turns) run.waiting(budget) | waiting budget
+        raise turns 5     => budget.raised | running
+        claim             => run.claimed
+        go                => steer.delivered(after turn 1) turn.started
     "#,
     );
 }
