@@ -98,8 +98,8 @@ pub enum Change {
     /// its place, and leaves the queue when it holds its amount, ends, pauses or waits for something
     /// else.
     WaitForHolds(BudgetAmount),
-    /// Wakes the parked run at once if the caps of its budget are not these any more: somebody has
-    /// raised them since the store refused a hold. Follows the change that parks the run.
+    /// Wakes the parked run at once if the caps of its budget differ from these: somebody has raised
+    /// them since the store refused a hold. Follows the change that parks the run.
     WaitForHigherCaps {
         /// Cap on money that the decision to park was based on. `None` means no cap.
         micro_usd: Option<MicroUsd>,

@@ -26,7 +26,7 @@ impl Longhaul {
         let newest = self.newest_run_of_chain(run).await?.unwrap_or(run);
         let (folded, _) = replay_without_transcript(&self.services, newest).await?;
         let resume = |by| RunCommand::Resume { by, raise: Some(raise) };
-        // The error of a run that has ended says so.
+        // Sending this command to a run that has ended fails with an error that says so.
         if folded.outcome().is_some() {
             return Ok(resume(by));
         }

@@ -110,7 +110,7 @@ pub async fn a_raise_before_the_park_wakes_the_run(fixture: StoreFixture) {
     }
 }
 
-/// A raise of a child run raises the caps of its tree only if it says so.
+/// `RaiseBudget` of a child run leaves the caps of its tree unchanged, `RaiseTreeBudget` raises them.
 pub async fn the_caps_of_a_tree_can_be_raised_through_a_child(fixture: StoreFixture) {
     let root = fixture.open_and_claim(caps(100, 1_000)).await;
     let child = child_of(&root).await;
