@@ -162,7 +162,7 @@ impl RunTaskCommand {
         };
         let opened = match (&server, &listening) {
             (Some(_), _) | (None, Some(_)) => None,
-            (None, None) => Some(open_as_driver_or_observer(&process_env)?),
+            (None, None) => Some(open_as_driver_or_observer(&process_env, agents)?),
         };
         let local = match &listening {
             Some(listening) => Some(&listening.runtime),

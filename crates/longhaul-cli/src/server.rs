@@ -109,11 +109,9 @@ impl ServeSession {
         let config = load_config_and_init_log(args, process_env, mode)?;
         let is_seen = LogStyle::for_stderr() == LogStyle::Human && args.log != Some(LogStyle::Json);
         let unattended = mode == ServeMode::Serve || !is_seen;
-        let untrusted = confirm::ask_for_trust_before_run(
-            (&config, &environment::load_agents(&config)?),
-            None,
-            unattended,
-        )?;
+        let agent_files = FileSnapshot::capture(&config, &[]);
+        let agents = environment::load_agents(&config)?;
+        let untrusted = confirm::ask_for_trust_before_run((&config, &agents), None, unattended)?;
         check_server_settings_trusted(&config)?;
         for untrusted in untrusted {
             tracing::warn!("{untrusted}");
@@ -123,9 +121,9 @@ impl ServeSession {
         let url = local_url(address);
         let options = ProjectOpenOptions {
             holder: format!("longhaul {} at {url}", mode.command()),
+            loaded_agents: Some(agents),
             ..store_open_options(OpenMode::Driver)
         };
-        let agents = FileSnapshot::capture(&config, &[]);
         let runtime = open_runtime(config, options)?;
         let fresh = runtime.longhaul.generate_secret(KEY_PREFIX)?;
         let at = local_key::local_key_path(&runtime.config);
@@ -142,7 +140,7 @@ impl ServeSession {
             listener,
             address,
             local_key,
-            agent_files: agents,
+            agent_files,
             mode,
             inbox: args.inbox.clone(),
             until_eof: args.until_eof,

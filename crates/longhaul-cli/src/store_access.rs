@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use longhaul::agents::loaded_agents::LoadedAgents;
 use longhaul::assemble::{
     AssembleError, ProjectOpenOptions, ProjectRuntime, open_runtime, open_runtime_in_memory,
     sqlite_store_path,
@@ -79,10 +80,13 @@ pub(crate) fn open_or_create_as_observer() -> anyhow::Result<ProjectRuntime> {
     )?)
 }
 
-/// Opens the store to drive its runs. Fails if another process drives the store.
-pub(crate) fn open_as_driver() -> anyhow::Result<ProjectRuntime> {
+/// Opens the store of a project to drive its runs, with the loaded agents of the project. Fails if
+/// another process drives the store.
+pub(crate) fn open_as_driver(loaded: LoadedAgents) -> anyhow::Result<ProjectRuntime> {
     let process_env = environment::current_process_env()?;
-    Ok(open_runtime(environment::load_config(&process_env)?, store_open_options(OpenMode::Driver))?)
+    let options =
+        ProjectOpenOptions { loaded_agents: Some(loaded), ..store_open_options(OpenMode::Driver) };
+    Ok(open_runtime(environment::load_config(&process_env)?, options)?)
 }
 
 /// Opens the store to drive its runs and record their model calls. Fails if another process drives
@@ -104,10 +108,15 @@ pub(crate) fn open_in_memory_as_driver(process_env: &ProcessEnv) -> anyhow::Resu
     )?)
 }
 
-/// Opens the store to drive its runs, or only to inspect them if another process drives the store.
-pub(crate) fn open_as_driver_or_observer(process_env: &ProcessEnv) -> anyhow::Result<StoreAccess> {
+/// Opens the store of a project with its loaded agents to drive its runs, or only to inspect them
+/// if another process drives the store. `None` for the agents means that they are loaded.
+pub(crate) fn open_as_driver_or_observer(
+    process_env: &ProcessEnv,
+    loaded_agents: Option<LoadedAgents>,
+) -> anyhow::Result<StoreAccess> {
     let config = environment::load_config(process_env)?;
-    match open_runtime(config.clone(), store_open_options(OpenMode::Driver)) {
+    let options = ProjectOpenOptions { loaded_agents, ..store_open_options(OpenMode::Driver) };
+    match open_runtime(config.clone(), options) {
         Ok(runtime) => Ok(StoreAccess::Driving(runtime)),
         Err(AssembleError::Store(StoreError::AlreadyDriven { holder, .. })) => {
             let runtime = open_runtime(config, store_open_options(OpenMode::Outsider))?;
@@ -125,6 +134,7 @@ pub(crate) fn store_open_options(mode: OpenMode) -> ProjectOpenOptions {
         holder: format!("longhaul {subcommand}"),
         on_fatal: Some(sync_failure_exit_hook()),
         recorder: None,
+        loaded_agents: None,
     }
 }
 

@@ -78,7 +78,7 @@ impl WatchCommand {
                     Some(newest.agent.as_str()),
                     unattended,
                 )?;
-                Some(open_as_driver_or_observer(&process_env)?)
+                Some(open_as_driver_or_observer(&process_env, Some(agents))?)
             }
         };
         let local = opened.as_ref().map(|opened| opened.runtime_with_driver_note(options.silent));

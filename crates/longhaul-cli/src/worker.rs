@@ -72,17 +72,14 @@ impl WorkerHooks for RunPrintHooks {
 impl WorkerCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let config = environment::load_config_quietly(&environment::current_process_env()?)?;
-        let untrusted = confirm::ask_for_trust_before_run(
-            (&config, &environment::load_agents(&config)?),
-            None,
-            self.quiet,
-        )?;
+        let agents = environment::load_agents(&config)?;
+        let untrusted = confirm::ask_for_trust_before_run((&config, &agents), None, self.quiet)?;
         for note in secrets::unredactable_secret_warnings(&config).into_iter().chain(untrusted) {
             if !self.quiet {
                 output::eprint_line(&format!("note: {note}"));
             }
         }
-        let runtime = store_access::open_as_driver()?;
+        let runtime = store_access::open_as_driver(agents)?;
         let mut options = self.inbox.worker_options(&runtime.config)?;
         let ProjectInboxes { inboxes, problems } =
             project_folder_inboxes(&runtime.config, &self.inbox.inboxes);

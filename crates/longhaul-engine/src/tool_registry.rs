@@ -1,7 +1,7 @@
 //! The tools of this process by name, each with the validator for its input schema.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use longhaul_core::id::ToolName;
 use longhaul_core::port::tool::{Tool, ToolSpec};
@@ -33,7 +33,8 @@ pub struct RegisteredTool {
     /// nobody calls.
     pub(crate) tool: Option<Arc<dyn Tool>>,
     pub(crate) spec: Arc<ToolSpec>,
-    validator: SchemaValidator,
+    /// Compiled when it is first used, and at registration unless the tool is built in.
+    validator: Arc<OnceLock<Result<SchemaValidator, String>>>,
 }
 
 impl RegisteredTool {
@@ -53,12 +54,31 @@ impl RegisteredTool {
         spec: ToolSpec,
         tool: Option<Arc<dyn Tool>>,
     ) -> Result<Self, ToolRegistrationError> {
-        let validator = SchemaValidator::new(&spec.schema);
-        let validator = validator.map_err(|why| ToolRegistrationError::InvalidSchema {
-            tool: spec.name.clone(),
-            reason: why,
-        })?;
-        Ok(Self { tool, spec: Arc::new(spec), validator })
+        let registered = Self::with_uncompiled_schema(spec, tool);
+        registered.compile_schema()?;
+        Ok(registered)
+    }
+
+    fn with_uncompiled_schema(spec: ToolSpec, tool: Option<Arc<dyn Tool>>) -> Self {
+        Self { tool, spec: Arc::new(spec), validator: Arc::default() }
+    }
+
+    /// Compiles the input schema of the tool, unless this was already done.
+    ///
+    /// # Errors
+    /// The schema is invalid, or too complex.
+    pub fn compile_schema(&self) -> Result<(), ToolRegistrationError> {
+        match self.validator() {
+            Ok(_) => Ok(()),
+            Err(reason) => Err(ToolRegistrationError::InvalidSchema {
+                tool: self.spec.name.clone(),
+                reason: reason.clone(),
+            }),
+        }
+    }
+
+    fn validator(&self) -> &Result<SchemaValidator, String> {
+        self.validator.get_or_init(|| SchemaValidator::new(&self.spec.schema))
     }
 
     /// Returns the tool's spec: name, description and input schema.
@@ -86,8 +106,11 @@ impl RegisteredTool {
     /// Validates the input of a call. Returns an error message for the model, or `None` if the
     /// input is valid.
     pub async fn find_input_error(&self, input: &Value, clock: &dyn Clock) -> Option<String> {
-        let checked = self.validator.validate_value(input, "the input", clock).await;
         let name = &self.spec.name;
+        let checked = match self.validator() {
+            Ok(validator) => validator.validate_value(input, "the input", clock).await,
+            Err(reason) => return Some(format!("the input schema of {name} is invalid: {reason}")),
+        };
         let message = |why| format!("the input of {name} does not match its schema: {why}");
         checked.err().map(message)
     }
@@ -102,32 +125,42 @@ impl ToolRegistry {
     pub fn new(
         tools: impl IntoIterator<Item = Arc<dyn Tool>>,
     ) -> Result<Self, ToolRegistrationError> {
-        let mut toolbox = Self::default();
+        tools.into_iter().try_fold(Self::of_built_in_tools([])?, Self::with_tool)
+    }
+
+    /// Creates a registry with the control tools and these built-in tools. Their input schemas are
+    /// compiled when they are first used, because compiling all of them takes a large part of the
+    /// time in which a command starts. A test compiles them.
+    pub fn of_built_in_tools(
+        tools: impl IntoIterator<Item = Arc<dyn Tool>>,
+    ) -> Result<Self, ToolRegistrationError> {
+        let mut registry = Self::default();
         for spec in crate::control_tools::control_tool_specs() {
-            toolbox.insert_tool(spec, None)?;
+            registry.insert_tool(RegisteredTool::with_uncompiled_schema(spec, None))?;
         }
-        for tool in tools {
-            let spec = tool.spec().clone();
-            toolbox.insert_tool(spec, Some(tool))?;
-        }
-        Ok(toolbox)
+        tools.into_iter().try_fold(registry, Self::with_built_in_tool)
+    }
+
+    /// Returns the registry with this built-in tool added, whose input schema is compiled when it
+    /// is first used. Fails if another tool has the same name.
+    pub fn with_built_in_tool(
+        mut self,
+        tool: Arc<dyn Tool>,
+    ) -> Result<Self, ToolRegistrationError> {
+        let spec = tool.spec().clone();
+        self.insert_tool(RegisteredTool::with_uncompiled_schema(spec, Some(tool)))?;
+        Ok(self)
     }
 
     /// Returns the registry with this tool added. Fails if the tool's input schema is invalid or
     /// another tool has the same name.
     pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Result<Self, ToolRegistrationError> {
-        let spec = tool.spec().clone();
-        self.insert_tool(spec, Some(tool))?;
+        self.insert_tool(RegisteredTool::new(tool)?)?;
         Ok(self)
     }
 
-    fn insert_tool(
-        &mut self,
-        spec: ToolSpec,
-        tool: Option<Arc<dyn Tool>>,
-    ) -> Result<(), ToolRegistrationError> {
-        let name = spec.name.clone();
-        let registered = RegisteredTool::from_spec(spec, tool)?;
+    fn insert_tool(&mut self, registered: RegisteredTool) -> Result<(), ToolRegistrationError> {
+        let name = registered.spec.name.clone();
         match self.0.insert(name.as_str().to_owned(), registered) {
             None => Ok(()),
             Some(_) => Err(ToolRegistrationError::Duplicate(name)),

@@ -159,6 +159,9 @@ pub struct ProjectOpenOptions {
     pub on_fatal: Option<FatalHook>,
     /// Records requests to models and their responses. `None` means that nothing is recorded.
     pub recorder: Option<Arc<CassetteRecorder>>,
+    /// The agents of the project, if this process has already loaded them. `None` means that they
+    /// are loaded from their files.
+    pub loaded_agents: Option<LoadedAgents>,
 }
 
 impl std::fmt::Debug for ProjectOpenOptions {
@@ -240,7 +243,10 @@ fn open_with_store_url(
         (Path::new(""), &skills::LoadedSkills::default()),
         |registry| registered.check_registered_agents(&config, registry),
     )?;
-    let loaded = load_agents(&config, &tools, Path::new(""));
+    let loaded = match options.loaded_agents {
+        Some(loaded) => loaded,
+        None => load_agents(&config, &tools, Path::new("")),
+    };
     let images = StoreImageSource(Arc::clone(&store) as Arc<dyn RecordStore>);
     let registry =
         ModelRegistry::new(&config, Arc::clone(&clock)).with_image_source(Arc::new(images));
@@ -276,9 +282,9 @@ fn register_store_backed_tools(
     store: &Arc<SqliteStore>,
 ) -> Result<ToolRegistry, AssembleError> {
     let paging = ReadOutputTool::new(store.clone(), store.clone())?;
-    let mut tools = tools.with_tool(Arc::new(paging))?;
+    let mut tools = tools.with_built_in_tool(Arc::new(paging))?;
     for tool in MemoryTools::new(store.clone()).tools()? {
-        tools = tools.with_tool(tool)?;
+        tools = tools.with_built_in_tool(tool)?;
     }
     Ok(tools)
 }
@@ -309,7 +315,7 @@ pub fn built_in_tool_registry(
 ) -> Result<ToolRegistry, AssembleError> {
     let out = OutboundTools::new(config, clock).map_err(AssembleError::Setting)?;
     Ok(build_tools_without_shell(config, clock, &out)?
-        .with_tool(create_shell_tool(config, clock)?)?)
+        .with_built_in_tool(create_shell_tool(config, clock)?)?)
 }
 
 /// Returns the tool that runs shell commands.
@@ -338,7 +344,7 @@ fn build_tools_without_shell(
     if let Some(file) = config.crash_test_effect_log_path() {
         tools.extend(crash_probe::crash_test_tools(file, clock)?);
     }
-    Ok(ToolRegistry::new(tools)?)
+    Ok(ToolRegistry::of_built_in_tools(tools)?)
 }
 
 /// Returns the paths of the runtime's own files, which the file tools of agents must not open.
@@ -410,6 +416,7 @@ pub fn with_agent_load_context<T>(
         skills: &skills.skills,
         broken_skills: &skills.broken_names,
         short_names: &short_names,
+        is_built_in: false,
     })
 }
 

@@ -1,10 +1,19 @@
-//! Built-in agents: each file is valid, each script plays its agent to the end without a key, and
+//! Built-in agents and tools: each file and schema is valid, each script plays its agent to the end without a key, and
 //! the documentation shows the output.
 
+use std::path::Path;
+
 use longhaul::agents::built_in::BUILT_IN_AGENTS;
+use longhaul::assemble::{
+    ProjectOpenOptions, ProjectRuntime, built_in_tool_registry, open_runtime_in_memory,
+};
+use longhaul::config::load;
+use longhaul::config::process_env::ProcessEnv;
+use longhaul_core::raw::RawJson;
+use longhaul_engine::validation::SchemaValidator;
+use longhaul_store::OpenMode;
 use serde_json::Value;
 
-use crate::suite::agents::load_folder;
 use crate::suite::project::{CommandOutput, Project};
 
 const DOCUMENT: &str = include_str!("../../../../docs/shipped.md");
@@ -41,14 +50,45 @@ fn run_built_in(name: &str) -> Value {
     serde_json::from_str(&view).unwrap()
 }
 
-/// In YAML flow style a comma ends an unquoted text, and the rest becomes a key without a value.
+/// Starting a command does not check these schemas. In YAML flow style a comma ends an unquoted text,
+/// and the rest becomes a key without a value.
 #[test]
-fn no_comma_splits_a_text_in_a_built_in_schema() {
+fn the_output_schemas_of_built_in_agents_are_valid() {
     let root = tempfile::tempdir().unwrap();
-    let loaded = load_folder(root.path(), BUILT_IN_AGENTS);
-    let problems = loaded.problems.iter().map(ToString::to_string);
-    let split_texts: Vec<String> = problems.filter(|text| text.contains("a comma cut")).collect();
-    assert_eq!(split_texts, [""; 0]);
+    let loaded = open_in_memory(root.path()).loaded;
+    assert_eq!(loaded.agents.len(), BUILT_IN_AGENTS.len(), "{:?}", loaded.problems);
+    let schemas = loaded.agents.iter().filter_map(|one| one.agent.output.as_ref());
+    let schemas: Vec<Value> = schemas.map(RawJson::to_value).collect();
+    assert!(schemas.len() > 5);
+    for schema in schemas {
+        let compiled = SchemaValidator::new(&schema);
+        assert!(compiled.is_ok() && !schema.to_string().contains(":null"), "{compiled:?} {schema}");
+    }
+}
+
+/// Starting a command does not compile these schemas.
+#[test]
+fn the_input_schemas_of_built_in_tools_are_valid() {
+    let root = tempfile::tempdir().unwrap();
+    let runtime = open_in_memory(root.path());
+    let without_store =
+        built_in_tool_registry(&runtime.config, &runtime.longhaul.services().clock).unwrap();
+    let tools = &runtime.longhaul.services().tools;
+    for tool in tools.tools().chain(without_store.tools()) {
+        tool.compile_schema().unwrap();
+    }
+}
+
+fn open_in_memory(folder: &Path) -> ProjectRuntime {
+    let process_env = ProcessEnv { cwd: folder.to_path_buf(), ..ProcessEnv::default() };
+    let options = ProjectOpenOptions {
+        mode: OpenMode::Driver,
+        holder: "a test".to_owned(),
+        on_fatal: None,
+        recorder: None,
+        loaded_agents: None,
+    };
+    open_runtime_in_memory(load::load(&process_env, &[]).unwrap(), options).unwrap()
 }
 
 #[test]

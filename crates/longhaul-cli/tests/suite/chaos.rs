@@ -75,6 +75,7 @@ fn open_outsider(folder: &Path) -> ProjectRuntime {
         holder: "a test".to_owned(),
         on_fatal: None,
         recorder: None,
+        loaded_agents: None,
     };
     open_runtime(load::load(&here, &[]).unwrap(), options).unwrap()
 }

@@ -144,15 +144,14 @@ impl<'a> AgentLoader<'a> {
         file: &AgentFile,
         bytes: &[u8],
     ) -> Option<(String, Option<Agent>)> {
+        let ctx = LoadContext { is_built_in: file.source == AgentSource::BuiltIn, ..*self.ctx };
         if file.source == AgentSource::Claude {
-            let agent = claude::parse_claude_agent(diagnostics, &file.stem, bytes, self.ctx)?;
+            let agent = claude::parse_claude_agent(diagnostics, &file.stem, bytes, &ctx)?;
             let name = agent.as_ref().map(|agent| agent.name.to_string());
             return Some((name.unwrap_or_else(|| file.stem.clone()), agent));
         }
         let agent = match files::parse_agent_name(&file.stem) {
-            Ok(name) => {
-                Some(front_matter::parse_project_agent(diagnostics, &name, bytes, self.ctx))
-            }
+            Ok(name) => Some(front_matter::parse_project_agent(diagnostics, &name, bytes, &ctx)),
             Err(message) => {
                 diagnostics.report_invalid(Position::START, message);
                 None

@@ -38,6 +38,9 @@ pub struct LoadContext<'a> {
     pub broken_skills: &'a [String],
     /// Model aliases that agent files may name.
     pub short_names: &'a [&'a str],
+    /// Whether the agents are built in. Then their output schemas are not checked, because that
+    /// takes a large part of the time in which a command starts. A test checks them.
+    pub is_built_in: bool,
 }
 
 impl<'a> LoadContext<'a> {
@@ -54,6 +57,7 @@ impl<'a> LoadContext<'a> {
             skills: &[],
             broken_skills: &[],
             short_names: &[],
+            is_built_in: false,
         }
     }
 }

@@ -32,7 +32,9 @@ pub(crate) fn parse_output_field(
         diagnostics.report_invalid(entry.position, message);
         return None;
     };
-    let read = if schema.node.as_table().is_some() {
+    let read = if schema.node.as_table().is_some() && ctx.is_built_in {
+        schema_as_canonical_json(&schema.node.to_json())
+    } else if schema.node.as_table().is_some() {
         validate_output_schema(schema.node.to_json()).map_err(|why| format!("`schema`: {why}"))
     } else {
         let name = diagnostics.parse_nonempty_text(schema)?;
@@ -84,7 +86,11 @@ pub(crate) fn validate_output_schema(value: Value) -> Result<RawJson, String> {
             }
         });
     }
-    RawJson::parse(canonical_json(&value))
+    schema_as_canonical_json(&value)
+}
+
+fn schema_as_canonical_json(schema: &Value) -> Result<RawJson, String> {
+    RawJson::parse(canonical_json(schema))
         .map_err(|error| format!("the schema can't be stored: {error}"))
 }
 

@@ -143,5 +143,6 @@ fn driver_open_options() -> ProjectOpenOptions {
         holder: format!("the program {program}"),
         on_fatal: None,
         recorder: None,
+        loaded_agents: None,
     }
 }
